@@ -1,0 +1,79 @@
+# Everything that a person or CI does here is a target. It needs Python 3.11 or
+# newer and make; the rest is installed into .venv/, pinned by constraints.txt.
+
+PYTHON ?= python3
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Exported, so that pip's isolated build environments obey the pins as well.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet --quiet
+TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
+
+.PHONY: help venv test demo check format sim spec bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+venv: $(VENV)/.dev ## build .venv with all that tests and checks need
+
+test: $(VENV)/.dev ## run all tests
+	@$(PY) -m pytest -n 2 --dist loadfile
+
+demo: $(VENV)/.core ## see it work, in one process and without an account
+	@$(PY) examples/demo.py
+
+check: $(VENV)/.dev ## format, lint, types and layers
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy $(TYPED)
+	@$(VENV)/bin/lint-imports
+
+format: $(VENV)/.dev ## rewrite the files as the formatter and the safe lint fixes want them
+	@$(PY) -m ruff check --fix-only --quiet .
+	@$(PY) -m ruff format .
+
+sim: $(VENV)/.core ## simulate with faults; SEED=7 repeats one run, SEEDS=100 sets how many
+	@$(PY) -m bucketq.testing $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
+
+spec: $(VENV)/.spec ## check the TLA+ specification (needs Java 17)
+	@$(PY) docs/spec/check.py
+
+bench: $(VENV)/.core ## measure the core
+	@$(PY) benchmarks/core.py
+
+clean: ## remove .venv and everything that was built or cached
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each set of packages: installed again when the pins or the
+# declarations change, and not otherwise.
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "bucketq needs Python 3.11 or newer, and '$(PYTHON)' is not; try: make PYTHON=python3.11" >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot make virtual environments; on Debian or Ubuntu: apt install python3-venv" >&2; \
+		exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(PY)
+	@echo "installing bucketq into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
+	@echo "installing bucketq with its development tools into $(VENV)"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.spec: pyproject.toml constraints.txt | $(PY)
+	@echo "installing bucketq with the model checker into $(VENV)"
+	@$(PIP) install --editable '.[spec]'
+	@touch $@ $(VENV)/.core

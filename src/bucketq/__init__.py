@@ -1,0 +1,1 @@
+"""A distributed job queue whose whole state is one JSON object on object storage."""
