@@ -1,0 +1,147 @@
+"""The rules of the house that no linter knows, as tests.
+
+A rule here has to be mechanical: whoever breaks it is told the file, the line
+and the limit, and needs nobody's opinion to mend it.
+"""
+
+import ast
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "bucketq"
+
+FILE_LINES_MAX = 450
+FUNCTION_LINES_MAX = 70
+
+# Names that say where code was put, not what it is.
+EMPTY_NAMES = re.compile(r"_*(utils?|helpers?|managers?|common)")
+
+# Each pattern is written so that it does not match its own source.
+UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
+HOME_DIRECTORY = re.compile(r"(?<![\w.*-])/(?:(?:home|Users)/\w|root/)")
+REGISTRY = re.compile(r"index[-]url|registry[.]npmjs")
+
+NOT_OURS = {"build", "dist", "node_modules", "__pycache__"}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        place(path)
+        for path in modules()
+        if not (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").strip()
+    ]
+    assert not silent, f"give these modules a docstring: {silent}"
+
+
+def test_no_module_is_too_long_to_read_in_one_sitting() -> None:
+    long = [
+        f"{place(path)}: {count} lines"
+        for path in modules()
+        if (count := len(path.read_text("utf-8").splitlines())) > FILE_LINES_MAX
+    ]
+    assert not long, f"split these modules, {FILE_LINES_MAX} lines are the limit: {long}"
+
+
+def test_no_function_is_too_long_to_see_at_once() -> None:
+    long = [
+        f"{place(path)}:{node.lineno} {node.name}: {count} lines"
+        for path in modules()
+        for node in functions(path)
+        if (count := line_count(node)) > FUNCTION_LINES_MAX
+    ]
+    assert not long, f"split these functions, {FUNCTION_LINES_MAX} lines are the limit: {long}"
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    empty = [
+        place(path)
+        for path in PACKAGE.rglob("*")
+        if (path.is_dir() or path.suffix == ".py") and EMPTY_NAMES.fullmatch(path.stem)
+    ]
+    assert not empty, f"name these after what they do: {empty}"
+
+
+def test_no_file_is_left_with_a_note_that_it_is_unfinished() -> None:
+    found = occurrences(UNFINISHED)
+    assert not found, f"finish these, or open an issue: {found}"
+
+
+def test_no_file_names_a_home_directory() -> None:
+    found = occurrences(HOME_DIRECTORY)
+    assert not found, f"these paths exist on one machine only: {found}"
+
+
+def test_no_file_names_a_package_registry() -> None:
+    found = occurrences(REGISTRY)
+    assert not found, f"which registry to use is for each machine to say: {found}"
+
+
+def modules() -> list[Path]:
+    """All modules of the package but those that a tool has generated."""
+    found = sorted(
+        path
+        for path in PACKAGE.rglob("*.py")
+        if not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
+    )
+    assert found, f"no modules under {PACKAGE}: has the package moved?"
+    return found
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def line_count(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
+
+
+def occurrences(pattern: re.Pattern[str]) -> list[str]:
+    """Where the pattern occurs in the text files of the project."""
+    return [
+        f"{place(path)}:{number}: {line.strip()[:80]}"
+        for path, text in texts()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for path in tracked() or walked():
+        if path.is_symlink() or not path.is_file():
+            continue
+        data = path.read_bytes()
+        if b"\0" not in data:
+            yield path, data.decode("utf-8", errors="replace")
+
+
+def tracked() -> list[Path]:
+    """The files that git knows; none where there is no git or no checkout."""
+    try:
+        listing = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [ROOT / name for name in listing.split("\0") if name]
+
+
+def walked() -> Iterator[Path]:
+    """The files of an unpacked release, without what was built or cached in it."""
+    for folder, subfolders, names in os.walk(ROOT):
+        subfolders[:] = sorted(
+            name
+            for name in subfolders
+            if name not in NOT_OURS and (name == ".ci" or not name.startswith("."))
+        )
+        yield from (Path(folder, name) for name in sorted(names))
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
