@@ -6,8 +6,10 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Exported, so that pip's isolated build environments obey the pins as well.
+# Exported, so that pip's isolated build environments obey the pins as well;
+# newer pips read the second name for those.
 export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 VENV := .venv
@@ -32,7 +34,7 @@ check: $(VENV)/.dev ## format, lint, types and layers
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy $(TYPED)
-	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/lint-imports --no-logo
 
 format: $(VENV)/.dev ## rewrite the files as the formatter and the safe lint fixes want them
 	@$(PY) -m ruff check --fix-only --quiet .
