@@ -1,0 +1,1 @@
+"""How a program reaches a queue: ``connect`` and its blocking face."""

@@ -1,0 +1,29 @@
+"""The fields of the object, in the order in which they are written."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Raw, Struct
+
+FORMAT = 1
+"""The format that this code writes. A newer one is refused, an older one is upgraded."""
+
+TABLES = ("sessions", "keys", "jobs")
+SEPARATOR = b",\n"
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """The fields of the object itself, on its second line."""
+
+    version: int
+    commit: str
+    incarnation: str
+    created_at: datetime
+    broker: Raw
+    settings: Raw
+    paused: bool
+    paused_kinds: list[str]
+    next_seq: int
+    horizon: int
+    commits: list[str]

@@ -1,0 +1,97 @@
+"""Every error bucketq raises, grouped by what the caller does about it.
+
+A message is lower case and says what happened, to what, and what to do next.
+
+The tree has four branches, and a handler needs no more than these:
+
+* ``UnavailableError``: the outcome is unknown. Try again with the same request.
+* ``SupersededError``: the queue that was connected to is no longer the one in the
+  object. Connect again.
+* ``RejectedError``: it will never succeed as written. Nothing was changed.
+* ``CorruptStateError``: the object cannot be trusted. Call a person.
+"""
+
+from __future__ import annotations
+
+
+class BucketQError(Exception):
+    """The root of every error that bucketq raises on purpose."""
+
+
+class UnavailableError(BucketQError):
+    """The outcome is unknown: the write may have landed, or land later.
+
+    ``request`` names the request where there is one. Passing it to the same verb again
+    (``await queue.push(..., request=error.request)``) has the effect of one request,
+    whether or not the first one took effect.
+
+    ``throttled`` is set where the storage asked for a slower pace.
+    """
+
+    def __init__(
+        self, message: str, *, request: str | None = None, throttled: bool = False
+    ) -> None:
+        """Keep the request, so that a retry can carry the same id."""
+        super().__init__(message)
+        self.request = request
+        self.throttled = throttled
+
+
+class SupersededError(BucketQError):
+    """The queue behind this connection was deleted, replaced or rolled back: connect again."""
+
+
+class RejectedError(BucketQError):
+    """The request will never succeed as it is written. Nothing was changed by it."""
+
+
+class InvalidRequestError(RejectedError, ValueError):
+    """A value is of the wrong type, empty, too long, negative or not known."""
+
+
+class PayloadError(InvalidRequestError):
+    """A payload or result cannot be written as JSON, or not be read as the type asked for."""
+
+
+class PayloadTooLargeError(RejectedError):
+    """A payload, result or batch is larger than the queue's settings allow."""
+
+
+class QueueFullError(RejectedError):
+    """The queue is at its soft limit: it takes no more jobs until some have left."""
+
+
+class OverloadedError(RejectedError):
+    """Too many requests are waiting in this process: slow down and send it again."""
+
+
+class KeyConflictError(RejectedError):
+    """The idempotency key (or job id) belongs to a job with other content."""
+
+
+class JobNotFoundError(RejectedError):
+    """The queue holds no job with this id."""
+
+
+class LeaseLostError(RejectedError):
+    """Another worker may have the job by now: stop working on it."""
+
+
+class QueueNotFoundError(RejectedError):
+    """There is no queue object at this address, and the call does not create one."""
+
+
+class StoreRefusedError(RejectedError):
+    """The storage said no for good: no permission, no space, not a file, no such bucket."""
+
+
+class ClosedError(RejectedError, RuntimeError):
+    """The queue is closed, not yet open, or was opened by another process or event loop."""
+
+
+class CorruptStateError(BucketQError):
+    """The object is not one that bucketq wrote; it is left untouched for a person to look at."""
+
+
+class NewerFormatError(CorruptStateError):
+    """The object was written by a newer bucketq: upgrade this one. It is left untouched."""

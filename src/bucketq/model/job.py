@@ -1,0 +1,124 @@
+"""A job as the object holds it, and the words for its life.
+
+::
+
+            push                claim                 complete
+    (none) ------> queued ---------------> running -----------> done
+                   ^  ^  |                  | | |                ^
+                   |  |  | cancel           | | | cancel asked,  |
+                   |  |  +------------------|-|-+-- then the ----+
+                   |  |     release, retry, | |     lease ends   |
+                   |  +---- lease lost -----+ |                  |
+                   |  redrive                 | no attempts left |
+                   +------------------ dead <-+                  |
+                                        |     purge, age         |
+                                        +------------------------+
+
+Records are immutable: a change makes a new one, so that an answer, a reader and the encoder
+can share one without a copy.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Raw, Struct
+
+Status = Literal["queued", "running", "done", "dead"]
+Outcome = Literal["completed", "cancelled", "dead"]
+Encoding = Literal["base64"]
+
+STATUSES: tuple[Status, ...] = ("queued", "running", "done", "dead")
+NOTHING = Raw(b"")
+"""Stands for a result that was not given; one object, so that the encoder leaves it out."""
+
+
+class Backoff(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """How long a failed job waits: ``base_s * factor ** (failures - 1)``, at most ``max_s``."""
+
+    base_s: float = 1.0
+    factor: float = 2.0
+    max_s: float = 3600.0
+
+
+class Failure(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """One line of a job's history: an error that a worker reported, or a lease that was lost."""
+
+    at: datetime
+    attempt: int
+    cause: Literal["failed", "lost"]
+    error: str
+    worker: str | None = None
+
+
+class JobRecord(
+    Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """One job, field for field as its line in the object."""
+
+    id: str
+    """Made by the client that pushes it, so that a retried push is recognised."""
+    kind: str
+    """Which handler it is for."""
+    status: Status
+    seq: int
+    """Its place in the order of pushes, given at commit. It never changes."""
+    payload: Raw
+    """JSON, or a JSON string of base64 where ``payload_encoding`` says so."""
+    pushed_at: datetime
+    payload_encoding: Encoding | None = None
+    priority: int = 0
+    """Lower goes first; within a priority, the smaller ``seq``."""
+    run_at: datetime | None = None
+    """Not to be claimed before. None: at once."""
+    attempt: int = 0
+    """How often it was claimed. It never falls, not even by a redrive."""
+    failures: int = 0
+    lost_leases: int = 0
+    """With ``failures`` it meets ``max_attempts``; a redrive sets both to zero."""
+    max_attempts: int | None = None
+    """None: what the queue's settings say."""
+    backoff: Backoff | None = None
+    """None: what the queue's settings say."""
+    key: str | None = None
+    tags: dict[str, str] | None = None
+    lease: str | None = None
+    """The token of the current attempt. A done job keeps it, to answer a repeated complete."""
+    worker: str | None = None
+    claimed_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    """For people. Staleness is judged by clocks that cannot jump."""
+    cancel_requested: bool = False
+    errors: tuple[Failure, ...] = ()
+    """The last few failures, oldest first."""
+    finished_at: datetime | None = None
+    outcome: Outcome | None = None
+    result: Raw = NOTHING
+    result_encoding: Encoding | None = None
+    replay_of: str | None = None
+    """The archived job that this one repeats."""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What a claim sorts by."""
+        return (self.priority, self.seq)
+
+
+class KeyRecord(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """An idempotency key, the job that it stands for, and a digest of what was pushed."""
+
+    id: str
+    seq: int
+    job: str
+    digest: str
+    at: datetime
+
+
+class BrokerRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """The broker that serves this queue."""
+
+    address: str
+    id: str
+    epoch: int
+    since: datetime

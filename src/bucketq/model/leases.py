@@ -1,0 +1,215 @@
+"""How jobs are handed out, kept, and given back.
+
+Every claim hands out a lease that is new at each attempt, and everything a worker says of a job
+must show it. A worker that has been replaced is refused, and told.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush
+
+from msgspec.structs import replace
+
+from bucketq.errors import InvalidRequestError, JobNotFoundError, LeaseLostError
+from bucketq.model import check
+from bucketq.model.job import Failure, JobRecord
+from bucketq.model.operations import (
+    Claim,
+    Complete,
+    Expire,
+    Fail,
+    Heartbeat,
+    LeaseRef,
+    Pulse,
+    Release,
+)
+from bucketq.model.retry import attempts_left, delay_after_failure
+from bucketq.model.state import State
+
+_SECRET_LENGTH = 32
+
+
+def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
+    """Hand out the smallest jobs that are due; none where there are none, or the queue pauses."""
+    check.name(operation.worker, "worker")
+    check.kinds(operation.kinds)
+    check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
+    if len(operation.secret) < _SECRET_LENGTH:
+        message = "a claim needs a secret of at least 128 random bits in hexadecimal"
+        raise InvalidRequestError(message)
+    if state.paused:
+        return ()
+    state.promote(now)
+    heads = [
+        (head.order, head)
+        for kind in dict.fromkeys(operation.kinds or tuple(state.lanes))
+        if kind not in state.paused_kinds and (head := state.head_of(kind, now)) is not None
+    ]
+    heapify(heads)
+    claimed: list[JobRecord] = []
+    while heads and len(claimed) < operation.limit:
+        _, job = heappop(heads)
+        state.take(job)
+        claimed.append(_hand_out(state, operation, job, now))
+        following = state.head_of(job.kind, now)
+        if following is not None:
+            heappush(heads, (following.order, following))
+    return tuple(claimed)
+
+
+def remember_claim(_operation: Claim, answer: tuple[JobRecord, ...]) -> list[tuple[str, int]]:
+    """Keep which jobs were handed out, and which attempt each was."""
+    return [(job.id, job.attempt) for job in answer]
+
+
+def recall_claim(
+    state: State, _operation: Claim, stored: list[tuple[str, int]]
+) -> tuple[JobRecord, ...]:
+    """Answer a retried claim: the same jobs, less those that are held no longer."""
+    jobs = ((state.jobs.get(job_id), attempt) for job_id, attempt in stored)
+    return tuple(
+        job
+        for job, attempt in jobs
+        if job is not None and job.status == "running" and job.attempt == attempt
+    )
+
+
+def heartbeat(state: State, operation: Heartbeat, now: datetime) -> tuple[Pulse, ...]:
+    """Note that jobs are being worked on, and tell which are lost or to be cancelled."""
+    limit = state.settings.max_batch_jobs
+    if len(operation.leases) > limit:
+        message = f"{len(operation.leases)} jobs in one heartbeat, at most {limit} are allowed"
+        raise InvalidRequestError(message)
+    return tuple(_beat(state, lease, now) for lease in operation.leases)
+
+
+def complete(state: State, operation: Complete, now: datetime) -> None:
+    """Finish a job. Finishing it again under the same lease is no error."""
+    job = state.jobs.get(operation.job)
+    if job is not None and job.outcome == "completed" and job.lease == operation.lease:
+        return
+    job = _held(state, operation.job, operation.lease)
+    limit = state.settings.max_result_bytes
+    check.body(operation.result, "result", "max_result_bytes", limit)
+    state.put_job(
+        replace(
+            job,
+            status="done",
+            outcome="completed",
+            finished_at=now,
+            cancel_requested=False,
+            result=operation.result,
+            result_encoding=operation.result_encoding,
+        )
+    )
+
+
+def fail(state: State, operation: Fail, now: datetime) -> str:
+    """Note a failure; the job waits and is tried again, or is dead."""
+    job = _held(state, operation.job, operation.lease)
+    check.text(operation.error, "error")
+    failed = replace(job, failures=job.failures + 1)
+    delay = delay_after_failure(failed, state.settings)
+    return _end_attempt(
+        state,
+        _with_error(state, failed, "failed", operation.error, now),
+        now,
+        run_at=now + delay if delay else None,
+        give_up=not operation.retry,
+    )
+
+
+def release(state: State, operation: Release, now: datetime) -> None:
+    """Take a job back unharmed."""
+    check.delay(operation.delay_s)
+    job = _held(state, operation.job, operation.lease)
+    run_at = now + timedelta(seconds=operation.delay_s) if operation.delay_s else None
+    _end_attempt(state, job, now, run_at=run_at, costs=False)
+
+
+def expire(state: State, operation: Expire, now: datetime) -> bool:
+    """End the lease of a silent worker, unless the job has moved on since it was judged."""
+    job = state.jobs.get(operation.job)
+    if job is None or job.status != "running" or job.attempt != operation.attempt:
+        return False
+    lost = replace(job, lost_leases=job.lost_leases + 1)
+    _end_attempt(state, _with_error(state, lost, "lost", "no heartbeat", now), now, run_at=None)
+    return True
+
+
+def _hand_out(state: State, operation: Claim, job: JobRecord, now: datetime) -> JobRecord:
+    attempt = job.attempt + 1
+    token = blake2b(f"{operation.secret}/{job.id}/{attempt}".encode(), digest_size=16)
+    running = replace(
+        job,
+        status="running",
+        attempt=attempt,
+        lease=token.hexdigest(),
+        worker=operation.worker,
+        run_at=None,
+        claimed_at=now,
+        heartbeat_at=now,
+    )
+    state.put_job(running)
+    return running
+
+
+def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
+    job = state.jobs.get(lease.job)
+    if job is None or job.status != "running" or job.lease != lease.lease:
+        return Pulse(lease.job, held=False)
+    state.put_job(replace(job, heartbeat_at=now))
+    return Pulse(lease.job, held=True, cancel_requested=job.cancel_requested)
+
+
+def _held(state: State, job_id: str, lease: str) -> JobRecord:
+    job = state.jobs.get(job_id)
+    if job is None:
+        message = f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
+        raise JobNotFoundError(message)
+    if job.status != "running" or job.lease != lease:
+        holder = "is now held by another worker" if job.status == "running" else f"is {job.status}"
+        message = f"lease lost: job {job_id} (attempt {job.attempt}) {holder}; stop working on it"
+        raise LeaseLostError(message)
+    return job
+
+
+def _end_attempt(
+    state: State,
+    job: JobRecord,
+    now: datetime,
+    *,
+    run_at: datetime | None,
+    give_up: bool = False,
+    costs: bool = True,
+) -> str:
+    """Take a job from its worker: back to the queue, or out of it."""
+    freed = replace(job, lease=None, worker=None, claimed_at=None, heartbeat_at=None)
+    if job.cancel_requested:
+        ended = replace(
+            freed, status="done", outcome="cancelled", finished_at=now, cancel_requested=False
+        )
+    elif give_up or (costs and not attempts_left(job, state.settings)):
+        ended = replace(freed, status="dead", finished_at=now)
+    else:
+        ended = replace(freed, status="queued", run_at=run_at)
+    state.put_job(ended)
+    return ended.status
+
+
+def _with_error(state: State, job: JobRecord, cause: str, error: str, now: datetime) -> JobRecord:
+    limit = state.settings.max_error_bytes
+    raw = error.encode()
+    if len(raw) > limit:
+        error = raw[:limit].decode(errors="ignore")
+    failure = Failure(
+        at=now,
+        attempt=job.attempt,
+        cause="lost" if cause == "lost" else "failed",
+        error=error,
+        worker=job.worker,
+    )
+    kept = state.settings.max_errors
+    return replace(job, errors=(*job.errors, failure)[-kept:] if kept else ())

@@ -1,0 +1,258 @@
+"""Every request to a queue, as data.
+
+One union of operations and one ``apply`` serve the direct queue, group commit, the wire, the
+simulator and the benchmarks, so that each operation is written once. What is random or
+local comes in with the operation (a job's id, a claim's secret); what depends on the order of
+commits is decided by ``apply``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from bucketq.model.job import NOTHING, Backoff, BrokerRecord, Encoding, JobRecord, Status
+from bucketq.model.settings import Settings
+
+
+class NewJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job to be pushed."""
+
+    id: str
+    kind: str
+    payload: Raw
+    payload_encoding: Encoding | None = None
+    priority: int = 0
+    delay_s: float | None = None
+    """Counted from the commit, by the clock of whoever commits. Not together with ``run_at``."""
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    key: str | None = None
+    tags: dict[str, str] | None = None
+    replay_of: str | None = None
+
+
+class LeaseRef(Struct, frozen=True):
+    """A job and the lease under which a worker believes to hold it."""
+
+    job: str
+    lease: str
+
+
+class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """What every operation is."""
+
+
+class Push(Operation, frozen=True):
+    """Add jobs, all or none. Answers their ids."""
+
+    jobs: tuple[NewJob, ...]
+
+
+class Claim(Operation, frozen=True):
+    """Take up to ``limit`` jobs of ``kinds`` (none given: of any). Answers the jobs."""
+
+    worker: str
+    secret: str
+    """128 random bits; each lease is a hash of it, the job and the attempt."""
+    kinds: tuple[str, ...] = ()
+    limit: int = 1
+
+
+class Heartbeat(Operation, frozen=True):
+    """Say that jobs are still being worked on. Answers a ``Pulse`` for each."""
+
+    leases: tuple[LeaseRef, ...]
+
+
+class Complete(Operation, frozen=True):
+    """Finish a job."""
+
+    job: str
+    lease: str
+    result: Raw = NOTHING
+    result_encoding: Encoding | None = None
+
+
+class Fail(Operation, frozen=True):
+    """Report that an attempt failed. Answers the status that the job has now."""
+
+    job: str
+    lease: str
+    error: str
+    retry: bool = True
+    """False: give it up at once, whatever attempts are left."""
+
+
+class Release(Operation, frozen=True):
+    """Give a job back unharmed, at no cost to its attempts."""
+
+    job: str
+    lease: str
+    delay_s: float = 0.0
+
+
+class Cancel(Operation, frozen=True):
+    """Cancel a job. Answers ``cancelled``, ``requested`` (it is running) or ``finished``."""
+
+    job: str
+
+
+class Redrive(Operation, frozen=True):
+    """Give dead jobs a new life, oldest first. Answers how many."""
+
+    jobs: tuple[str, ...] = ()
+    """Only these; none given: all that ``kinds`` allows."""
+    kinds: tuple[str, ...] = ()
+    limit: int = 0
+    """At most this many; 0: all."""
+
+
+class Purge(Operation, frozen=True):
+    """Finish dead jobs for good; they leave for the archive. Answers how many."""
+
+    jobs: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    older_than_s: float = 0.0
+
+
+class Pause(Operation, frozen=True):
+    """Hand out no jobs of a kind, or none at all. What runs goes on running."""
+
+    kind: str | None = None
+
+
+class Resume(Operation, frozen=True):
+    """Undo a pause of a kind, or every pause."""
+
+    kind: str | None = None
+
+
+class Configure(Operation, frozen=True):
+    """Change settings. Answers all of them."""
+
+    changes: dict[str, Any]
+
+
+class Expire(Operation, frozen=True):
+    """End the lease of a silent worker; whoever writes has judged that it is stale."""
+
+    job: str
+    attempt: int
+
+
+class Tidy(Operation, frozen=True):
+    """Drop what has outlived its retention: keys, sessions, dead jobs."""
+
+
+class Get(Operation, frozen=True):
+    """Read one job."""
+
+    job: str
+
+
+class List(Operation, frozen=True):
+    """Read a page of jobs in the order of their pushes. Answers a ``Page``."""
+
+    statuses: tuple[Status, ...] = ()
+    kinds: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    after: int = 0
+    """The ``seq`` of the last job of the page before."""
+    limit: int = 100
+
+
+class ReadStats(Operation, frozen=True):
+    """Count the jobs. Answers ``Stats``."""
+
+
+class ReadSnapshot(Operation, frozen=True):
+    """Read everything at one version. Answers a ``Snapshot``."""
+
+
+AnyOperation = (
+    Push
+    | Claim
+    | Heartbeat
+    | Complete
+    | Fail
+    | Release
+    | Cancel
+    | Redrive
+    | Purge
+    | Pause
+    | Resume
+    | Configure
+    | Expire
+    | Tidy
+    | Get
+    | List
+    | ReadStats
+    | ReadSnapshot
+)
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """An operation with the id that its client gave it.
+
+    A retry bears the same ``session`` and ``number``, and ``since``: a version of the object at
+    which it had certainly not been applied. An operation that needs no id (a read, a
+    heartbeat, housekeeping) bears none.
+    """
+
+    operation: AnyOperation
+    session: str = ""
+    number: int = 0
+    acknowledged_below: int = 0
+    since: int | None = None
+
+
+class Pulse(Struct, frozen=True):
+    """What a heartbeat learns of one job."""
+
+    job: str
+    held: bool
+    """False: the lease is lost, stop working on it."""
+    cancel_requested: bool = False
+
+
+class Page(Struct, frozen=True):
+    """Some jobs, and where the next page begins (None: there is none)."""
+
+    jobs: tuple[JobRecord, ...]
+    next_after: int | None
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """The queue in numbers."""
+
+    version: int
+    counts: dict[str, dict[str, int]]
+    """By kind, then by status."""
+    oldest_queued_s: float | None
+    """How long the oldest waiting job has been waiting."""
+    bytes: int
+    paused: bool
+    paused_kinds: tuple[str, ...]
+    broker: BrokerRecord | None
+    keys: int
+    sessions: int
+
+    def total(self, status: Status) -> int:
+        """How many jobs of all kinds have this status."""
+        return sum(by_status.get(status, 0) for by_status in self.counts.values())
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """Everything at one version."""
+
+    version: int
+    incarnation: str
+    at: datetime
+    settings: Settings
+    paused: bool
+    paused_kinds: tuple[str, ...]
+    jobs: tuple[JobRecord, ...]

@@ -1,0 +1,168 @@
+"""What operators do to a queue: cancel, redrive, purge, pause, configure, tidy."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from msgspec.structs import replace
+
+from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
+from bucketq.model import check
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
+from bucketq.model.settings import Settings, changed
+from bucketq.model.state import State
+
+CancelAnswer = Literal["cancelled", "requested", "finished"]
+
+
+def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
+    """Cancel a waiting job at once; ask the worker of a running one to stop."""
+    job = _existing(state, operation.job)
+    if job.status == "queued":
+        state.put_job(replace(job, status="done", outcome="cancelled", finished_at=now))
+        return "cancelled"
+    if job.status == "running":
+        if not job.cancel_requested:
+            state.put_job(replace(job, cancel_requested=True))
+        return "requested"
+    return "cancelled" if job.outcome == "cancelled" else "finished"
+
+
+def redrive(state: State, operation: Redrive, now: datetime) -> int:
+    """Give dead jobs a new life; they keep their place, their attempts and their history."""
+    del now
+    check.whole_number(operation.limit, "limit", 0, 2**31)
+    chosen = _dead(state, operation.jobs, operation.kinds)
+    for job in chosen[: operation.limit or None]:
+        state.put_job(
+            replace(job, status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
+        )
+    return len(chosen[: operation.limit or None])
+
+
+def purge(state: State, operation: Purge, now: datetime) -> int:
+    """Finish dead jobs for good."""
+    check.delay(operation.older_than_s, "older_than_s")
+    before = now - timedelta(seconds=operation.older_than_s)
+    chosen = [
+        job
+        for job in _dead(state, operation.jobs, operation.kinds)
+        if job.finished_at is None or job.finished_at <= before
+    ]
+    for job in chosen:
+        _bury(state, job, now)
+    return len(chosen)
+
+
+def pause(state: State, operation: Pause, now: datetime) -> None:
+    """Hand out no more jobs of a kind, or none at all."""
+    del now
+    if operation.kind is None:
+        if not state.paused:
+            state.paused = True
+            state.touch_head()
+        return
+    check.kind(operation.kind)
+    if operation.kind in state.paused_kinds:
+        return
+    if len(state.paused_kinds) >= state.settings.max_kinds:
+        message = f"{len(state.paused_kinds)} kinds are paused, no more are allowed (max_kinds)"
+        raise RejectedError(message)
+    state.paused_kinds[operation.kind] = None
+    state.touch_head()
+
+
+def resume(state: State, operation: Resume, now: datetime) -> None:
+    """Undo the pause of a kind, or every pause."""
+    del now
+    if operation.kind is None:
+        if state.paused or state.paused_kinds:
+            state.paused, state.paused_kinds = False, {}
+            state.touch_head()
+    elif operation.kind in state.paused_kinds:
+        del state.paused_kinds[operation.kind]
+        state.touch_head()
+
+
+def configure(state: State, operation: Configure, now: datetime) -> Settings:
+    """Change settings."""
+    del now
+    settings = changed(state.settings, operation.changes)
+    if settings != state.settings:
+        state.settings = settings
+        state.touch_head()
+    return settings
+
+
+def recall_settings(state: State, _operation: Configure, _stored: None) -> Settings:
+    """Answer a retried change of settings."""
+    return state.settings
+
+
+def is_untidy(state: State, now: datetime) -> bool:
+    """Whether ``tidy`` would find something to do; costs next to nothing."""
+    return (
+        state.sessions.are_stale(state.settings, now)
+        or _oldest_key_expired(state, now)
+        or _oldest_dead_expired(state, now)
+    )
+
+
+def tidy(state: State, operation: Tidy, now: datetime) -> int:
+    """Forget keys and sessions, and finish dead jobs, that have outlived their retention."""
+    del operation
+    count = state.sessions.forget_stale(state.settings, now)
+    if count:
+        state.touch_head()
+    while _oldest_key_expired(state, now):
+        state.remove_key(next(iter(state.keys)).id)
+        count += 1
+    while _oldest_dead_expired(state, now):
+        _bury(state, state.jobs.by_id[next(iter(state.dead))], now)
+        count += 1
+    return count
+
+
+def _oldest_key_expired(state: State, now: datetime) -> bool:
+    oldest = next(iter(state.keys), None)
+    retention = timedelta(seconds=state.settings.key_retention_s)
+    return oldest is not None and now - oldest.at > retention
+
+
+def _oldest_dead_expired(state: State, now: datetime) -> bool:
+    oldest = next(iter(state.dead), None)
+    if oldest is None:
+        return False
+    if len(state.dead) > state.settings.max_dead:
+        return True
+    died_at = state.jobs.by_id[oldest].finished_at
+    retention = timedelta(seconds=state.settings.dead_retention_s)
+    return died_at is not None and now - died_at > retention
+
+
+def _existing(state: State, job_id: str) -> JobRecord:
+    job = state.jobs.get(job_id)
+    if job is None:
+        message = f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
+        raise JobNotFoundError(message)
+    return job
+
+
+def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[JobRecord]:
+    """The dead jobs that a request means, those that died first before the others."""
+    check.kinds(kinds)
+    if not jobs:
+        every = (state.jobs.by_id[job_id] for job_id in state.dead)
+        return [job for job in every if not kinds or job.kind in kinds]
+    chosen = [_existing(state, job_id) for job_id in dict.fromkeys(jobs)]
+    for job in chosen:
+        if job.status != "dead":
+            message = f"job {job.id} is {job.status}, not dead; only dead jobs can be named here"
+            raise InvalidRequestError(message)
+    return [job for job in chosen if not kinds or job.kind in kinds]
+
+
+def _bury(state: State, job: JobRecord, now: datetime) -> None:
+    state.put_job(replace(job, status="done", outcome="dead", finished_at=now))

@@ -1,0 +1,130 @@
+"""Which requests of which client have taken effect, so that a retry has the effect of one.
+
+A client numbers its requests within a session and says, with each, below which number it has
+had every answer. What a session holds is therefore only what is still outstanding, and the
+whole of it grows with the number of clients, not of jobs.
+
+Sessions are forgotten when they are old or too many. Forgetting leaves a trace, the
+**horizon**: the newest version at which a forgotten session was last written. Whoever looks
+for a request that can only have been applied after version ``since`` and does not find it
+knows that it was never applied as long as the horizon is not above ``since``; above it, nobody
+can tell, and the answer is *unknown*, never a second application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from bucketq.model.settings import Settings
+from bucketq.model.table import Table
+
+MISSING: Any = object()
+
+
+class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What is outstanding of one client. Changed in place, and never handed out."""
+
+    id: str
+    seq: int
+    at: datetime
+    """When it was last written, by the clock of whoever wrote it."""
+    version: int
+    """The version of the object that it was last written in."""
+    floor: int = 0
+    """The client has had the answer of every request below this number."""
+    done: list[list[int]] = []
+    """Ranges (first, last) of numbers from the floor up that have taken effect."""
+    answers: dict[int, Any] = {}
+    """What was answered to them, where the request itself does not tell."""
+
+    def find(self, number: int) -> object:
+        """The answer that was given to a request, None if it needs none, MISSING if not applied."""
+        for first, last in self.done:
+            if first <= number <= last:
+                return self.answers.get(number)
+        return MISSING
+
+    def record(self, number: int, answer: object) -> None:
+        """Note that a request has taken effect."""
+        if answer is not None:
+            self.answers[number] = answer
+        if self.done and self.done[-1][1] + 1 == number:
+            self.done[-1][1] = number
+        else:
+            self.done.append([number, number])
+
+    def raise_floor(self, floor: int) -> None:
+        """Forget what the client has had the answer of."""
+        if floor <= self.floor:
+            return
+        self.floor = floor
+        self.done = [[max(first, floor), last] for first, last in self.done if last >= floor]
+        if self.answers:
+            self.answers = {n: answer for n, answer in self.answers.items() if n >= floor}
+
+
+class Sessions:
+    """The sessions of all clients, least recently written first."""
+
+    __slots__ = ("_recent", "horizon", "next_seq", "table")
+
+    def __init__(self, rows: Iterable[Session] = (), horizon: int = 0) -> None:
+        """Take the sessions that an object holds."""
+        self.table = Table(rows)
+        self.horizon = horizon
+        self.next_seq = 1 + max((row.seq for row in self.table), default=0)
+        by_age = sorted(self.table, key=lambda row: (row.version, row.seq))
+        self._recent: dict[str, None] = dict.fromkeys(row.id for row in by_age)
+
+    def __len__(self) -> int:
+        """How many sessions are remembered."""
+        return len(self.table)
+
+    def get(self, session_id: str) -> Session | None:
+        """The session with this id, or None."""
+        return self.table.get(session_id)
+
+    def write(
+        self, session_id: str, number: int, answer: object, at: datetime, version: int
+    ) -> None:
+        """Note that a request has taken effect in ``version``."""
+        session = self.table.get(session_id)
+        if session is None:
+            session = Session(id=session_id, seq=self.next_seq, at=at, version=version)
+            self.next_seq += 1
+            self.table.put(session)
+        session.record(number, answer)
+        session.at, session.version = at, version
+        self.table.touch(session)
+        self._recent.pop(session_id, None)
+        self._recent[session_id] = None
+
+    def raise_floor(self, session_id: str, floor: int) -> None:
+        """Forget what a client has had the answer of."""
+        session = self.table.get(session_id)
+        if session is not None and floor > session.floor:
+            session.raise_floor(floor)
+            self.table.touch(session)
+
+    def are_stale(self, settings: Settings, now: datetime) -> bool:
+        """Whether there is one to be forgotten."""
+        if not self._recent:
+            return False
+        oldest = self.table.by_id[next(iter(self._recent))]
+        too_old = now - oldest.at > timedelta(seconds=settings.session_retention_s)
+        return too_old or len(self.table) > settings.max_sessions
+
+    def forget_stale(self, settings: Settings, now: datetime) -> int:
+        """Forget sessions that are old or too many; return how many."""
+        count = 0
+        while self.are_stale(settings, now):
+            oldest = next(iter(self._recent))
+            self.horizon = max(self.horizon, self.table.by_id[oldest].version)
+            del self._recent[oldest]
+            self.table.remove(oldest)
+            count += 1
+        return count

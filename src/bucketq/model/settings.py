@@ -1,0 +1,131 @@
+"""What all processes of a queue must agree on; it lives in the object.
+
+Every limit has a default that suits a queue of up to a hundred thousand jobs, and an error that
+names the setting, so that whoever meets one knows what to change.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+from msgspec import Struct
+
+from bucketq.errors import InvalidRequestError
+from bucketq.model.job import Backoff
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The settings of a queue. A field that is not in the object has its default."""
+
+    lease_s: float = 30.0
+    """How long a worker may stay silent before its job goes to another."""
+    heartbeat_s: float = 5.0
+    """How often a worker says that it is alive."""
+    grace_s: float = 15.0
+    """The least that a lease has left after a new process begins to watch it."""
+    clock_margin_s: float = 300.0
+    """How wrong the clocks of two hosts may be before a short-lived process ends a lease early."""
+    max_attempts: int = 5
+    """How many failures and lost leases a job may have before it is dead."""
+    backoff: Backoff = Backoff()
+    """How long a failed job waits before it is tried again."""
+    key_retention_s: float = 3600.0
+    """How long an idempotency key is remembered."""
+    max_keys: int = 100_000
+    """How many idempotency keys are remembered at once."""
+    max_jobs: int = 1_000_000
+    """How many jobs the queue holds, finished ones that are not archived yet included."""
+    max_bytes: int = 256 * MIB
+    """How large the object may grow before a push is refused."""
+    max_payload_bytes: int = MIB
+    """The largest payload."""
+    max_result_bytes: int = 64 * KIB
+    """The largest result."""
+    max_error_bytes: int = 4 * KIB
+    """The longest error text that is kept; more is cut."""
+    max_errors: int = 5
+    """How many errors a job remembers."""
+    max_tags: int = 16
+    """How many tags a job bears."""
+    max_kinds: int = 1000
+    """How many kinds of job the queue holds at once."""
+    max_batch_jobs: int = 10_000
+    """How many jobs go in one ``push_many``, ``claim``, ``heartbeat`` or page of ``jobs``."""
+    max_batch_bytes: int = 64 * MIB
+    """How many bytes of payload go in one ``push_many``."""
+    max_dead: int = 10_000
+    """How many dead jobs are kept for a redrive; beyond it the oldest are finished."""
+    dead_retention_s: float = 14 * 86400.0
+    """How long a dead job is kept for a redrive."""
+    session_retention_s: float = 600.0
+    """How long a client's requests are remembered after its last one."""
+    max_sessions: int = 4096
+    """How many clients' requests are remembered at once."""
+
+
+_ZERO_ALLOWED = frozenset({"grace_s", "clock_margin_s", "max_errors", "max_dead", "max_tags"})
+_HIGHEST: dict[str, float] = {
+    "max_payload_bytes": 64 * MIB,
+    "max_result_bytes": MIB,
+    "max_error_bytes": MIB,
+    "max_errors": 100,
+    "max_batch_jobs": 100_000,
+    "max_batch_bytes": 1024 * MIB,
+    "max_bytes": 4096 * MIB,
+}
+
+
+def changed(settings: Settings, changes: dict[str, object]) -> Settings:
+    """Return the settings with some changed; raises ``InvalidRequestError`` on a bad one."""
+    if not changes:
+        return settings
+    known = Settings.__struct_fields__
+    for name in changes:
+        if name not in known:
+            message = f"unknown setting {name!r}; the settings are {', '.join(known)}"
+            raise InvalidRequestError(message)
+    try:
+        new = msgspec.convert(msgspec.to_builtins(settings) | changes, Settings)
+    except (msgspec.ValidationError, OverflowError) as error:
+        message = f"bad setting: {error}"
+        raise InvalidRequestError(message) from error
+    check_backoff(new.backoff)
+    for name in changes:
+        value = getattr(new, name)
+        if not isinstance(value, Backoff):
+            _check_number(name, value)
+    if new.heartbeat_s >= new.lease_s:
+        message = (
+            f"heartbeat_s ({new.heartbeat_s:g}) must be smaller than lease_s ({new.lease_s:g}), "
+            "or every lease runs out between two heartbeats"
+        )
+        raise InvalidRequestError(message)
+    return new
+
+
+def check_backoff(backoff: Backoff) -> None:
+    """Raise ``InvalidRequestError`` where a backoff makes no sense."""
+    for name in ("base_s", "factor", "max_s"):
+        value = getattr(backoff, name)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
+            message = f"backoff {name} must be a finite number, got {value!r}"
+            raise InvalidRequestError(message)
+    if backoff.base_s < 0 or backoff.factor < 1 or backoff.max_s < 0:
+        message = "a backoff needs base_s >= 0, factor >= 1 and max_s >= 0"
+        raise InvalidRequestError(message)
+
+
+def _check_number(name: str, value: float) -> None:
+    lowest = 0 if name in _ZERO_ALLOWED else 1e-3 if name.endswith("_s") else 1
+    highest = _HIGHEST.get(name, 1e9)
+    if not (math.isfinite(value) and lowest <= value <= highest):
+        message = f"{name} must be between {lowest:g} and {highest:g}, got {value!r}"
+        raise InvalidRequestError(message)

@@ -1,0 +1,210 @@
+"""The whole queue in memory, with the indexes that make it fast.
+
+A state is mutable and owned by one task. Only ``transitions.apply`` changes its content; the
+register moves its version. When a commit is lost to another writer the state is thrown away,
+never mended.
+
+Everything that an index knows can be derived from the rows, so two states with the same rows
+answer every operation alike, whatever way they came about.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime
+from heapq import heappop, heappush
+
+from msgspec import Raw
+
+from bucketq.model.job import BrokerRecord, JobRecord, KeyRecord, Status
+from bucketq.model.lane import Lane
+from bucketq.model.sessions import Sessions
+from bucketq.model.settings import Settings
+from bucketq.model.table import Table
+
+RING_LENGTH = 64
+"""How many commits back a writer can look for its own."""
+
+_SWEEP_ABOVE = 1024
+
+Change = tuple[str, str]
+"""The table that a row was changed in, and the row's id; the head of the object has no id."""
+
+
+class State:
+    """A queue at one version, and what was applied to it since."""
+
+    def __init__(self, *, incarnation: str, created_at: datetime) -> None:
+        """Make the state of a queue that was never written."""
+        self.incarnation = incarnation
+        self.created_at = created_at
+        self.version = 0
+        self.commits: deque[str] = deque(maxlen=RING_LENGTH)
+        """The commits that made this version and those before it, oldest first."""
+        self.broker: BrokerRecord | None = None
+        self.settings = Settings()
+        self.paused = False
+        self.paused_kinds: dict[str, None] = {}
+        self.next_seq = 1
+        self.sessions = Sessions()
+        self.keys: Table[KeyRecord] = Table()
+        self.next_key_seq = 1
+        self.jobs: Table[JobRecord] = Table()
+        self.extra: dict[Change, dict[str, Raw]] = {}
+        """Fields that this version of bucketq does not know, by table and row."""
+
+        self.size_bytes = 0
+        """How large the object was at this version."""
+        self.added_bytes = 0
+        """About how much was pushed since."""
+        self.changes: list[Change] = []
+        """What was changed since the last commit was prepared."""
+
+        self.lanes: dict[str, Lane] = {}
+        self.delayed: list[tuple[datetime, int, str]] = []
+        self.running: dict[str, None] = {}
+        self.dead: dict[str, None] = {}
+        """Dead jobs, in the order in which they died."""
+        self.counts: dict[tuple[str, Status], int] = {}
+        self._left_delayed = 0
+
+    def restore(self, jobs: Iterable[JobRecord], keys: Iterable[KeyRecord]) -> None:
+        """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
+        self.jobs = Table(jobs)
+        self.keys = Table(keys)
+        self.next_key_seq = 1 + max((row.seq for row in self.keys), default=0)
+        dead = []
+        counts: dict[tuple[str, Status], int] = {}
+        for job in self.jobs:
+            slot = (job.kind, job.status)
+            counts[slot] = counts.get(slot, 0) + 1
+            if job.status == "queued":
+                self._wait(job)
+            elif job.status == "running":
+                self.running[job.id] = None
+            elif job.status == "dead":
+                dead.append(job)
+        self.counts = counts
+        dead.sort(key=lambda job: (job.finished_at or job.pushed_at, job.seq))
+        self.dead = dict.fromkeys(job.id for job in dead)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self.changes)
+
+    def count(self, kind: str, status: Status) -> int:
+        """How many jobs of a kind have a status."""
+        return self.counts.get((kind, status), 0)
+
+    def put_job(self, job: JobRecord) -> None:
+        """Add a job, or replace the record of one, and keep the indexes right."""
+        old = self.jobs.get(job.id)
+        if old is not None:
+            self._leave(old)
+        self.jobs.put(job)
+        self.changes.append(("jobs", job.id))
+        slot = (job.kind, job.status)
+        self.counts[slot] = self.counts.get(slot, 0) + 1
+        if job.status == "queued":
+            self._wait(job)
+        elif job.status == "running":
+            self.running[job.id] = None
+        elif job.status == "dead":
+            self.dead[job.id] = None
+
+    def put_key(self, key: str, job: str, digest: str, at: datetime) -> None:
+        """Remember an idempotency key."""
+        self.keys.put(KeyRecord(id=key, seq=self.next_key_seq, job=job, digest=digest, at=at))
+        self.next_key_seq += 1
+        self.changes.append(("keys", key))
+
+    def remove_key(self, key: str) -> None:
+        """Forget an idempotency key."""
+        self.keys.remove(key)
+        self.changes.append(("keys", key))
+
+    def touch_head(self) -> None:
+        """Note that a field of the object itself was changed."""
+        self.changes.append(("head", ""))
+
+    def promote(self, now: datetime) -> None:
+        """Let delayed jobs whose time has come wait with the others."""
+        while self.delayed and self.delayed[0][0] <= now:
+            run_at, _, job_id = heappop(self.delayed)
+            job = self.jobs.get(job_id)
+            if job is not None and job.status == "queued" and job.run_at == run_at:
+                self._lane(job.kind).add(job)
+
+    def next_due(self) -> datetime | None:
+        """When the next delayed job becomes claimable, or None."""
+        while self.delayed:
+            run_at, _, job_id = self.delayed[0]
+            job = self.jobs.get(job_id)
+            if job is not None and job.status == "queued" and job.run_at == run_at:
+                return run_at
+            heappop(self.delayed)
+        return None
+
+    def head_of(self, kind: str, now: datetime) -> JobRecord | None:
+        """The next job of a kind that is due, or None."""
+        lane = self.lanes.get(kind)
+        if lane is None:
+            return None
+        while (job := lane.head(self.jobs.by_id)) is not None:
+            if job.run_at is None or job.run_at <= now:
+                return job
+            lane.pop(job)  # The clock was set back since it was promoted.
+            self._wait(job)
+        del self.lanes[kind]
+        return None
+
+    def take(self, job: JobRecord) -> None:
+        """Take the job that ``head_of`` has just returned out of its lane."""
+        self.lanes[job.kind].pop(job)
+
+    def oldest_queued(self) -> JobRecord | None:
+        """The waiting job that was pushed first, or None."""
+        return next((job for job in self.jobs if job.status == "queued"), None)
+
+    def _wait(self, job: JobRecord) -> None:
+        if job.run_at is None:
+            self._lane(job.kind).add(job)
+        else:
+            heappush(self.delayed, (job.run_at, job.seq, job.id))
+
+    def _lane(self, kind: str) -> Lane:
+        lane = self.lanes.get(kind)
+        if lane is None:
+            lane = self.lanes[kind] = Lane()
+        return lane
+
+    def _leave(self, job: JobRecord) -> None:
+        slot = (job.kind, job.status)
+        self.counts[slot] -= 1
+        if not self.counts[slot]:
+            del self.counts[slot]
+        if job.status == "queued":
+            self._sweep(job)
+        elif job.status == "running":
+            del self.running[job.id]
+        elif job.status == "dead":
+            del self.dead[job.id]
+
+    def _sweep(self, left: JobRecord) -> None:
+        """Drop entries of jobs that have left, where they outnumber those that wait."""
+        lane = self.lanes.get(left.kind)
+        if lane is not None:
+            lane.sweep(self.jobs.by_id, self.count(left.kind, "queued"))
+        if left.run_at is None:
+            return
+        self._left_delayed += 1
+        if self._left_delayed > _SWEEP_ABOVE and 2 * self._left_delayed > len(self.delayed):
+            self._left_delayed = 0
+            waiting = (self.jobs.get(job_id) for _, _, job_id in self.delayed)
+            jobs = {job.id: job for job in waiting if job is not None and job is not left}
+            self.delayed = []
+            for job in jobs.values():
+                if job.status == "queued":
+                    self._wait(job)

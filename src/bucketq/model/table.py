@@ -1,0 +1,122 @@
+"""Rows in the order of their numbers, kept in blocks so that an encoder can cache them.
+
+A table promises that a row's place never changes while it lives, that looking one up, adding,
+replacing and removing cost the same at any size, and that it remembers which blocks were
+touched since somebody last asked. A block holds the rows whose numbers share their upper
+bits, so a row is found in its block without a further index.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+BLOCK_BITS = 6
+
+
+class Row(Protocol):
+    """What a table needs to know of a row."""
+
+    @property
+    def id(self) -> str:
+        """Its name, unique in the table."""
+        ...
+
+    @property
+    def seq(self) -> int:
+        """Its number, unique in the table and larger than that of every row before it."""
+        ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+def _number(row: Row) -> int:
+    return row.seq
+
+
+class Table(Generic[R]):
+    """Rows by id and, in blocks, by number."""
+
+    __slots__ = ("blocks", "by_id", "touched")
+
+    def __init__(self, rows: Iterable[R] = ()) -> None:
+        """Take rows that are in order of their numbers. Raises ``ValueError`` if they are not."""
+        self.by_id: dict[str, R] = {}
+        self.blocks: dict[int, list[R]] = {}
+        self.touched: set[int] = set()
+        last, number, block = -1, -1, list[R]()
+        by_id = self.by_id
+        for row in rows:
+            seq = row.seq
+            if seq <= last:
+                message = f"rows out of order: number {seq} of {row.id!r} follows {last}"
+                raise ValueError(message)
+            last = seq
+            if seq >> BLOCK_BITS != number:
+                number = seq >> BLOCK_BITS
+                block = self.blocks[number] = []
+            block.append(row)
+            by_id[row.id] = row
+        rows_count = sum(map(len, self.blocks.values()))
+        if len(by_id) != rows_count:
+            message = f"{rows_count} rows, but only {len(by_id)} different ids"
+            raise ValueError(message)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.by_id)
+
+    def __contains__(self, row_id: str) -> bool:
+        """Whether a row bears this id."""
+        return row_id in self.by_id
+
+    def __iter__(self) -> Iterator[R]:
+        """All rows, in order."""
+        for block in self.blocks.values():
+            yield from block
+
+    def get(self, row_id: str) -> R | None:
+        """The row with this id, or None."""
+        return self.by_id.get(row_id)
+
+    def after(self, seq: int) -> Iterator[R]:
+        """The rows whose numbers are larger than ``seq``, in order."""
+        first = (seq + 1) >> BLOCK_BITS
+        for number, block in self.blocks.items():
+            if number < first:
+                continue
+            yield from (
+                block if number > first else block[bisect_left(block, seq + 1, key=_number) :]
+            )
+
+    def put(self, row: R) -> None:
+        """Add a row behind all others, or replace the one with the same id and number."""
+        number = row.seq >> BLOCK_BITS
+        self.touched.add(number)
+        if row.id in self.by_id:
+            block = self.blocks[number]
+            block[bisect_left(block, row.seq, key=_number)] = row
+        else:
+            self.blocks.setdefault(number, []).append(row)
+        self.by_id[row.id] = row
+
+    def touch(self, row: R) -> None:
+        """Note that a row was changed in place."""
+        self.touched.add(row.seq >> BLOCK_BITS)
+
+    def remove(self, row_id: str) -> None:
+        """Take a row out."""
+        row = self.by_id.pop(row_id)
+        number = row.seq >> BLOCK_BITS
+        self.touched.add(number)
+        block = self.blocks[number]
+        del block[bisect_left(block, row.seq, key=_number)]
+        if not block:
+            del self.blocks[number]
+
+    def take_touched(self) -> set[int]:
+        """The numbers of the blocks touched since the last call."""
+        touched, self.touched = self.touched, set()
+        return touched

@@ -1,0 +1,142 @@
+"""``apply``: the one function that changes a queue.
+
+It is deterministic (what is random comes in with the operation), costs the same at any size of
+the queue, and is total: an operation that cannot be granted changes nothing and is answered
+with a ``RejectedError``, so that one bad request fails alone. It never judges time on behalf
+of a worker: whether a lease is stale is for whoever writes to decide, by submitting ``Expire``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from bucketq.errors import InvalidRequestError, RejectedError, UnavailableError
+from bucketq.model import leases, operators, pushes, reads
+from bucketq.model.operations import (
+    Cancel,
+    Claim,
+    Complete,
+    Configure,
+    Expire,
+    Fail,
+    Get,
+    Heartbeat,
+    List,
+    Operation,
+    Pause,
+    Purge,
+    Push,
+    ReadSnapshot,
+    ReadStats,
+    Redrive,
+    Release,
+    Request,
+    Resume,
+    Tidy,
+)
+from bucketq.model.sessions import MISSING
+from bucketq.model.state import Change, State
+
+
+class Applied(NamedTuple):
+    """What became of a request: its answer or the reason against it, and what it changed."""
+
+    answer: Any
+    error: RejectedError | UnavailableError | None
+    changes: list[Change]
+
+
+_Handler = Callable[[State, Any, datetime], Any]
+
+_HANDLERS: dict[type[Operation], _Handler] = {
+    Push: pushes.push,
+    Claim: leases.claim,
+    Heartbeat: leases.heartbeat,
+    Complete: leases.complete,
+    Fail: leases.fail,
+    Release: leases.release,
+    Expire: leases.expire,
+    Cancel: operators.cancel,
+    Redrive: operators.redrive,
+    Purge: operators.purge,
+    Pause: operators.pause,
+    Resume: operators.resume,
+    Configure: operators.configure,
+    Tidy: operators.tidy,
+    Get: reads.get,
+    List: reads.page,
+    ReadStats: reads.stats,
+    ReadSnapshot: reads.snapshot,
+}
+
+_RECALL: dict[type[Operation], Callable[[State, Any, Any], Any]] = {
+    Push: pushes.recall,
+    Claim: leases.recall_claim,
+    Configure: operators.recall_settings,
+}
+_REMEMBER: dict[type[Operation], Callable[[Any, Any], Any]] = {
+    Push: pushes.remember,
+    Claim: leases.remember_claim,
+    Configure: lambda _operation, _answer: None,
+}
+
+
+def apply(state: State, request: Request, now: datetime) -> Applied:
+    """Apply a request to a state, or answer it again where it was applied before."""
+    mark = len(state.changes)
+    operation = request.operation
+    try:
+        if request.session:
+            answer = _find_earlier(state, request)
+            if answer is not MISSING:
+                return Applied(answer, None, [])
+        answer = _HANDLERS[type(operation)](state, operation, now)
+    except (RejectedError, UnavailableError) as error:
+        if len(state.changes) != mark:
+            raise AssertionError(f"{operation!r} was refused half way") from error
+        return Applied(None, error, [])
+    changes = state.changes[mark:]
+    if changes and request.session:
+        _remember(state, request, answer, now)
+        changes = state.changes[mark:]
+    return Applied(answer, None, changes)
+
+
+def _find_earlier(state: State, request: Request) -> object:
+    """The answer to the same request where it was applied before, or MISSING.
+
+    Raises:
+        InvalidRequestError: The client said that it had the answer already.
+        UnavailableError: It may have been applied and forgotten; nobody can tell any more.
+    """
+    session = state.sessions.get(request.session)
+    if session is not None:
+        if request.number < session.floor:
+            message = (
+                f"request {request.number} of session {request.session} was already "
+                "acknowledged by its client; send a new request"
+            )
+            raise InvalidRequestError(message)
+        stored = session.find(request.number)
+        if stored is not MISSING:
+            recall = _RECALL.get(type(request.operation))
+            return stored if recall is None else recall(state, request.operation, stored)
+    if request.since is not None and state.sessions.horizon > request.since:
+        message = (
+            f"request {request.number} of session {request.session} is older than what the "
+            "queue remembers of its clients, so whether it took effect is unknown; "
+            "look for its effect before you send a new one"
+        )
+        raise UnavailableError(message)
+    return MISSING
+
+
+def _remember(state: State, request: Request, answer: object, now: datetime) -> None:
+    remember = _REMEMBER.get(type(request.operation))
+    stored = answer if remember is None else remember(request.operation, answer)
+    version = state.version + 1
+    state.sessions.write(request.session, request.number, stored, now, version)
+    state.sessions.raise_floor(request.session, request.acknowledged_below)
+    state.changes.append(("sessions", request.session))

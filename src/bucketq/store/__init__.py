@@ -1,0 +1,1 @@
+"""Object stores: the one seam between bucketq and durable bytes."""

@@ -1,0 +1,110 @@
+"""What a queue needs from storage: the ``ObjectStore`` protocol and how its answers read.
+
+Every backend passes ``tests/contract/test_store.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from bucketq.errors import BucketQError
+
+
+class PreconditionFailedError(BucketQError):
+    """The object is not in the state that the write demanded.
+
+    It does not say that the write had no effect: a retry somewhere below us can have
+    landed first and then conflicted with itself.
+    """
+
+
+class ObjectMissingError(BucketQError):
+    """There is no object under this key."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object's bytes, and the version tag that a replacement of just these must show."""
+
+    body: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """A line of a listing."""
+
+    key: str
+    size_bytes: int
+    modified_at: datetime
+
+
+class ObjectStore(Protocol):
+    """What a queue needs from storage.
+
+    Creating and replacing are two methods, because one method with an optional version
+    reads "no version" as "create" in one backend and "overwrite whatever is there" in
+    another, and the second loses the queue.
+
+    Any method may raise ``UnavailableError``. After a write it means *unknown*, not
+    *failed*: the object may have changed, or change later, and only the answer been lost.
+    Any method may raise ``StoreRefusedError``, which is final: *this* call changed nothing
+    and never will.
+
+    An etag is never used twice for different bytes of one key.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where this store is, for messages; it never holds a secret."""
+        ...
+
+    @property
+    def write_interval_s(self) -> float:
+        """The pause that the provider wants between two writes of one object; often 0."""
+        ...
+
+    async def get(self, key: str) -> StoredObject:
+        """Read an object. Raises ``ObjectMissingError``."""
+        ...
+
+    async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        """Read an object unless it still bears ``etag``; None means that it does.
+
+        Raises ``ObjectMissingError``.
+        """
+        ...
+
+    async def create(self, key: str, body: bytes) -> str:
+        """Write an object that must not exist yet; return its etag.
+
+        Raises ``PreconditionFailedError`` where it exists.
+        """
+        ...
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        """Write an object that must still bear ``etag``; return its new one.
+
+        Raises ``PreconditionFailedError`` where it bears another, ``ObjectMissingError``
+        where there is none.
+        """
+        ...
+
+    async def put(self, key: str, body: bytes) -> str:
+        """Write an object whatever is there; for keys whose content never differs."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove an object. One that is not there is no error."""
+        ...
+
+    def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """List the objects whose keys begin with ``prefix``, in order of their keys."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections. Closing twice is no error."""
+        ...
