@@ -1,0 +1,286 @@
+"""A process's connection to the simulated store, and the packets that travel on it.
+
+A request is a packet: once sent it belongs to the world, arrives when it arrives, and does
+so whether or not its sender is alive, frozen or still waiting. One that was sent by a
+process which is killed before it arrives may have been still inside the host: it arrives
+or not, at random. What goes wrong on the way is drawn once, when the request is sent.
+
+Answers are handed over as values, and errors raised in the caller, so that an error meant
+for a dead process is not reported as one that nobody caught.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from bucketq.errors import UnavailableError
+from bucketq.store.base import ObjectInfo, StoredObject
+from bucketq.testing.faults import FaultDice
+
+if TYPE_CHECKING:
+    from bucketq.testing.store import SimulatedStore
+
+Direction = Literal["both", "requests", "answers"]
+Effect = Callable[[], Any]
+
+LIST_PAGE_SIZE = 1000
+
+_LANDED_THOUGH_THROTTLED = 0.1
+_LANDED_THOUGH_ERROR = 0.5
+_LOST_WITH_SENDER = 0.5
+_RESET_RATHER_THAN_SILENCE = 0.5
+
+
+class StoreLink:
+    """The ``ObjectStore`` of one process: the truth, as seen through a bad connection.
+
+    Attributes:
+        name: For messages.
+        cut: Which way packets are lost now; set through ``store.partition``.
+    """
+
+    def __init__(
+        self, store: SimulatedStore, name: str, latency_s: tuple[float, float], timeout_s: float
+    ) -> None:
+        """Make a link; ``SimulatedStore.connect`` does."""
+        self.store = store
+        self.name = name
+        self.cut: Direction | None = None
+        self.latency_s = latency_s
+        self.timeout_s = timeout_s
+
+    @property
+    def url(self) -> str:
+        """Where this store is, for messages."""
+        return f"simulated://{self.name}"
+
+    @property
+    def write_interval_s(self) -> float:
+        """The pause that the store wants between two writes of one object."""
+        return self.store.write_interval_s
+
+    async def get(self, key: str) -> StoredObject:
+        """Read an object."""
+        answer: StoredObject = await self._read(lambda: self.store.get(key))
+        return answer
+
+    async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        """Read an object unless it still bears ``etag``."""
+        answer: StoredObject | None = await self._read(lambda: self.store.get_if_changed(key, etag))
+        return answer
+
+    async def create(self, key: str, body: bytes) -> str:
+        """Write an object that must not exist yet."""
+        content, writer = bytes(body), self._writer()
+        etag: str = await self._write(lambda: self.store.create(key, content, writer))
+        return etag
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        """Write an object that must still bear ``etag``."""
+        content, writer = bytes(body), self._writer()
+        new: str = await self._write(lambda: self.store.replace(key, content, etag, writer))
+        return new
+
+    async def put(self, key: str, body: bytes) -> str:
+        """Write an object whatever is there."""
+        content, writer = bytes(body), self._writer()
+        etag: str = await self._write(lambda: self.store.put(key, content, writer))
+        return etag
+
+    async def delete(self, key: str) -> None:
+        """Remove an object."""
+        writer = self._writer()
+        await self._write(lambda: self.store.delete(key, writer))
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """List objects, a request for every thousand, each of which may fail."""
+        after = ""
+        while page := await self._read(lambda: self.store.page(prefix, after)):  # noqa: B023
+            for info in page:
+                yield info
+            if len(page) < LIST_PAGE_SIZE:
+                return
+            after = page[-1].key
+
+    async def close(self) -> None:
+        """Let go of nothing: there are no connections."""
+
+    def _writer(self) -> str:
+        return self.store.loop.current_process().name
+
+    async def _read(self, effect: Effect) -> Any:  # noqa: ANN401
+        return await self._request(effect, self.store.read_dice)
+
+    async def _write(self, effect: Effect) -> Any:  # noqa: ANN401
+        return await self._request(effect, self.store.write_dice)
+
+    async def _request(self, effect: Effect, dice: FaultDice) -> Any:  # noqa: ANN401
+        """Send a request and wait for its answer. One from a dead process is never sent."""
+        request = Request(self, effect)
+        if request.sender.alive:
+            request.send(dice.draw(self.store.rng))
+        answer = await request.answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Request:
+    """One request on its way.
+
+    The methods named after faults take the time there and the time back, and decide which
+    events there will be: arrivals at the store, and what the caller is told.
+    """
+
+    __slots__ = ("_deadline_s", "_effect", "_link", "_loop", "_rng", "_store", "answer", "sender")
+
+    def __init__(self, link: StoreLink, effect: Effect) -> None:
+        """Make a request of the running process; ``effect`` is what it does on arrival."""
+        self._link = link
+        self._store = link.store
+        self._loop = link.store.loop
+        self._rng = link.store.rng
+        self._effect = effect
+        self._deadline_s = self._loop.time() + link.timeout_s
+        self.sender = self._loop.current_process()
+        self.answer: Future[Any] = self._loop.create_future()
+
+    def send(self, fault: str | None) -> None:
+        """Let it go, and let the fault that was drawn have its way with it."""
+        total_s = self._rng.uniform(*self._link.latency_s)
+        there_s = total_s * self._rng.random()
+        if fault is None:
+            self._travel(there_s, total_s - there_s)
+        else:
+            self._store.count(fault)
+            _FAULTS[fault](self, there_s, total_s - there_s)
+
+    def lost_request(self, there_s: float, back_s: float) -> None:
+        """Nothing arrives."""
+        self._lose(there_s + back_s)
+
+    def lost_answer(self, there_s: float, back_s: float) -> None:
+        """It arrives, and nothing comes back."""
+        self._arrive_after(there_s)
+        self._lose(there_s + back_s)
+
+    def throttled(self, there_s: float, back_s: float) -> None:
+        """It is turned away, as a rule."""
+        if self._rng.random() < _LANDED_THOUGH_THROTTLED:
+            self._arrive_after(there_s)
+        error = UnavailableError(f"{self._link.url} asks to slow down (503)", throttled=True)
+        self._loop.call_in_world(there_s + back_s, self._deliver, error)
+
+    def server_error(self, there_s: float, back_s: float) -> None:
+        """The server fails before or after it did what it was asked to."""
+        if self._rng.random() < _LANDED_THOUGH_ERROR:
+            self._arrive_after(there_s)
+        error = UnavailableError(f"{self._link.url} failed (500): the outcome is unknown")
+        self._loop.call_in_world(there_s + back_s, self._deliver, error)
+
+    def slow(self, there_s: float, back_s: float) -> None:
+        """One of the two ways takes long."""
+        extra_s = self._rng.uniform(*self._store.faults.slow_s)
+        if self._rng.random() < 0.5:  # noqa: PLR2004  # one way or the other
+            self._travel(there_s + extra_s, back_s)
+        else:
+            self._travel(there_s, back_s + extra_s)
+
+    def late_landing(self, there_s: float, back_s: float) -> None:
+        """The caller gives up, and then it arrives."""
+        given_up_s = self._lose(there_s + back_s)
+        self._arrive_after(given_up_s + self._late_s(), certain=True)
+
+    def self_conflict(self, there_s: float, back_s: float) -> None:
+        """It arrives twice, and the second answer is the one that comes back."""
+        self._arrive_after(there_s)
+        self._travel(there_s + back_s + there_s, back_s)
+
+    def contended(self, there_s: float, back_s: float) -> None:
+        """It is turned away because of another request in flight."""
+        error = UnavailableError(f"{self._link.url} has another write in flight (409)")
+        self._loop.call_in_world(there_s + back_s, self._deliver, error)
+
+    def duplicated(self, there_s: float, back_s: float) -> None:
+        """It arrives twice, and the first answer is the one that comes back."""
+        self._travel(there_s, back_s)
+        self._arrive_after(there_s + self._late_s(), certain=True)
+
+    def _travel(self, there_s: float, back_s: float) -> None:
+        """Go there and come back, within the caller's patience or not."""
+        self._loop.call_in_world(there_s, self._arrive, back_s, False)  # noqa: FBT003
+        if there_s + back_s >= self._link.timeout_s:
+            self._loop.call_in_world(self._link.timeout_s, self._settle, self._silence())
+
+    def _arrive_after(self, delay_s: float, *, certain: bool = False) -> None:
+        """Arrive without an answer; ``certain`` packets have left the sender's host long ago."""
+        self._loop.call_in_world(delay_s, self._arrive, None, certain)
+
+    def _arrive(self, back_s: float | None, certain: bool) -> None:  # noqa: FBT001
+        """Take effect, unless it was lost, and send the answer where there is to be one."""
+        if self._store.severed(self._link, "requests"):
+            self._store.count("partition")
+            if back_s is not None:
+                self._lose(back_s)
+            return
+        lost = not certain and not self.sender.alive and self._rng.random() < _LOST_WITH_SENDER
+        if lost:
+            self._store.count("sender_died")
+            return
+        outcome = self._effect()
+        if back_s is not None:
+            self._loop.call_in_world(back_s, self._deliver, outcome)
+
+    def _deliver(self, outcome: object) -> None:
+        """Bring the answer to the caller, unless a partition is in the way."""
+        if self._store.severed(self._link, "answers"):
+            self._store.count("partition")
+            self._lose(0.0)
+        else:
+            self._settle(outcome)
+
+    def _lose(self, delay_s: float) -> float:
+        """Tell the caller of a reset after ``delay_s``, or nothing until it gives up.
+
+        Returns in how many seconds it will know.
+        """
+        if self._rng.random() < _RESET_RATHER_THAN_SILENCE:
+            error = UnavailableError(
+                f"connection to {self._link.url} was reset: the outcome is unknown"
+            )
+        else:
+            delay_s, error = max(0.0, self._deadline_s - self._loop.time()), self._silence()
+        self._loop.call_in_world(delay_s, self._settle, error)
+        return delay_s
+
+    def _settle(self, outcome: object) -> None:
+        """Answer the caller, once, if it is there to be answered."""
+        if not self.answer.done():
+            self.answer.set_result(outcome)
+
+    def _late_s(self) -> float:
+        """Draw a delay evenly over its orders of magnitude."""
+        low_s, high_s = self._store.faults.late_s
+        return low_s * float((high_s / low_s) ** self._rng.random())
+
+    def _silence(self) -> UnavailableError:
+        """Make the error of a caller who has waited long enough."""
+        return UnavailableError(
+            f"no answer from {self._link.url} within {self._link.timeout_s} s:"
+            " the outcome is unknown"
+        )
+
+
+_FAULTS: dict[str, Callable[[Request, float, float], None]] = {
+    "lost_request": Request.lost_request,
+    "lost_answer": Request.lost_answer,
+    "throttled": Request.throttled,
+    "server_error": Request.server_error,
+    "slow": Request.slow,
+    "late_landing": Request.late_landing,
+    "self_conflict": Request.self_conflict,
+    "contended": Request.contended,
+    "duplicated": Request.duplicated,
+}

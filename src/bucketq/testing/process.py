@@ -1,0 +1,321 @@
+"""Simulated processes: what a seed can kill, freeze and let run again.
+
+A process here is every callback and timer that was created in its context. Killing it is
+``kill -9``: what it had scheduled is dropped and never runs, no ``finally`` and no
+``except CancelledError`` among it, because a real kill runs none of them either and code
+that leans on them is what the simulator is to find.
+
+Python runs the ``finally`` blocks of a suspended coroutine when it is freed, so the
+coroutines of the dead are kept until their loop is closed and the next one opens (or the
+interpreter ends). Only then are they unwound, in silence: whatever they try to schedule is
+dropped, and no result of their simulation can still be changed by it.
+
+This module touches asyncio's private fields and nothing outside the loop it belongs to.
+"""
+# The loop and its processes are one machine in two files, and asyncio's own underscored
+# fields are the interface that an event loop has to it.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import contextvars
+import sys
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bucketq.testing.loop import VirtualLoop
+
+CURRENT: contextvars.ContextVar[Process] = contextvars.ContextVar("bucketq_simulated_process")
+
+_NEVER = sys.maxsize
+_CLOSE_ATTEMPTS_MAX = 100
+
+
+class SimulationError(Exception):
+    """The simulated program asked for something that the simulator does not have."""
+
+
+class SimulatedTask(asyncio.Task[Any]):
+    """A task whose hash is its number.
+
+    ``TaskGroup`` and ``asyncio.wait`` keep tasks in sets. With the usual hash, a memory
+    address, the order of such a set differs from run to run, and with it the order in which
+    a group cancels its tasks: no seed would replay.
+    """
+
+    def __init__(self, *args: Any, number: int, **kwargs: Any) -> None:  # noqa: ANN401
+        """Number the task before asyncio puts it into its first set."""
+        self.number = number
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Process:
+    """One simulated process. Made by ``VirtualLoop.spawn``.
+
+    Attributes:
+        number: Counts up from 0 in the order of spawning; 0 is the driver, 1 the world.
+        name: For histories and messages.
+        context: The context that marks a callback as belonging to this process.
+        steps: How many callbacks of it have run: the place at which a kill can strike.
+        killed: It was killed, rather than having returned or raised.
+    """
+
+    def __init__(
+        self, loop: VirtualLoop, number: int, name: str, base: contextvars.Context
+    ) -> None:
+        """Make a process without anything to run yet."""
+        self._loop = loop
+        self.number = number
+        self.name = name
+        self.context = base.copy()
+        self.context.run(CURRENT.set, self)
+        self.steps = 0
+        self.killed = False
+        # The scheduler's fields. A process is in the loop's list of runnable ones exactly
+        # while _listed; _idle says that the next callback must put it there.
+        self._ready: deque[asyncio.Handle] = deque()
+        self._alive = True
+        self._frozen = False
+        self._listed = False
+        self._idle = True
+        self._trap = _NEVER
+        self._trap_action: Callable[[], None] | None = None
+        self._tasks: weakref.WeakValueDictionary[int, SimulatedTask] = weakref.WeakValueDictionary()
+        self._task: asyncio.Task[Any] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._listeners: list[Callable[[Process], None]] = []
+        self._thaw_timer: asyncio.TimerHandle | None = None
+        self._graves: list[SimulatedTask] = []
+
+    def __repr__(self) -> str:
+        state = "frozen" if self._frozen else "alive" if self._alive else "dead"
+        return f"<Process {self.number} {self.name} {state} steps={self.steps}>"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may ever run again. A frozen process is alive."""
+        return self._alive
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it stands still until ``thaw``."""
+        return self._frozen
+
+    @property
+    def task(self) -> asyncio.Task[Any]:
+        """The task of its main coroutine."""
+        if self._task is None:
+            raise SimulationError(f"process {self.name} has no main task")
+        return self._task
+
+    @property
+    def error(self) -> BaseException | None:
+        """What its main coroutine raised, where it did: the process crashed by itself."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            return None
+        return self._task.exception()
+
+    async def wait(self) -> Any:  # noqa: ANN401
+        """Wait for its end; return or raise what its main coroutine did.
+
+        None means that it was killed, or that its main coroutine was cancelled.
+        """
+        if self._alive:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+        task = self.task
+        return task.result() if task.done() and not task.cancelled() else None
+
+    def on_end(self, listener: Callable[[Process], None]) -> None:
+        """Call ``listener`` at the moment the process ends, however it does.
+
+        It is for what the operating system would do, such as resetting the connections of
+        the dead. It runs inside whatever killed the process, so it must not raise.
+        """
+        self._listeners.append(listener)
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does: nothing it scheduled runs any more. Twice is once.
+
+        A process that kills itself runs on to its next ``await``.
+        """
+        if self._alive:
+            if self.number == 0:
+                raise SimulationError("the driver cannot be killed: it is the test itself")
+            self.killed = True
+            self._end()
+
+    def freeze(self, for_s: float | None = None) -> None:
+        """Stop it as SIGSTOP does; time goes on without it, for ``for_s`` or until ``thaw``.
+
+        Timers that come due meanwhile fire after the thaw, in the order they came due.
+        """
+        if not self._alive:
+            return
+        self._frozen = True
+        self._idle = False
+        self._leave_list()
+        self._drop_thaw_timer()
+        if for_s is not None:
+            loop = self._loop
+            self._thaw_timer = loop.call_at(
+                loop.time() + for_s, self.thaw, context=loop.world.context
+            )
+
+    def thaw(self) -> None:
+        """Let it go on, as SIGCONT does. One that is not frozen stays as it is."""
+        if not self._frozen:
+            return
+        self._drop_thaw_timer()
+        self._frozen = False
+        self._idle = True
+        if self._ready:
+            self._join_list()
+
+    def kill_after(self, steps: int) -> None:
+        """Kill it once it has run ``steps`` more callbacks, so that a kill can hit any await."""
+        self._set_trap(steps, self.kill)
+
+    def freeze_after(self, steps: int, for_s: float | None = None) -> None:
+        """Freeze it once it has run ``steps`` more callbacks."""
+        self._set_trap(steps, lambda: self.freeze(for_s))
+
+    def _set_trap(self, steps: int, action: Callable[[], None]) -> None:
+        """Arm the one trap that a process has; a later one takes the place of an earlier."""
+        if steps <= 0:
+            self._trap = _NEVER
+            action()
+            return
+        self._trap = self.steps + steps
+        self._trap_action = action
+
+    def _spring(self) -> None:
+        """Do what the trap was set for. Called by the scheduler, between two steps."""
+        action, self._trap_action, self._trap = self._trap_action, None, _NEVER
+        if action is not None:
+            action()
+
+    def _join_list(self) -> None:
+        """Offer it to the scheduler."""
+        self._idle = False
+        self._listed = True
+        self._loop._runnable.append(self)
+
+    def _leave_list(self) -> None:
+        """Take it from the scheduler."""
+        if self._listed:
+            self._listed = False
+            self._loop._runnable.remove(self)
+
+    def _drop_thaw_timer(self) -> None:
+        """Forget a thaw that was to come by itself."""
+        if self._thaw_timer is not None:
+            self._thaw_timer.cancel()
+            self._thaw_timer = None
+
+    async def _main(self, factory: Callable[[], Coroutine[Any, Any, Any]]) -> Any:  # noqa: ANN401
+        """Run the main coroutine, then cancel what it left behind, as ``asyncio.run`` does."""
+        try:
+            return await factory()
+        finally:
+            # A dead process comes here when its coroutines are freed, and does nothing.
+            if self._alive:
+                rest = [task for task in self._tasks.values() if not task.done()]
+                rest.remove(asyncio.current_task())  # type: ignore[arg-type]
+                for task in rest:
+                    task.cancel()
+                if rest:
+                    await asyncio.gather(*rest, return_exceptions=True)
+
+    def _exited(self, _task: asyncio.Task[Any]) -> None:
+        """Take note that the main coroutine is done; a crash that nobody waits for is logged."""
+        if not self._alive:
+            return
+        if self.error is not None and not self._waiters:
+            self._loop.call_exception_handler(
+                {"message": f"simulated process {self.name} crashed", "exception": self.error}
+            )
+        self._end()
+
+    def _end(self) -> None:
+        """Drop everything that was scheduled, keep the coroutines from being freed, tell."""
+        self._alive = False
+        self._frozen = False
+        self._idle = False
+        self._leave_list()
+        self._drop_thaw_timer()
+        for task in list(self._tasks.values()):
+            if not task.done():
+                self._inter(task)
+            elif self.killed:
+                task._log_traceback = False
+        _unburied.append(self)
+        # Timers stay in the loop's heap and are skipped there; they hold nothing up.
+        self._ready.clear()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(self)
+
+    def _inter(self, task: SimulatedTask) -> None:
+        """Keep a task that will never run again, and keep asyncio from complaining of it."""
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._graves.append(task)
+
+    def _bury(self) -> None:
+        """Unwind the coroutines of a dead process, inside its context, so to no effect."""
+        for task in self._graves:  # It grows where a finally block makes tasks.
+            self.context.run(_unwind, task.get_coro())
+        self._graves.clear()
+
+
+def _unwind(coroutine: object) -> None:
+    """Close a coroutine, whatever it does about it, and those it waits for before it.
+
+    One that awaits in its ``finally`` answers ``close`` with a RuntimeError and is suspended
+    again, while the one that waits for it is gone. So the innermost comes first, and each is
+    closed until it gives in.
+    """
+    if not isinstance(coroutine, CoroutineType):
+        return
+    for _ in range(_CLOSE_ATTEMPTS_MAX):
+        if coroutine.cr_frame is None:
+            return
+        _unwind(coroutine.cr_await)
+        # An error in it is nobody's: the process had died long before.
+        with contextlib.suppress(BaseException):
+            coroutine.close()
+
+
+# The dead whose coroutines have not been unwound yet. It belongs to no loop, because they
+# must outlive theirs: see the head of this file.
+_unburied: list[Process] = []
+
+
+@atexit.register
+def bury_the_dead() -> None:
+    """Unwind the coroutines of dead processes whose loops are closed."""
+    waiting = [process for process in _unburied if not process._loop.is_closed()]
+    ready = [process for process in _unburied if process._loop.is_closed()]
+    if not ready:
+        return
+    _unburied[:] = waiting
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while ready:
+            ready.pop()._bury()

@@ -1,0 +1,248 @@
+"""Simulated object storage: one durable truth, and links to it that lose and delay things.
+
+``SimulatedStore`` holds the objects and is always right; what goes wrong, goes wrong on the
+way. ``store.connect()`` gives a ``StoreLink``, which is the ``ObjectStore`` of one process.
+A request is a packet: once sent it belongs to the world, arrives when it arrives, and does
+so whether or not its sender is alive, frozen or still waiting. Requests take effect at one
+instant, all or nothing, so the store is linearizable, as the real ones are.
+
+``store.history(key)`` is the chain of everything that ever took effect, in order, with the
+time and the process that wrote it: the linearization that a checker walks along.
+
+All randomness comes from one stream of the loop's seed. Nothing outside the loop is touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Literal
+
+from bucketq.store.base import (
+    ObjectInfo,
+    ObjectMissingError,
+    PreconditionFailedError,
+    StoredObject,
+)
+from bucketq.testing.clock import EPOCH
+from bucketq.testing.faults import READ_FAULTS, WRITE_FAULTS, FaultDice, Faults
+from bucketq.testing.link import LIST_PAGE_SIZE, Direction, StoreLink
+from bucketq.testing.loop import VirtualLoop
+
+__all__ = ["Commit", "Operation", "SimulatedStore", "StoreLink"]
+
+Operation = Literal["create", "replace", "put", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A write that took effect.
+
+    Attributes:
+        number: Counts every commit of the store, from 1.
+        key: The object it changed.
+        operation: What kind of write it was.
+        body: The bytes the object had from then on; None where it was deleted.
+        etag: The tag of these bytes; empty where it was deleted.
+        time_s: The virtual time at which it took effect.
+        writer: The name of the process that sent it.
+    """
+
+    number: int
+    key: str
+    operation: Operation
+    body: bytes | None
+    etag: str
+    time_s: float
+    writer: str
+
+
+class SimulatedStore:
+    """The durable truth that all processes of a simulation share.
+
+    Attributes:
+        loop: The loop whose time and seed it lives by.
+        injected: How often each fault struck, by name, in the order of first occurrence.
+            Beside the names in ``Faults`` there are ``partition`` (something was lost to
+            one) and ``sender_died`` (a request was lost because its sender was killed
+            before it had left the host).
+        commits: Everything that took effect, over all keys.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        faults: Faults | None = None,
+        *,
+        latency_s: tuple[float, float] = (0.005, 0.08),
+        timeout_s: float = 10.0,
+        content_etags: bool = False,
+        write_interval_s: float = 0.0,
+    ) -> None:
+        """Make an empty store.
+
+        Args:
+            loop: The simulation it is part of.
+            faults: What goes wrong; nothing by default.
+            latency_s: Bounds of the time from a request to its answer.
+            timeout_s: How long a link waits for an answer before it gives up.
+            content_etags: Make etags hashes of the content, as S3 does, so that the same
+                bytes have the same etag whenever they come back.
+            write_interval_s: What links report as the pause wanted between writes.
+        """
+        self.loop = loop
+        self.injected: dict[str, int] = {}
+        self.commits: list[Commit] = []
+        self.latency_s = latency_s
+        self.timeout_s = timeout_s
+        self.write_interval_s = write_interval_s
+        self.rng = loop.stream("store")
+        self._content_etags = content_etags
+        self._objects: dict[str, Commit] = {}
+        self._chains: dict[str, list[Commit]] = {}
+        self._links: list[StoreLink] = []
+        self._cut: Direction | None = None
+        self.set_faults(Faults.none() if faults is None else faults)
+
+    def connect(
+        self,
+        name: str = "store",
+        *,
+        latency_s: tuple[float, float] | None = None,
+        timeout_s: float | None = None,
+    ) -> StoreLink:
+        """Open a link, with the store's latency and timeout where no others are given."""
+        link = StoreLink(self, name, latency_s or self.latency_s, timeout_s or self.timeout_s)
+        self._links.append(link)
+        return link
+
+    def set_faults(self, faults: Faults) -> None:
+        """Change what goes wrong with the requests that are sent from now on."""
+        self.faults = faults
+        self.read_dice = FaultDice(faults, READ_FAULTS)
+        self.write_dice = FaultDice(faults, WRITE_FAULTS)
+
+    def calm(self) -> None:
+        """End all faults and partitions, to see whether everything comes to rest.
+
+        What is already under way still arrives late.
+        """
+        self.set_faults(Faults.none())
+        self.heal()
+
+    def partition(self, link: StoreLink | None = None, direction: Direction = "both") -> None:
+        """Cut a link, or all of them: requests no longer arrive, or answers, or neither."""
+        if link is None:
+            self._cut = direction
+        else:
+            link.cut = direction
+
+    def heal(self, link: StoreLink | None = None) -> None:
+        """Mend a link, or, without one, all of them and the store's own cut."""
+        if link is not None:
+            link.cut = None
+            return
+        self._cut = None
+        for each in self._links:
+            each.cut = None
+
+    def severed(self, link: StoreLink, way: Direction) -> bool:
+        """Tell whether packets that go this way on this link are lost now."""
+        return bool({"both", way} & {self._cut, link.cut})
+
+    def count(self, fault: str) -> None:
+        """Take note that a fault struck."""
+        self.injected[fault] = self.injected.get(fault, 0) + 1
+
+    # The truth, for drivers and checkers: at once, and without faults.
+
+    def peek(self, key: str) -> StoredObject | None:
+        """Return what is stored under a key right now."""
+        commit = self._objects.get(key)
+        if commit is None or commit.body is None:
+            return None
+        return StoredObject(commit.body, commit.etag)
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Return the keys that exist right now, in order."""
+        return sorted(key for key in self._objects if key.startswith(prefix))
+
+    def history(self, key: str) -> list[Commit]:
+        """Return everything that ever took effect on a key, in order. It is not to be changed."""
+        return self._chains.get(key, [])
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        """Put an object there at once, as an operator's hand edit or rollback does."""
+        self.put(key, body, self.loop.current_process().name)
+
+    def remove(self, key: str) -> None:
+        """Delete an object at once, as an operator might."""
+        self.delete(key, self.loop.current_process().name)
+
+    # What a request does when it arrives. Each returns its answer, or the error that is one.
+
+    def get(self, key: str) -> StoredObject | ObjectMissingError:
+        """Answer a read."""
+        return self.peek(key) or ObjectMissingError(f"no object: {key}")
+
+    def get_if_changed(self, key: str, etag: str) -> StoredObject | ObjectMissingError | None:
+        """Answer a conditional read."""
+        commit = self._objects.get(key)
+        return None if commit is not None and commit.etag == etag else self.get(key)
+
+    def create(self, key: str, body: bytes, writer: str) -> str | PreconditionFailedError:
+        """Write an object that must not exist."""
+        if key in self._objects:
+            return PreconditionFailedError(f"object exists: {key}")
+        return self._commit(key, "create", body, writer)
+
+    def replace(
+        self, key: str, body: bytes, etag: str, writer: str
+    ) -> str | PreconditionFailedError | ObjectMissingError:
+        """Write an object that must bear an etag."""
+        commit = self._objects.get(key)
+        if commit is None:
+            return ObjectMissingError(f"no object: {key}")
+        if commit.etag != etag:
+            return PreconditionFailedError(f"object changed: {key} bears {commit.etag}, not {etag}")
+        return self._commit(key, "replace", body, writer)
+
+    def put(self, key: str, body: bytes, writer: str) -> str:
+        """Write an object."""
+        return self._commit(key, "put", body, writer)
+
+    def delete(self, key: str, writer: str) -> None:
+        """Delete an object."""
+        if key in self._objects:
+            self._commit(key, "delete", None, writer)
+
+    def page(self, prefix: str, after: str) -> list[ObjectInfo]:
+        """List the next keys behind one."""
+        keys = [key for key in self.keys(prefix) if key > after][:LIST_PAGE_SIZE]
+        return [
+            ObjectInfo(
+                key,
+                len(self._objects[key].body or b""),
+                EPOCH + timedelta(seconds=self._objects[key].time_s),
+            )
+            for key in keys
+        ]
+
+    def _commit(self, key: str, operation: Operation, body: bytes | None, writer: str) -> str:
+        """Make a write the truth, and the next link of the chain."""
+        number = len(self.commits) + 1
+        if body is None:
+            etag = ""
+        elif self._content_etags:
+            etag = blake2b(body, digest_size=16).hexdigest()
+        else:
+            etag = f"etag-{number}"
+        commit = Commit(number, key, operation, body, etag, self.loop.time(), writer)
+        if body is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = commit
+        self.commits.append(commit)
+        self._chains.setdefault(key, []).append(commit)
+        return etag
