@@ -249,11 +249,8 @@ def test_a_duplicated_write_lands_once_and_conflicts_in_silence() -> None:
         await link.put("segment", b"body")
         store.remove("segment")
         await asyncio.sleep(200)
-        assert [commit.operation for commit in store.history("segment")] == [
-            "put",
-            "delete",
-            "put",
-        ]
+        operations = [commit.operation for commit in store.history("segment")]
+        assert operations == ["put", "delete", "put"]
 
     # The deletion follows the answer at once, the duplicate never comes so early.
     simulate(scenario, Faults(duplicated=1, late_s=(1.0, 60.0)))
