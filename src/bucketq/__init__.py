@@ -1,1 +1,62 @@
-"""A distributed job queue whose whole state is one JSON object on object storage."""
+"""bucketq: a distributed job queue whose whole state is one JSON object on object storage."""
+
+from bucketq.client.blocking import BlockingQueue, connect_sync
+from bucketq.client.connect import connect
+from bucketq.errors import (
+    BucketQError,
+    ClosedError,
+    CorruptStateError,
+    InvalidRequestError,
+    JobNotFoundError,
+    KeyConflictError,
+    LeaseLostError,
+    NewerFormatError,
+    OverloadedError,
+    PayloadError,
+    PayloadTooLargeError,
+    QueueFullError,
+    QueueNotFoundError,
+    RejectedError,
+    StoreRefusedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.job import Backoff, Failure
+from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
+from bucketq.model.settings import Settings
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job, JobPage, JobSpec
+
+__all__ = [
+    "Backoff",
+    "BlockingQueue",
+    "BucketQError",
+    "ClosedError",
+    "CorruptStateError",
+    "Failure",
+    "InvalidRequestError",
+    "Job",
+    "JobNotFoundError",
+    "JobPage",
+    "JobSpec",
+    "KeyConflictError",
+    "LeaseLostError",
+    "LeaseRef",
+    "NewerFormatError",
+    "OverloadedError",
+    "PayloadError",
+    "PayloadTooLargeError",
+    "Pulse",
+    "Queue",
+    "QueueFullError",
+    "QueueNotFoundError",
+    "RejectedError",
+    "Settings",
+    "Snapshot",
+    "Stats",
+    "StoreRefusedError",
+    "SupersededError",
+    "UnavailableError",
+    "connect",
+    "connect_sync",
+]

@@ -1,0 +1,192 @@
+"""``connect_sync``: the same verbs for programs that do not use asyncio.
+
+A queue of its own runs on an event loop in a thread of its own; a call hands its work over and
+waits. Ctrl-C interrupts the waiting, not the commit: nothing is left half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
+
+from bucketq.client.connect import Connection, Mode, connect
+from bucketq.errors import ClosedError
+from bucketq.queue.base import Queue
+
+T = TypeVar("T")
+A = TypeVar("A")
+P = ParamSpec("P")
+
+
+def _blocking(
+    verb: Callable[Concatenate[Any, P], Awaitable[A]],
+) -> Callable[Concatenate[BlockingQueue[Any], P], A]:
+    """Make the blocking form of a verb."""
+
+    def call(self: BlockingQueue[Any], /, *args: P.args, **kwargs: P.kwargs) -> A:
+        return cast("A", self._call(verb.__name__, *args, **kwargs))
+
+    call.__name__ = verb.__name__
+    call.__doc__ = verb.__doc__
+    return call
+
+
+class BlockingQueue(Generic[T]):
+    """A queue whose verbs block until they are done; see ``Queue`` for what each does."""
+
+    def __init__(self, portal: _Portal, queue: Queue[T]) -> None:
+        """Wrap a queue that lives on the portal's loop."""
+        self._portal = portal
+        self._queue = queue
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return self._portal.call(lambda: getattr(self._queue, name)(*args, **kwargs))
+
+    push = _blocking(Queue.push)
+    push_many = _blocking(Queue.push_many)
+    claim = _blocking(Queue.claim)
+    heartbeat = _blocking(Queue.heartbeat)
+    complete = _blocking(Queue.complete)
+    fail = _blocking(Queue.fail)
+    release = _blocking(Queue.release)
+    cancel = _blocking(Queue.cancel)
+    redrive = _blocking(Queue.redrive)
+    purge = _blocking(Queue.purge)
+    pause = _blocking(Queue.pause)
+    resume = _blocking(Queue.resume)
+    config = _blocking(Queue.config)
+    get = _blocking(Queue.get)
+    jobs = _blocking(Queue.jobs)
+    stats = _blocking(Queue.stats)
+    snapshot = _blocking(Queue.snapshot)
+
+
+class _Portal:
+    """An event loop in a thread, and the way to it."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="bucketq", daemon=True)
+        self._thread.start()
+        self._stopped = False
+
+    def call(self, make: Callable[[], Coroutine[Any, Any, A]]) -> A:
+        """Run a coroutine on the loop and wait for it."""
+        if os.getpid() != self._process:
+            message = (
+                f"the queue was opened by process {self._process} and is used in {os.getpid()}: "
+                "connect again after a fork"
+            )
+            raise ClosedError(message)
+        if self._stopped:
+            message = "the queue is closed: connect again"
+            raise ClosedError(message)
+        if threading.current_thread() is self._thread:
+            message = "a blocking call from the queue's own thread would never return"
+            raise ClosedError(message)
+        running = asyncio.run_coroutine_threadsafe(make(), self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and the thread."""
+        if os.getpid() == self._process:
+            self.call(self._loop.shutdown_default_executor)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+        self._stopped = True
+
+
+class BlockingConnection(Generic[T]):
+    """A queue that is about to be opened: ``with connect_sync(url) as queue``."""
+
+    def __init__(self, connection: Connection[T]) -> None:
+        """Keep the connection until it is entered."""
+        self._connection = connection
+        self._portal: _Portal | None = None
+
+    def __enter__(self) -> BlockingQueue[T]:
+        """Open the queue."""
+        portal = _Portal()
+        try:
+            queue = portal.call(self._connection.__aenter__)
+        except BaseException:
+            portal.stop()
+            raise
+        self._portal = portal
+        return BlockingQueue(portal, queue)
+
+    def __exit__(self, *error: object) -> None:
+        """Commit what is under way, and close."""
+        portal, self._portal = self._portal, None
+        if portal is None:
+            return
+        try:
+            portal.call(self._connection.__aexit__)
+        finally:
+            portal.stop()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Tell whoever forgot to open it."""
+        if name.startswith("_") or not hasattr(BlockingQueue, name):
+            raise AttributeError(name)
+        message = (
+            f"the queue is not open yet, so {name!r} cannot be used: write "
+            "`with bucketq.connect_sync(...) as queue:` and use `queue` inside"
+        )
+        raise ClosedError(message)
+
+
+@overload
+def connect_sync(
+    url: str,
+    *,
+    payload_type: type[T],
+    mode: Mode = "auto",
+    worker: str | None = None,
+    timeout_s: float = 60.0,
+    create: bool = True,
+) -> BlockingConnection[T]: ...
+
+
+@overload
+def connect_sync(
+    url: str,
+    *,
+    mode: Mode = "auto",
+    worker: str | None = None,
+    timeout_s: float = 60.0,
+    create: bool = True,
+) -> BlockingConnection[Any]: ...
+
+
+def connect_sync(
+    url: str,
+    *,
+    payload_type: Any = Any,
+    mode: Mode = "auto",
+    worker: str | None = None,
+    timeout_s: float = 60.0,
+    create: bool = True,
+) -> BlockingConnection[Any]:
+    """Open a queue without asyncio: ``with bucketq.connect_sync(url) as queue``.
+
+    The arguments are those of ``connect``.
+    """
+    connection = connect(
+        url,
+        payload_type=cast("type[Any]", payload_type),
+        mode=mode,
+        worker=worker,
+        timeout_s=timeout_s,
+        create=create,
+    )
+    return BlockingConnection(connection)

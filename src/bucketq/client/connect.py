@@ -1,0 +1,155 @@
+"""``connect``: from the address of a queue to a queue."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import AsyncExitStack
+from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
+
+from bucketq.clock import Clock, SystemClock
+from bucketq.errors import ClosedError, InvalidRequestError
+from bucketq.model import check
+from bucketq.queue.base import Queue
+from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.direct import DirectQueue
+from bucketq.queue.register import Register
+from bucketq.store.url import Location, open_store
+
+T = TypeVar("T")
+
+Mode = Literal["auto", "direct", "embedded"]
+
+_QUEUES: dict[str, type[DirectQueue[Any] | GroupCommitQueue[Any]]] = {
+    "auto": DirectQueue,
+    "direct": DirectQueue,
+    "embedded": GroupCommitQueue,
+}
+
+
+class Connection(Generic[T]):
+    """A queue that is about to be opened: ``async with connect(url) as queue``."""
+
+    def __init__(
+        self,
+        location: Location,
+        *,
+        mode: Mode,
+        payload_type: Any,
+        worker: str,
+        timeout_s: float,
+        create: bool,
+        clock: Clock,
+    ) -> None:
+        """Keep what is needed to open it."""
+        self._location = location
+        self._make = _QUEUES[mode]
+        self._payload_type = payload_type
+        self._worker = worker
+        self._timeout_s = timeout_s
+        self._create = create
+        self._clock = clock
+        self._stack: AsyncExitStack | None = None
+
+    async def __aenter__(self) -> Queue[T]:
+        """Open the queue, creating it where there is none."""
+        if self._stack is not None:
+            message = "this connection is open already: call `bucketq.connect` once for each use"
+            raise ClosedError(message)
+        location = self._location
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(location.store.close)
+            register = Register(location.store, location.key, location.url, self._clock)
+            queue: Queue[T] = await stack.enter_async_context(
+                self._make(
+                    register,
+                    self._clock,
+                    payload_type=self._payload_type,
+                    worker=self._worker,
+                    timeout_s=self._timeout_s,
+                    create=self._create,
+                )
+            )
+            self._stack = stack.pop_all()
+        return queue
+
+    async def __aexit__(self, *error: object) -> None:
+        """Commit what is under way, and close."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Tell whoever forgot to open it."""
+        if name.startswith("_") or not hasattr(DirectQueue, name):
+            raise AttributeError(name)
+        message = (
+            f"the queue {self._location.url} is not open yet, so {name!r} cannot be used: write "
+            "`async with bucketq.connect(...) as queue:` and use `queue` inside"
+        )
+        raise ClosedError(message)
+
+
+@overload
+def connect(
+    url: str,
+    *,
+    payload_type: type[T],
+    mode: Mode = "auto",
+    worker: str | None = None,
+    timeout_s: float = 60.0,
+    create: bool = True,
+) -> Connection[T]: ...
+
+
+@overload
+def connect(
+    url: str,
+    *,
+    mode: Mode = "auto",
+    worker: str | None = None,
+    timeout_s: float = 60.0,
+    create: bool = True,
+) -> Connection[Any]: ...
+
+
+def connect(
+    url: str,
+    *,
+    payload_type: Any = Any,
+    mode: Mode = "auto",
+    worker: str | None = None,
+    timeout_s: float = 60.0,
+    create: bool = True,
+) -> Connection[Any]:
+    """Open the queue at ``url``: ``async with bucketq.connect(url) as queue``.
+
+    Args:
+        url: ``file:///path/queue.json`` or ``memory://name``.
+        payload_type: What payloads are: a dataclass, a msgspec Struct, a pydantic model, or any
+            type that msgspec decodes. Left out, payloads are plain JSON values or bytes.
+        mode: ``direct`` writes every operation by itself; ``embedded`` commits what all callers
+            of this process ask for together; ``auto`` chooses (today: direct).
+        worker: The name under which this process claims jobs; by default host and process.
+        timeout_s: How long an operation is tried before its outcome is called unknown.
+        create: Whether to create the queue where there is none.
+    """
+    if mode not in _QUEUES:
+        message = f"unknown mode {mode!r}: use one of {', '.join(_QUEUES)}"
+        raise InvalidRequestError(message)
+    if worker is None:
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+    check.name(worker, "worker")
+    check.delay(timeout_s, "timeout_s")
+    if not timeout_s:
+        message = "timeout_s must be more than 0 seconds"
+        raise InvalidRequestError(message)
+    return Connection(
+        open_store(url),
+        mode=mode,
+        payload_type=payload_type,
+        worker=worker,
+        timeout_s=timeout_s,
+        create=create,
+        clock=SystemClock(),
+    )

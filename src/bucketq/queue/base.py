@@ -1,0 +1,170 @@
+"""The ``Queue`` protocol: what a direct queue, group commit and a remote client all are.
+
+A worker, a test, a Spark task and the command line run on any of them, and every one passes
+``tests/contract/test_queue.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar
+
+from bucketq.model.job import Backoff, Status
+from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
+from bucketq.model.operators import CancelAnswer
+from bucketq.model.settings import Settings
+from bucketq.queue.job import Job, JobPage, JobSpec
+
+T = TypeVar("T")
+
+Held = Job[T] | LeaseRef
+"""A job that was claimed, or what shows that it was."""
+Names = str | Iterable[str] | None
+"""One name, several, or None for all."""
+
+
+class Queue(Protocol[T]):
+    """A queue of jobs whose payloads are ``T``.
+
+    A verb that changes something returns when the change is durable, and not before. Every
+    verb may raise ``UnavailableError``: the outcome is unknown. Those that take ``request`` can
+    then be called again with ``request=error.request``, to the effect of one call.
+    """
+
+    async def push(
+        self,
+        kind: str,
+        payload: T,
+        *,
+        id: str | None = None,  # noqa: A002
+        priority: int = 0,
+        delay_s: float | timedelta | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        backoff: Backoff | None = None,
+        key: str | None = None,
+        tags: dict[str, str] | None = None,
+        request: str | None = None,
+    ) -> str:
+        """Add a job and return its id.
+
+        With a ``key`` that was used within its retention, nothing is added: the same content
+        returns the id of the job that is there (or was), other content is refused with
+        ``KeyConflictError``.
+        """
+        ...
+
+    async def push_many(
+        self, jobs: Iterable[JobSpec[T]], *, request: str | None = None
+    ) -> list[str]:
+        """Add jobs, all or none, in one commit; return their ids in order."""
+        ...
+
+    async def claim(
+        self,
+        kinds: Names = None,
+        *,
+        limit: int = 1,
+        wait_s: float = 0.0,
+        worker: str | None = None,
+        request: str | None = None,
+    ) -> list[Job[T]]:
+        """Take jobs to work on: the most urgent, then the oldest, that are due.
+
+        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing.
+        """
+        ...
+
+    async def heartbeat(self, jobs: Held[T] | Iterable[Held[T]]) -> list[Pulse]:
+        """Say that jobs are still being worked on; the answer tells which are lost."""
+        ...
+
+    async def complete(
+        self,
+        job: Held[T],
+        result: Any = None,
+        *,
+        request: str | None = None,
+    ) -> None:
+        """Finish a job, with an optional result."""
+        ...
+
+    async def fail(
+        self,
+        job: Held[T],
+        error: str | BaseException,
+        *,
+        retry: bool = True,
+        request: str | None = None,
+    ) -> Status:
+        """Report that an attempt failed; return whether it is ``queued`` again or ``dead``."""
+        ...
+
+    async def release(
+        self, job: Held[T], *, delay_s: float = 0.0, request: str | None = None
+    ) -> None:
+        """Give a job back unharmed; it costs none of its attempts."""
+        ...
+
+    async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
+        """Cancel a waiting job; ask the worker of a running one to stop."""
+        ...
+
+    async def redrive(
+        self,
+        jobs: Names = None,
+        *,
+        kinds: Names = None,
+        limit: int | None = None,
+        request: str | None = None,
+    ) -> int:
+        """Give dead jobs a new life; return how many."""
+        ...
+
+    async def purge(
+        self,
+        jobs: Names = None,
+        *,
+        kinds: Names = None,
+        older_than_s: float = 0.0,
+        request: str | None = None,
+    ) -> int:
+        """Finish dead jobs for good; return how many."""
+        ...
+
+    async def pause(self, kind: str | None = None, *, request: str | None = None) -> None:
+        """Hand out no more jobs of a kind, or none at all."""
+        ...
+
+    async def resume(self, kind: str | None = None, *, request: str | None = None) -> None:
+        """Undo the pause of a kind, or every pause."""
+        ...
+
+    async def config(self, /, *, request: str | None = None, **changes: object) -> Settings:
+        """Change settings, or with none given read them; return all of them."""
+        ...
+
+    async def get(self, job_id: str) -> Job[T]:
+        """Read one job."""
+        ...
+
+    async def jobs(
+        self,
+        *,
+        statuses: Names = None,
+        kinds: Names = None,
+        tags: dict[str, str] | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> JobPage[T]:
+        """Read a page of jobs, in the order of their pushes."""
+        ...
+
+    async def stats(self) -> Stats:
+        """Count the jobs."""
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """Read everything at one version."""
+        ...

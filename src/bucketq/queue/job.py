@@ -1,0 +1,151 @@
+"""A job as its user sees it: the record in the object, with its payload as a typed value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from bucketq.model.job import Backoff, Failure, JobRecord, Outcome, Status
+from bucketq.model.operations import LeaseRef
+from bucketq.queue import payload as payloads
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """A job at the moment at which it was read or claimed. It does not change by itself.
+
+    ``payload`` is decoded when it is first asked for, so that a payload that does not fit its
+    type harms only whoever looks at it.
+    """
+
+    def __init__(self, record: JobRecord, payload_type: Any) -> None:
+        """Wrap a record; ``payload_type`` is what its payload is decoded into."""
+        self.record = record
+        self._payload_type = payload_type
+
+    def __repr__(self) -> str:
+        """Name the job, without its payload, which may be large or secret."""
+        record = self.record
+        return f"<Job {record.id} {record.kind} {record.status} attempt {record.attempt}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Jobs are equal where their records are."""
+        return isinstance(other, Job) and other.record == self.record
+
+    def __hash__(self) -> int:
+        """Hash by what never changes."""
+        return hash(self.record.id)
+
+    @cached_property
+    def payload(self) -> T:
+        """What was pushed. Raises ``PayloadError`` where it is not of the queue's type."""
+        record = self.record
+        what = f"payload of job {record.id}"
+        value: T = payloads.decode(
+            record.payload, record.payload_encoding, self._payload_type, what
+        )
+        return value
+
+    @cached_property
+    def result(self) -> Any:
+        """What ``complete`` was given, as plain values; None where there is none."""
+        record = self.record
+        what = f"result of job {record.id}"
+        return payloads.decode_result(record.result, record.result_encoding, what)
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.record.id
+
+    @property
+    def kind(self) -> str:
+        """Which handler it is for."""
+        return self.record.kind
+
+    @property
+    def status(self) -> Status:
+        """Where it is in its life."""
+        return self.record.status
+
+    @property
+    def attempt(self) -> int:
+        """How often it was claimed, this time included: hand it on to what you write to."""
+        return self.record.attempt
+
+    @property
+    def priority(self) -> int:
+        """Lower goes first."""
+        return self.record.priority
+
+    @property
+    def worker(self) -> str | None:
+        """Who holds it."""
+        return self.record.worker
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        return dict(self.record.tags or {})
+
+    @property
+    def key(self) -> str | None:
+        """Its idempotency key."""
+        return self.record.key
+
+    @property
+    def errors(self) -> tuple[Failure, ...]:
+        """Its last failures, oldest first."""
+        return self.record.errors
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended."""
+        return self.record.outcome
+
+    @property
+    def pushed_at(self) -> datetime:
+        """When it was pushed."""
+        return self.record.pushed_at
+
+    @property
+    def run_at(self) -> datetime | None:
+        """Not to be claimed before."""
+        return self.record.run_at
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When it was done, or dead."""
+        return self.record.finished_at
+
+    @property
+    def lease(self) -> LeaseRef:
+        """What shows that this is the attempt that was handed out."""
+        return LeaseRef(self.record.id, self.record.lease or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec(Generic[T]):
+    """A job to be pushed with ``push_many``; the fields are those of ``push``."""
+
+    kind: str
+    payload: T
+    id: str | None = None
+    priority: int = 0
+    delay_s: float | timedelta | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    key: str | None = None
+    tags: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class JobPage(Generic[T]):
+    """Some jobs, and what to pass as ``after`` for the next page (None: there is none)."""
+
+    jobs: tuple[Job[T], ...]
+    next_after: int | None

@@ -1,0 +1,62 @@
+"""Whose worker is silent? Judged where no broker is, by whoever claims.
+
+A worker is silent when its heartbeats stop changing the object. That is watched by this
+process's own monotonic clock, so no two hosts have to agree on the time: a job is stale when it
+was seen unchanged for a lease and a grace. A process that has not watched for long goes by
+the wall time in the object, with a margin that is wider than clocks are wrong.
+
+After a pause in which nothing was watched (the process stood still, or the storage could not
+be reached), every job keeps at least the grace: the workers could not be heard either.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bucketq.model.operations import Expire
+from bucketq.model.state import State
+
+_SCAN_S = 1.0
+
+
+class LeaseWatch:
+    """Watches the running jobs of one queue."""
+
+    def __init__(self) -> None:
+        """Begin without having seen anything."""
+        self._seen: dict[str, tuple[int, datetime | None, float]] = {}
+        self._scanned_at: float | None = None
+
+    def stale(self, state: State, now: datetime, monotonic_s: float) -> list[Expire]:
+        """The leases to be ended; looks once a second at most.
+
+        Args:
+            state: A state that was read or committed just now.
+            now: The wall time.
+            monotonic_s: The running loop's time.
+        """
+        last = self._scanned_at
+        if last is not None and monotonic_s - last < _SCAN_S:
+            return []
+        self._scanned_at = monotonic_s
+        settings = state.settings
+        paused = last is not None and monotonic_s - last > settings.grace_s
+        latest = monotonic_s - settings.lease_s if paused else float("-inf")
+        seen: dict[str, tuple[int, datetime | None, float]] = {}
+        stale = []
+        for job_id in state.running:
+            job = state.jobs.by_id[job_id]
+            attempt, heartbeat_at, since = self._seen.get(job_id, (0, None, monotonic_s))
+            if (attempt, heartbeat_at) != (job.attempt, job.heartbeat_at):
+                since = monotonic_s
+            since = max(since, latest)
+            seen[job_id] = (job.attempt, job.heartbeat_at, since)
+            silent_s = monotonic_s - since
+            wall_s = (now - job.heartbeat_at).total_seconds() if job.heartbeat_at else 0.0
+            if (
+                silent_s >= settings.lease_s + settings.grace_s
+                or wall_s >= settings.lease_s + settings.clock_margin_s
+            ):
+                stale.append(Expire(job=job_id, attempt=job.attempt))
+        self._seen = seen
+        return stale

@@ -1,0 +1,71 @@
+"""Payloads and results: what a program holds, and the JSON that the object holds.
+
+JSON values, dataclasses, msgspec Structs and pydantic models go in as JSON; bytes go in as base64.
+What would not come out as it went in is refused (NaN, infinity, lone surrogates), for it would
+be noticed only when a worker reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from bucketq.errors import PayloadError
+from bucketq.model.job import NOTHING, Encoding
+
+Body = tuple[Raw, Encoding | None]
+
+
+def encode(value: object, what: str) -> Body:
+    """Turn a value into JSON; raises ``PayloadError`` where that would lose something."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return Raw(b'"%b"' % base64.b64encode(value)), "base64"
+    try:
+        if hasattr(value, "__pydantic_serializer__"):
+            value = cast("Any", value).model_dump(mode="json")
+        raw = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        message = f"{what} cannot be written as JSON: {reason}"
+        raise PayloadError(message) from error
+    if b"null" in raw and _has_nan(msgspec.to_builtins(value)):
+        message = f"{what} holds NaN or infinity, which JSON has not: use None or a string"
+        raise PayloadError(message)
+    return Raw(raw), None
+
+
+def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
+    """Turn JSON back into a value of type ``into`` (``Any``: plain values)."""
+    try:
+        if encoding == "base64":
+            return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
+        if hasattr(into, "__pydantic_validator__"):
+            return into.model_validate_json(bytes(raw))
+        return msgspec.json.decode(raw, type=into)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        message = f"{what} cannot be read as {_name(into)}: {error}"
+        raise PayloadError(message) from error
+
+
+def decode_result(raw: Raw, encoding: Encoding | None, what: str) -> Any:
+    """Turn a result back into plain values; None where there is none."""
+    return None if raw is NOTHING or not bytes(raw) else decode(raw, encoding, Any, what)
+
+
+def _has_nan(value: object) -> bool:
+    """Whether a value of plain types holds a number that JSON has not."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_nan, value)) or any(map(_has_nan, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_nan, value))
+    return False
+
+
+def _name(into: object) -> str:
+    return getattr(into, "__name__", str(into))

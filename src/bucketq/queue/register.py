@@ -1,0 +1,304 @@
+"""The one place that knows how a commit is stored: load, commit, probe, resolve doubt.
+
+A write to an object store has three outcomes: it landed, it did not, and nobody knows. A
+timeout, an error of the server, a broken connection, even a conflict can follow a write that
+landed, and a write that timed out can land much later. So an answer that is not a plain yes
+decides nothing here. The object itself does: every commit writes version ``base + 1`` with an
+id of its own, and the object keeps the ids of the last versions. Reading it back tells::
+
+    object at version       our id at base + 1?       verdict
+    ------------------      --------------------      -----------------------------------------
+    base                    -                         still open: write the identical bytes again
+    above base              yes                       landed (maybe with others' commits on top)
+    above base              another's                 lost: it never will land
+    far above base          too long ago to tell      forgotten: the requests go through
+                                                      deduplication on the fresh state
+
+"Still open" is never taken for "failed": while the version is ``base``, a late write can land.
+Writing the same bytes again under the same precondition is harmless, for only one can win.
+
+The register also remembers the newest version that it has seen, and refuses an object that is
+older, another incarnation, or gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from bucketq.clock import Clock, new_id
+from bucketq.codec import Document, Prepared, decode
+from bucketq.errors import (
+    CorruptStateError,
+    QueueNotFoundError,
+    StoreRefusedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.state import State
+from bucketq.queue.pace import Backoff, Pacer
+from bucketq.store.base import (
+    ObjectMissingError,
+    ObjectStore,
+    PreconditionFailedError,
+    StoredObject,
+)
+
+_ANSWER_S = 10.0
+_SLOWEST_BYTES_PER_S = 1024 * 1024
+_COMMIT_BYTES = 8
+_FIRST_RETRY_S = 0.05
+_LAST_RETRY_S = 3.0
+
+A = TypeVar("A")
+
+
+class Verdict(Enum):
+    """What became of a commit."""
+
+    LANDED = "landed"
+    LOST = "lost"
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The verdict on a commit, and the document to go on with."""
+
+    verdict: Verdict
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the object was when this register last knew it to be current."""
+
+    etag: str
+    incarnation: str
+    version: int
+    commit: str
+    first_line: bytes
+
+
+class Register:
+    """A queue object that is read whole and replaced whole."""
+
+    def __init__(self, store: ObjectStore, key: str, where: str, clock: Clock) -> None:
+        """Make a register of the object ``key``; ``where`` is what messages call it."""
+        self._store = store
+        self._key = key
+        self._where = where
+        self._clock = clock
+        self._pacer = Pacer(store.write_interval_s)
+        self._seen: _Seen | None = None
+
+    @property
+    def where(self) -> str:
+        """What messages call the object."""
+        return self._where
+
+    @property
+    def version(self) -> int:
+        """The newest version that this register has seen in the object."""
+        return self._seen.version if self._seen else 0
+
+    async def open(self, *, create: bool) -> Document:
+        """Load the queue, creating it first where there is none.
+
+        Raises:
+            QueueNotFoundError: There is none, and it is not to be created.
+        """
+        backoff = self._backoff()
+        while True:
+            try:
+                return await self.load()
+            except ObjectMissingError as error:
+                if not create:
+                    message = f"no queue at {self._where}; create one by pushing to it"
+                    raise QueueNotFoundError(message) from error
+            except UnavailableError:
+                await backoff.wait()
+                continue
+            try:
+                return await self._create()
+            except (PreconditionFailedError, UnavailableError):
+                # Somebody else created it, or our own creation landed without an answer.
+                await backoff.wait()
+
+    async def load(self) -> Document:
+        """Read the queue as it is now.
+
+        Raises:
+            ObjectMissingError: It never was there.
+            SupersededError: It was there, and is gone or replaced.
+        """
+        seen = self._seen
+        try:
+            found = await self._ask(self._store.get(self._key), 0)
+        except ObjectMissingError:
+            self._refuse_if_seen()
+            raise
+        return self._take(found, seen)
+
+    async def refresh(self, document: Document) -> Document:
+        """Return ``document`` where it still is what the object holds, or else the object anew."""
+        seen = self._seen
+        if seen is None:
+            return await self.load()
+        size_bytes = document.state.size_bytes
+        try:
+            found = await self._ask(self._store.get_if_changed(self._key, seen.etag), size_bytes)
+        except ObjectMissingError:
+            self._refuse_if_seen()
+            raise
+        if found is None:
+            return document
+        fresh = self._take(found, seen)
+        return document if fresh.state.version == seen.version else fresh
+
+    def prepare(self, document: Document) -> Prepared:
+        """Freeze what was applied to a document as its next version."""
+        return document.prepare(self._clock.entropy(_COMMIT_BYTES).hex())
+
+    async def commit(self, document: Document, prepared: Prepared) -> Settled:
+        """Write a prepared commit, and stay with it until its fate is certain.
+
+        The document may be changed meanwhile; what is applied to it now belongs to the next
+        commit. Bound the time with ``asyncio.timeout``: whoever gives up does not know.
+
+        Raises:
+            StoreRefusedError: The store said no for good, and no earlier try is in doubt.
+            SupersededError: The object is gone, replaced or rolled back.
+            CorruptStateError: The object cannot be trusted.
+        """
+        base = self._seen
+        if base is None or base.version != prepared.version - 1:
+            message = f"commit of version {prepared.version} on a base that was never loaded"
+            raise AssertionError(message)
+        backoff = self._backoff()
+        in_doubt = False
+        while True:
+            try:
+                await self._pacer.turn()
+                etag = await self._ask(
+                    self._store.replace(self._key, prepared.body, base.etag), len(prepared.body)
+                )
+            except StoreRefusedError:
+                if not in_doubt:
+                    raise
+            except UnavailableError as error:
+                in_doubt = True
+                if error.throttled:
+                    self._pacer.was_throttled()
+            except (PreconditionFailedError, ObjectMissingError):
+                in_doubt = True
+            else:
+                self._pacer.went_well()
+                self._know(etag, document.state, prepared)
+                return Settled(Verdict.LANDED, document)
+            settled = await self._resolve(document, prepared, base)
+            if settled is not None:
+                return settled
+            base = self._seen or base  # The same version may bear another etag by now.
+            await backoff.wait()
+
+    async def _resolve(self, document: Document, prepared: Prepared, base: _Seen) -> Settled | None:
+        """Read the object back and judge a commit by it; None while it is still open."""
+        backoff = self._backoff()
+        while True:
+            try:
+                found = await self._ask(
+                    self._store.get_if_changed(self._key, base.etag), len(prepared.body)
+                )
+                break
+            except ObjectMissingError:
+                self._refuse_if_seen()
+            except (UnavailableError, StoreRefusedError):
+                await backoff.wait()
+        if found is None:
+            return None
+        if found.body == prepared.body:
+            self._know(found.etag, document.state, prepared)
+            return Settled(Verdict.LANDED, document)
+        fresh = self._take(found, base)
+        return _judge(fresh, prepared)
+
+    async def _create(self) -> Document:
+        state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
+        document = Document(state)
+        prepared = self.prepare(document)
+        etag = await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
+        self._know(etag, state, prepared)
+        return document
+
+    async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
+        """Await the store, for a time that grows with what is carried."""
+        limit_s = _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
+        try:
+            async with asyncio.timeout(limit_s):
+                return await answer
+        except TimeoutError as error:
+            message = f"no answer from {self._where} in {limit_s:.0f} s"
+            raise UnavailableError(message) from error
+
+    def _know(self, etag: str, state: State, prepared: Prepared) -> None:
+        line = prepared.body[: prepared.body.index(b"\n")]
+        self._seen = _Seen(etag, state.incarnation, prepared.version, prepared.commit, line)
+
+    def _take(self, found: StoredObject, seen: _Seen | None) -> Document:
+        """Decode what was read, and check it against what was known when it was asked for."""
+        document = decode(found.body, self._where)
+        state = document.state
+        line = found.body[: found.body.index(b"\n")]
+        now = _Seen(found.etag, state.incarnation, state.version, state.commits[-1], line)
+        if seen is not None:
+            self._compare(seen, now)
+        if self._seen is None or self._seen.version <= now.version:
+            self._seen = now
+        return document
+
+    def _compare(self, seen: _Seen, now: _Seen) -> None:
+        if now.incarnation != seen.incarnation:
+            message = (
+                f"{self._where} now holds another queue (incarnation {now.incarnation}, it was "
+                f"{seen.incarnation}): it was restored or created anew; connect again"
+            )
+            raise SupersededError(message)
+        if now.version < seen.version:
+            message = (
+                f"{self._where} was rolled back from version {seen.version} to {now.version}: "
+                "bring it back with `bucketq restore`, then connect again"
+            )
+            raise SupersededError(message)
+        if now.version == seen.version and now.first_line != seen.first_line:
+            message = (
+                f"{self._where} holds other content under version {now.version} than was "
+                "committed: something else writes this object; find out what before you go on"
+            )
+            raise CorruptStateError(message)
+
+    def _refuse_if_seen(self) -> None:
+        if self._seen is not None:
+            message = (
+                f"{self._where} was deleted while it was in use; it is not created again from "
+                "memory: bring it back with `bucketq restore`, or connect again for a new queue"
+            )
+            raise SupersededError(message)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+
+
+def _judge(fresh: Document, prepared: Prepared) -> Settled | None:
+    """Judge a commit by the ring of commits in a newer object."""
+    state = fresh.state
+    behind = state.version - prepared.version
+    if behind < 0:
+        return None
+    if behind >= len(state.commits):
+        return Settled(Verdict.FORGOTTEN, fresh)
+    landed = state.commits[-1 - behind] == prepared.commit
+    return Settled(Verdict.LANDED if landed else Verdict.LOST, fresh)

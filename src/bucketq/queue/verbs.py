@@ -1,0 +1,387 @@
+"""The verbs of a queue, written once: each builds an operation and submits it.
+
+A subclass says how an operation is committed; nothing else differs between queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar, cast
+
+from bucketq.clock import Clock, new_token
+from bucketq.errors import (
+    BucketQError,
+    ClosedError,
+    InvalidRequestError,
+    UnavailableError,
+)
+from bucketq.model import check
+from bucketq.model import operations as ops
+from bucketq.model.job import Backoff, Status
+from bucketq.model.operators import CancelAnswer
+from bucketq.model.settings import Settings
+from bucketq.queue import payload as payloads
+from bucketq.queue.base import Held, Names
+from bucketq.queue.job import Job, JobPage, JobSpec
+from bucketq.queue.requests import RequestId, RequestIds, parse_token
+
+T = TypeVar("T")
+
+_MAX_WAIT_S = 3600.0
+
+
+class Verbs(ABC, Generic[T]):
+    """The ``Queue`` protocol over one way to commit an operation."""
+
+    def __init__(self, *, payload_type: Any, worker: str, where: str, clock: Clock) -> None:
+        """Make the verbs of the queue at ``where``."""
+        self._payload_type = payload_type
+        self._worker = worker
+        self._where = where
+        self._clock = clock
+        self._ids = RequestIds(clock)
+        self._process = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed: str | None = "is not open yet: use `async with bucketq.connect(...)`"
+        self._abandoned: dict[int, asyncio.Task[Any]] = {}
+
+    @abstractmethod
+    async def _submit(self, request: ops.Request) -> Any:
+        """Commit a request and return its answer, or raise what was answered."""
+
+    @abstractmethod
+    async def _arrival(self, wait_s: float) -> None:
+        """Wait until there may be jobs to claim, at most ``wait_s``."""
+
+    async def push(
+        self,
+        kind: str,
+        payload: T,
+        *,
+        id: str | None = None,  # noqa: A002
+        priority: int = 0,
+        delay_s: float | timedelta | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        backoff: Backoff | None = None,
+        key: str | None = None,
+        tags: dict[str, str] | None = None,
+        request: str | None = None,
+    ) -> str:
+        """Add a job and return its id."""
+        job = JobSpec(
+            kind=kind,
+            payload=payload,
+            id=id,
+            priority=priority,
+            delay_s=delay_s,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            backoff=backoff,
+            key=key,
+            tags=tags,
+        )
+        return (await self.push_many([job], request=request))[0]
+
+    async def push_many(
+        self, jobs: Iterable[JobSpec[T]], *, request: str | None = None
+    ) -> list[str]:
+        """Add jobs, all or none, in one commit; return their ids in order."""
+        self._guard()
+        request_id = self._ids.give() if request is None else parse_token(request)
+        try:
+            new = tuple(_new_job(job, request_id.job_id(i)) for i, job in enumerate(jobs))
+        except BaseException:
+            self._ids.settle(request_id)
+            raise
+        if not new:
+            self._ids.settle(request_id)
+            return []
+        return list(await self._submit_as(request_id, ops.Push(jobs=new)))
+
+    async def claim(
+        self,
+        kinds: Names = None,
+        *,
+        limit: int = 1,
+        wait_s: float = 0.0,
+        worker: str | None = None,
+        request: str | None = None,
+    ) -> list[Job[T]]:
+        """Take jobs to work on, waiting up to ``wait_s`` for the first."""
+        check.delay(wait_s, "wait_s")
+        if wait_s > _MAX_WAIT_S:
+            message = f"wait_s must be at most {_MAX_WAIT_S:.0f} seconds, got {wait_s:g}"
+            raise InvalidRequestError(message)
+        operation = ops.Claim(
+            worker=self._worker if worker is None else worker,
+            secret=new_token(self._clock),
+            kinds=_names(kinds, "kinds"),
+            limit=limit,
+        )
+        until = asyncio.get_running_loop().time() + wait_s
+        while True:
+            records = await self._claim_once(operation, request)
+            left_s = until - asyncio.get_running_loop().time()
+            if records or left_s <= 0:
+                return [Job(record, self._payload_type) for record in records]
+            await self._arrival(left_s)
+
+    async def heartbeat(self, jobs: Held[T] | Iterable[Held[T]]) -> list[ops.Pulse]:
+        """Say that jobs are still being worked on; the answer tells which are lost."""
+        several = [jobs] if isinstance(jobs, Job | ops.LeaseRef) else jobs
+        leases = tuple(map(_lease, several))
+        if not leases:
+            return []
+        return list(await self._do(ops.Heartbeat(leases=leases), None))
+
+    async def complete(
+        self,
+        job: Held[T],
+        result: Any = None,
+        *,
+        request: str | None = None,
+    ) -> None:
+        """Finish a job, with an optional result."""
+        lease = _lease(job)
+        operation = ops.Complete(job=lease.job, lease=lease.lease)
+        if result is not None:
+            raw, encoding = payloads.encode(result, "result")
+            operation = ops.Complete(
+                job=lease.job, lease=lease.lease, result=raw, result_encoding=encoding
+            )
+        await self._do(operation, request)
+
+    async def fail(
+        self,
+        job: Held[T],
+        error: str | BaseException,
+        *,
+        retry: bool = True,
+        request: str | None = None,
+    ) -> Status:
+        """Report that an attempt failed; return what the job is now."""
+        lease = _lease(job)
+        if isinstance(error, BaseException):
+            error = f"{type(error).__name__}: {error}"
+        if not isinstance(error, str):
+            message = f"error must be a string or an exception, got {type(error).__name__}"
+            raise InvalidRequestError(message)
+        operation = ops.Fail(job=lease.job, lease=lease.lease, error=error, retry=retry)
+        return cast("Status", await self._do(operation, request))
+
+    async def release(
+        self, job: Held[T], *, delay_s: float = 0.0, request: str | None = None
+    ) -> None:
+        """Give a job back unharmed."""
+        lease = _lease(job)
+        check.delay(delay_s)
+        await self._do(ops.Release(job=lease.job, lease=lease.lease, delay_s=delay_s), request)
+
+    async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
+        """Cancel a waiting job; ask the worker of a running one to stop."""
+        check.name(job_id, "job id")
+        return cast("CancelAnswer", await self._do(ops.Cancel(job=job_id), request))
+
+    async def redrive(
+        self,
+        jobs: Names = None,
+        *,
+        kinds: Names = None,
+        limit: int | None = None,
+        request: str | None = None,
+    ) -> int:
+        """Give dead jobs a new life; return how many."""
+        if limit is not None:
+            check.whole_number(limit, "limit", 1, 2**31)
+        operation = ops.Redrive(
+            jobs=_names(jobs, "jobs"), kinds=_names(kinds, "kinds"), limit=limit or 0
+        )
+        return cast("int", await self._do(operation, request))
+
+    async def purge(
+        self,
+        jobs: Names = None,
+        *,
+        kinds: Names = None,
+        older_than_s: float = 0.0,
+        request: str | None = None,
+    ) -> int:
+        """Finish dead jobs for good; return how many."""
+        operation = ops.Purge(
+            jobs=_names(jobs, "jobs"), kinds=_names(kinds, "kinds"), older_than_s=older_than_s
+        )
+        return cast("int", await self._do(operation, request))
+
+    async def pause(self, kind: str | None = None, *, request: str | None = None) -> None:
+        """Hand out no more jobs of a kind, or none at all."""
+        await self._do(ops.Pause(kind=kind), request)
+
+    async def resume(self, kind: str | None = None, *, request: str | None = None) -> None:
+        """Undo the pause of a kind, or every pause."""
+        await self._do(ops.Resume(kind=kind), request)
+
+    async def config(self, /, *, request: str | None = None, **changes: object) -> Settings:
+        """Change settings, or read them; return all of them."""
+        return cast("Settings", await self._do(ops.Configure(changes=changes), request))
+
+    async def get(self, job_id: str) -> Job[T]:
+        """Read one job."""
+        check.name(job_id, "job id")
+        return Job(await self._do(ops.Get(job=job_id), None), self._payload_type)
+
+    async def jobs(
+        self,
+        *,
+        statuses: Names = None,
+        kinds: Names = None,
+        tags: dict[str, str] | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> JobPage[T]:
+        """Read a page of jobs, in the order of their pushes."""
+        operation = ops.List(
+            statuses=cast("tuple[Status, ...]", _names(statuses, "statuses")),
+            kinds=_names(kinds, "kinds"),
+            tags=tags or {},
+            after=after,
+            limit=limit,
+        )
+        page: ops.Page = await self._do(operation, None)
+        jobs = tuple(Job[T](record, self._payload_type) for record in page.jobs)
+        return JobPage(jobs, page.next_after)
+
+    async def stats(self) -> ops.Stats:
+        """Count the jobs."""
+        return cast("ops.Stats", await self._do(ops.ReadStats(), None))
+
+    async def snapshot(self) -> ops.Snapshot:
+        """Read everything at one version."""
+        return cast("ops.Snapshot", await self._do(ops.ReadSnapshot(), None))
+
+    async def _do(self, operation: ops.AnyOperation, token: str | None) -> Any:
+        """Give an operation its id, submit it, and keep the books of what is outstanding."""
+        self._guard()
+        if isinstance(operation, _WITHOUT_ID):
+            return await self._submit(ops.Request(operation))
+        return await self._submit_as(
+            self._ids.give() if token is None else parse_token(token), operation
+        )
+
+    async def _submit_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Any:
+        try:
+            answer = await self._submit(request_id.request(operation))
+        except (UnavailableError, asyncio.CancelledError):
+            self._ids.abandon(request_id)
+            raise
+        except BucketQError:
+            self._ids.settle(request_id)
+            raise
+        self._ids.settle(request_id)
+        return answer
+
+    async def _claim_once(self, operation: ops.Claim, token: str | None) -> Any:
+        """Claim in a task of its own, so that a caller who is cancelled strands no jobs."""
+        self._guard()
+        task = asyncio.get_running_loop().create_task(self._do(operation, token))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                self._give_back_later(task)
+            raise
+
+    def _give_back_later(self, task: asyncio.Task[Any]) -> None:
+        async def give_back() -> None:
+            try:
+                for record in await task:
+                    await self._do(ops.Release(job=record.id, lease=record.lease), None)
+            except BucketQError:
+                return  # The leases run out by themselves.
+
+        number = id(task)
+        giving = asyncio.get_running_loop().create_task(give_back())
+        self._abandoned[number] = giving
+        giving.add_done_callback(lambda _: self._abandoned.pop(number, None))
+
+    async def _settle_abandoned(self) -> None:
+        """Wait until the jobs of cancelled claims have been given back."""
+        for giving in list(self._abandoned.values()):
+            await asyncio.wait([giving])
+
+    def _guard(self) -> None:
+        """Refuse to work where it could only hang."""
+        if os.getpid() != self._process:
+            message = (
+                f"the queue {self._where} was opened by process {self._process} and is used in "
+                f"{os.getpid()}: connect again after a fork"
+            )
+            raise ClosedError(message)
+        if self._closed is not None:
+            message = f"the queue {self._where} {self._closed}"
+            raise ClosedError(message)
+        if asyncio.get_running_loop() is not self._loop:
+            message = (
+                f"the queue {self._where} belongs to another event loop: connect in the loop "
+                "that uses it, or use `bucketq.connect_sync`"
+            )
+            raise ClosedError(message)
+
+    def _opened(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._closed = None
+
+
+_WITHOUT_ID = (ops.Heartbeat, ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot)
+_LARGEST = Settings(max_payload_bytes=2**31, max_tags=2**31)
+"""The queue's own limits are known only when the operation is applied."""
+
+
+def _lease(job: object) -> ops.LeaseRef:
+    if isinstance(job, Job):
+        return job.lease
+    if isinstance(job, ops.LeaseRef):
+        check.name(job.job, "job id")
+        check.name(job.lease, "lease")
+        return job
+    message = f"pass a job that was claimed, or its lease; got {type(job).__name__}"
+    raise InvalidRequestError(message)
+
+
+def _names(names: Names, what: str) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    several = (names,) if isinstance(names, str) else tuple(names)
+    for name in several:
+        check.name(name, what)
+    if not several:
+        message = f"{what} is empty: name at least one, or leave it out for all"
+        raise InvalidRequestError(message)
+    return several
+
+
+def _new_job(job: JobSpec[Any], job_id: str) -> ops.NewJob:
+    if not isinstance(job, JobSpec):
+        message = f"push_many takes JobSpec objects, got {type(job).__name__}"
+        raise InvalidRequestError(message)
+    delay_s = job.delay_s
+    raw, encoding = payloads.encode(job.payload, "payload")
+    new = ops.NewJob(
+        id=job_id if job.id is None else job.id,
+        kind=job.kind,
+        payload=raw,
+        payload_encoding=encoding,
+        priority=job.priority,
+        delay_s=delay_s.total_seconds() if isinstance(delay_s, timedelta) else delay_s,
+        run_at=job.run_at,
+        max_attempts=job.max_attempts,
+        backoff=job.backoff,
+        key=job.key,
+        tags=job.tags,
+    )
+    check.new_job(new, _LARGEST)
+    return new
