@@ -26,13 +26,13 @@ def encode(value: object, what: str) -> Body:
         return Raw(b'"%b"' % base64.b64encode(value)), "base64"
     try:
         if hasattr(value, "__pydantic_serializer__"):
-            value = cast("Any", value).model_dump(mode="json")
+            value = _dump(cast("Any", value))
         raw = msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         message = f"{what} cannot be written as JSON: {reason}"
         raise PayloadError(message) from error
-    if b"null" in raw and _has_nan(msgspec.to_builtins(value)):
+    if b"null" in raw and _has_nan(msgspec.to_builtins(value, enc_hook=_leave_raw)):
         message = f"{what} holds NaN or infinity, which JSON has not: use None or a string"
         raise PayloadError(message)
     return Raw(raw), None
@@ -41,12 +41,16 @@ def encode(value: object, what: str) -> Body:
 def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
     """Turn JSON back into a value of type ``into`` (``Any``: plain values)."""
     try:
+        validator = getattr(into, "__pydantic_validator__", None)
         if encoding == "base64":
-            return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
-        if hasattr(into, "__pydantic_validator__"):
-            return into.model_validate_json(bytes(raw))
+            data = base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
+            if validator is not None:
+                return validator.validate_python(data)
+            return msgspec.convert(data, into)
+        if validator is not None:
+            return validator.validate_json(bytes(raw))
         return msgspec.json.decode(raw, type=into)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         message = f"{what} cannot be read as {_name(into)}: {error}"
         raise PayloadError(message) from error
 
@@ -54,6 +58,21 @@ def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
 def decode_result(raw: Raw, encoding: Encoding | None, what: str) -> Any:
     """Turn a result back into plain values; None where there is none."""
     return None if raw is NOTHING or not bytes(raw) else decode(raw, encoding, Any, what)
+
+
+def _dump(value: Any) -> Any:
+    """The plain values of a pydantic model, or of a dataclass that pydantic checks."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    return value.__pydantic_serializer__.to_python(value, mode="json")
+
+
+def _leave_raw(value: object) -> object:
+    """Leave out what is JSON already; its own parser has no word for NaN."""
+    if isinstance(value, Raw):
+        return None
+    message = f"objects of type {type(value).__name__} are not supported"
+    raise TypeError(message)
 
 
 def _has_nan(value: object) -> bool:
