@@ -287,17 +287,19 @@ class GroupCommitQueue(Verbs[T]):
         self._arrived.set()
         self._arrived = asyncio.Event()
 
-    async def _arrival(self, wait_s: float) -> None:
+    def _next_change(self) -> asyncio.Event:
+        return self._arrived
+
+    async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
         """Wait for a change, the next delayed job, or the time to look again."""
         wait_s = min(wait_s, _POLL_S)
         due = self._document.state.next_due() if self._document else None
         if due is not None:
             due_s = (due - self._clock.now()).total_seconds()
             wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
-        arrived = self._arrived
         try:
             async with asyncio.timeout(wait_s):
-                await arrived.wait()
+                await changed.wait()
         except TimeoutError:
             return
 

@@ -143,7 +143,10 @@ class DirectQueue(Verbs[T]):
         self._changed = asyncio.Event()
         self._poll_s = _FIRST_POLL_S
 
-    async def _arrival(self, wait_s: float) -> None:
+    def _next_change(self) -> asyncio.Event:
+        return self._changed
+
+    async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
         """Wait for a change made here, the next delayed job, or the time to look again."""
         self._poll_s = min(2 * self._poll_s, _LAST_POLL_S)
         wait_s = min(wait_s, self._poll_s)
@@ -151,7 +154,6 @@ class DirectQueue(Verbs[T]):
         if due is not None:
             due_s = (due - self._clock.now()).total_seconds()
             wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
-        changed = self._changed
         try:
             async with asyncio.timeout(wait_s):
                 await changed.wait()

@@ -17,7 +17,7 @@ from bucketq.errors import (
     BucketQError,
     ClosedError,
     InvalidRequestError,
-    UnavailableError,
+    RejectedError,
 )
 from bucketq.model import check
 from bucketq.model import operations as ops
@@ -30,6 +30,7 @@ from bucketq.queue.job import Job, JobPage, JobSpec
 from bucketq.queue.requests import RequestId, RequestIds, parse_token
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 _MAX_WAIT_S = 3600.0
 
@@ -54,8 +55,12 @@ class Verbs(ABC, Generic[T]):
         """Commit a request and return its answer, or raise what was answered."""
 
     @abstractmethod
-    async def _arrival(self, wait_s: float) -> None:
-        """Wait until there may be jobs to claim, at most ``wait_s``."""
+    def _next_change(self) -> asyncio.Event:
+        """What will be set when the queue changes next."""
+
+    @abstractmethod
+    async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
+        """Wait for a change or for jobs that become due, at most ``wait_s``."""
 
     async def push(
         self,
@@ -94,7 +99,8 @@ class Verbs(ABC, Generic[T]):
         self._guard()
         request_id = self._ids.give() if request is None else parse_token(request)
         try:
-            new = tuple(_new_job(job, request_id.job_id(i)) for i, job in enumerate(jobs))
+            several = _several(jobs, "push_many takes an iterable of JobSpec objects")
+            new = tuple(_new_job(job, request_id.job_id(i)) for i, job in enumerate(several))
         except BaseException:
             self._ids.settle(request_id)
             raise
@@ -125,16 +131,19 @@ class Verbs(ABC, Generic[T]):
         )
         until = asyncio.get_running_loop().time() + wait_s
         while True:
+            # Before the claim, or a change between its answer and the waiting would be missed.
+            changed = self._next_change()
             records = await self._claim_once(operation, request)
             left_s = until - asyncio.get_running_loop().time()
             if records or left_s <= 0:
                 return [Job(record, self._payload_type) for record in records]
-            await self._arrival(left_s)
+            await self._arrival(changed, left_s)
 
     async def heartbeat(self, jobs: Held[T] | Iterable[Held[T]]) -> list[ops.Pulse]:
         """Say that jobs are still being worked on; the answer tells which are lost."""
+        self._guard()
         several = [jobs] if isinstance(jobs, Job | ops.LeaseRef) else jobs
-        leases = tuple(map(_lease, several))
+        leases = tuple(map(_lease, _several(several, "heartbeat takes jobs that were claimed")))
         if not leases:
             return []
         return list(await self._do(ops.Heartbeat(leases=leases), None))
@@ -167,9 +176,14 @@ class Verbs(ABC, Generic[T]):
         """Report that an attempt failed; return what the job is now."""
         lease = _lease(job)
         if isinstance(error, BaseException):
-            error = f"{type(error).__name__}: {error}"
+            # An error about a file name that is not text must not keep its job from failing.
+            text = f"{type(error).__name__}: {error}"
+            error = text.encode(errors="backslashreplace").decode()
         if not isinstance(error, str):
             message = f"error must be a string or an exception, got {type(error).__name__}"
+            raise InvalidRequestError(message)
+        if not isinstance(retry, bool):
+            message = f"retry must be True or False, got {type(retry).__name__}"
             raise InvalidRequestError(message)
         operation = ops.Fail(job=lease.job, lease=lease.lease, error=error, retry=retry)
         return cast("Status", await self._do(operation, request))
@@ -223,6 +237,8 @@ class Verbs(ABC, Generic[T]):
 
     async def resume(self, kind: str | None = None, *, request: str | None = None) -> None:
         """Undo the pause of a kind, or every pause."""
+        if kind is not None:
+            check.kind(kind)
         await self._do(ops.Resume(kind=kind), request)
 
     async def config(self, /, *, request: str | None = None, **changes: object) -> Settings:
@@ -244,6 +260,8 @@ class Verbs(ABC, Generic[T]):
         limit: int = 100,
     ) -> JobPage[T]:
         """Read a page of jobs, in the order of their pushes."""
+        if tags is not None:
+            check.tags(tags, _LARGEST)
         operation = ops.List(
             statuses=cast("tuple[Status, ...]", _names(statuses, "statuses")),
             kinds=_names(kinds, "kinds"),
@@ -275,11 +293,12 @@ class Verbs(ABC, Generic[T]):
     async def _submit_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Any:
         try:
             answer = await self._submit(request_id.request(operation))
-        except (UnavailableError, asyncio.CancelledError):
-            self._ids.abandon(request_id)
-            raise
-        except BucketQError:
+        except RejectedError:
             self._ids.settle(request_id)
+            raise
+        except BaseException:
+            # Unknown, given up, or a fault of ours: no answer will come under this id.
+            self._ids.abandon(request_id)
             raise
         self._ids.settle(request_id)
         return answer
@@ -352,10 +371,20 @@ def _lease(job: object) -> ops.LeaseRef:
     raise InvalidRequestError(message)
 
 
+def _several(values: Iterable[A], what: str) -> Iterable[A]:
+    if not isinstance(values, Iterable):
+        message = f"{what}, got {type(values).__name__}"
+        raise InvalidRequestError(message)
+    return values
+
+
 def _names(names: Names, what: str) -> tuple[str, ...]:
     if names is None:
         return ()
-    several = (names,) if isinstance(names, str) else tuple(names)
+    if isinstance(names, str):
+        several: tuple[str, ...] = (names,)
+    else:
+        several = tuple(_several(names, f"{what} must be a name or several"))
     for name in several:
         check.name(name, what)
     if not several:
@@ -381,7 +410,8 @@ def _new_job(job: JobSpec[Any], job_id: str) -> ops.NewJob:
         max_attempts=job.max_attempts,
         backoff=job.backoff,
         key=job.key,
-        tags=job.tags,
+        # A copy: the state keeps it, and the caller may go on with his own.
+        tags=dict(job.tags) if isinstance(job.tags, dict) else job.tags,
     )
     check.new_job(new, _LARGEST)
     return new
