@@ -1,1 +1,35 @@
-"""Tools for tests, public: a virtual-time loop, a store that fails on demand, a simulation."""
+"""Tools for tests, public: a virtual-time loop, a store that fails on demand, a simulation.
+
+``run`` plays a coroutine on virtual time, ``SimulatedStore`` is storage whose links lose, delay and
+repeat requests, ``Process`` can be killed at any await, and ``simulate`` puts them together around
+a real queue and checks that it keeps its promises.
+"""
+
+from bucketq.testing.clock import SimulatedClock
+from bucketq.testing.faults import Faults
+from bucketq.testing.history import History, Witness
+from bucketq.testing.invariants import InvariantError, check
+from bucketq.testing.loop import DeadlockError, LivelockError, VirtualLoop, current_loop, run
+from bucketq.testing.process import Process, SimulationError
+from bucketq.testing.simulation import Report, simulate
+from bucketq.testing.store import SimulatedStore, StoreLink
+
+__all__ = [
+    "DeadlockError",
+    "Faults",
+    "History",
+    "InvariantError",
+    "LivelockError",
+    "Process",
+    "Report",
+    "SimulatedClock",
+    "SimulatedStore",
+    "SimulationError",
+    "StoreLink",
+    "VirtualLoop",
+    "Witness",
+    "check",
+    "current_loop",
+    "run",
+    "simulate",
+]

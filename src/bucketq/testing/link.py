@@ -110,13 +110,13 @@ class StoreLink:
     def _writer(self) -> str:
         return self.store.loop.current_process().name
 
-    async def _read(self, effect: Effect) -> Any:  # noqa: ANN401
+    async def _read(self, effect: Effect) -> Any:
         return await self._request(effect, self.store.read_dice)
 
-    async def _write(self, effect: Effect) -> Any:  # noqa: ANN401
+    async def _write(self, effect: Effect) -> Any:
         return await self._request(effect, self.store.write_dice)
 
-    async def _request(self, effect: Effect, dice: FaultDice) -> Any:  # noqa: ANN401
+    async def _request(self, effect: Effect, dice: FaultDice) -> Any:
         """Send a request and wait for its answer. One from a dead process is never sent."""
         request = Request(self, effect)
         if request.sender.alive:

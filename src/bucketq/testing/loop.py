@@ -135,7 +135,7 @@ class VirtualLoop(BaseEventLoop):
         *,
         name: object = None,
         context: Context | None = None,
-        **options: Any,  # noqa: ANN401
+        **options: Any,
     ) -> asyncio.Task[T]:
         """Make a task of the process that the context belongs to."""
         process = self._process_of(context)
@@ -203,11 +203,11 @@ class VirtualLoop(BaseEventLoop):
         heappush(self._timers, (when, self._timer_count, timer, process))
         return timer
 
-    def run_in_executor(self, *_args: Any) -> NoReturn:  # type: ignore[override]  # noqa: ANN401
+    def run_in_executor(self, *_args: Any) -> NoReturn:  # type: ignore[override]
         """Refuse: the order of threads is not ours to choose, so no seed would replay."""
         raise SimulationError("threads are not simulated: use no executor, no to_thread, no DNS")
 
-    def set_task_factory(self, factory: Any) -> None:  # noqa: ANN401
+    def set_task_factory(self, factory: Any) -> None:
         """Refuse another factory: tasks must be known to their process."""
         if factory is not None:
             raise SimulationError("a virtual loop makes its own tasks: set no task factory")

@@ -51,7 +51,7 @@ class SimulatedTask(asyncio.Task[Any]):
     a group cancels its tasks: no seed would replay.
     """
 
-    def __init__(self, *args: Any, number: int, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, number: int, **kwargs: Any) -> None:
         """Number the task before asyncio puts it into its first set."""
         self.number = number
         super().__init__(*args, **kwargs)
@@ -126,7 +126,7 @@ class Process:
             return None
         return self._task.exception()
 
-    async def wait(self) -> Any:  # noqa: ANN401
+    async def wait(self) -> Any:
         """Wait for its end; return or raise what its main coroutine did.
 
         None means that it was killed, or that its main coroutine was cancelled.
@@ -225,7 +225,7 @@ class Process:
             self._thaw_timer.cancel()
             self._thaw_timer = None
 
-    async def _main(self, factory: Callable[[], Coroutine[Any, Any, Any]]) -> Any:  # noqa: ANN401
+    async def _main(self, factory: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Run the main coroutine, then cancel what it left behind, as ``asyncio.run`` does."""
         try:
             return await factory()

@@ -1,0 +1,149 @@
+"""Who uses a simulated queue: producers, workers, an operator and a reader.
+
+Each is a coroutine that runs until its process ends. They do what real ones do: try again with
+the same request when the outcome is unknown (or give up), heartbeat what they hold, and stop
+working on what they have lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random  # noqa: TID251  # for the type: streams come from the loop, and so from the seed
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bucketq.errors import RejectedError, UnavailableError
+from bucketq.queue.job import Job
+from bucketq.testing.history import Witness
+
+KINDS = ("index", "image", "etl")
+_TRIES = 4
+
+
+@dataclass
+class Actor:
+    """Somebody with a queue, a stream of random numbers, and a way to make unique tokens."""
+
+    witness: Witness
+    rng: random.Random
+    new_token: Callable[[], str]
+    heartbeat_s: float
+    forgetful: bool = False
+    """Whether it works on some jobs without a heartbeat, and so becomes a zombie."""
+
+    async def persist(self, ask: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
+        """Ask, and ask again with the same request while the outcome is unknown; or give up.
+
+        Returns None where it was refused or given up.
+        """
+        request: str | None = None
+        for _ in range(_TRIES):
+            try:
+                return await ask(*args, request=request, **options)
+            except UnavailableError as error:
+                if error.request is None or self.rng.random() < 0.2:  # noqa: PLR2004
+                    return None
+                request = error.request
+                await asyncio.sleep(self.rng.uniform(0, 2))
+            except RejectedError:
+                return None
+        return None
+
+
+async def produce(actor: Actor, count: int, pause_s: float) -> None:
+    """Push jobs of all sorts."""
+    rng, witness = actor.rng, actor.witness
+    keys = [f"key-{number}" for number in range(3)]
+    for _ in range(count):
+        await asyncio.sleep(rng.uniform(0, 2 * pause_s))
+        kind, token, sort = rng.choice(KINDS), actor.new_token(), rng.random()
+        if sort < 0.2:  # noqa: PLR2004
+            tokens = [actor.new_token() for _ in range(rng.randint(2, 4))]
+            await actor.persist(witness.push_many, kind, tokens)
+            continue
+        options: dict[str, Any] = {"priority": rng.choice((0, 0, 0, 5, -5))}
+        if sort < 0.35:  # noqa: PLR2004
+            options["delay_s"] = rng.uniform(0, 10)
+        elif sort < 0.6:  # noqa: PLR2004
+            key = rng.choice(keys)
+            # A key stands for one content: whoever uses it pushes the same thing.
+            kind, token, options = KINDS[0], f"of {key}", {"key": key}
+        await actor.persist(witness.push, kind, token, **options)
+
+
+async def work(actor: Actor, longest_s: float) -> None:
+    """Claim jobs, work on them with a heartbeat, and finish them one way or another."""
+    rng, witness = actor.rng, actor.witness
+    while True:
+        kinds = rng.choice((None, *KINDS))
+        limit, wait_s = rng.choice((1, 1, 3)), rng.choice((0.0, 2.0, 10.0))
+        jobs = await actor.persist(witness.claim, kinds, limit, wait_s)
+        if jobs:
+            await _work_on(actor, jobs, longest_s)
+        else:
+            await asyncio.sleep(rng.uniform(0.1, 1.0))
+
+
+async def _work_on(actor: Actor, jobs: list[Job[str]], longest_s: float) -> None:
+    held = {job.id: job for job in jobs}
+    heartbeat = _forget() if actor.forgetful and actor.rng.random() < 0.5 else _beat(actor, held)  # noqa: PLR2004
+    beating = asyncio.get_running_loop().create_task(heartbeat)
+    try:
+        for job in jobs:
+            await asyncio.sleep(actor.rng.uniform(0, longest_s))
+            if job.id in held:
+                await _finish(actor, job)
+                held.pop(job.id, None)
+    finally:
+        beating.cancel()
+
+
+async def _beat(actor: Actor, held: dict[str, Job[str]]) -> None:
+    while held:
+        await asyncio.sleep(actor.heartbeat_s)
+        if not held:
+            return
+        try:
+            pulses = await actor.witness.heartbeat(list(held.values()))
+        except UnavailableError:
+            continue
+        for pulse in pulses:
+            if not pulse.held:
+                held.pop(pulse.job, None)
+
+
+async def _forget() -> None:
+    """Do not beat at all."""
+
+
+async def _finish(actor: Actor, job: Job[str]) -> None:
+    end, witness = actor.rng.random(), actor.witness
+    if end < 0.75:  # noqa: PLR2004
+        await actor.persist(witness.complete, job)
+    elif end < 0.9:  # noqa: PLR2004
+        await actor.persist(witness.fail, job)
+    else:
+        await actor.persist(witness.release, job)
+
+
+async def operate(actor: Actor, job_ids: Callable[[], list[str]]) -> None:
+    """Cancel, redrive, pause and resume now and then, and read the numbers."""
+    rng, witness = actor.rng, actor.witness
+    while True:
+        await asyncio.sleep(rng.uniform(0, 8))
+        act = rng.random()
+        if act < 0.5:  # noqa: PLR2004
+            await actor.persist(witness.stats)
+        elif act < 0.7:  # noqa: PLR2004
+            known = job_ids()
+            if known:
+                chosen = rng.choice(known)
+                await actor.persist(witness.cancel, chosen)
+        elif act < 0.85:  # noqa: PLR2004
+            await actor.persist(witness.redrive)
+        else:
+            kind = rng.choice((None, *KINDS))
+            await actor.persist(witness.pause, kind)
+            await asyncio.sleep(rng.uniform(0, 3))
+            await actor.persist(witness.resume)

@@ -1,0 +1,198 @@
+"""What the clients of a simulated queue asked for, and what they were told.
+
+A ``Witness`` stands between an actor and its queue and writes both down, with the time and the
+version that the object really had at that moment. What a client was told is judged later, by
+``invariants``, against what really happened to the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bucketq.errors import BucketQError
+from bucketq.model.operations import Pulse, Stats
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job, JobSpec
+from bucketq.testing.loop import VirtualLoop
+from bucketq.testing.store import SimulatedStore
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a verb. Without an end it was cut off by the death of its process."""
+
+    number: int
+    actor: str
+    verb: str
+    detail: dict[str, Any]
+    began_s: float
+    began_version: int
+    ended_s: float | None = None
+    ended_version: int = 0
+    answer: Any = None
+    error: BucketQError | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it was answered, and not with an error."""
+        return self.ended_s is not None and self.error is None
+
+    def __str__(self) -> str:
+        """One line of a trace."""
+        if self.ended_s is None:
+            end = "never returned"
+        else:
+            told = repr(self.error) if self.error is not None else repr(self.answer)
+            end = f"at {self.ended_s:.3f} s, version {self.ended_version}: {told[:120]}"
+        asked = ", ".join(f"{name}={value}" for name, value in self.detail.items())
+        return (
+            f"{self.began_s:9.3f} s  version {self.began_version:<4} {self.actor}: "
+            f"{self.verb}({asked}) -> {end}"
+        )
+
+
+@dataclass
+class History:
+    """All calls of a simulation, in the order in which they began."""
+
+    loop: VirtualLoop
+    store: SimulatedStore
+    key: str
+    calls: list[Call] = field(default_factory=list)
+
+    def version(self) -> int:
+        """The version that the object has right now: every commit raises it by one."""
+        return len(self.store.history(self.key))
+
+    async def note(
+        self, actor: str, verb: str, detail: dict[str, Any], ask: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Make a call, and write down how it went."""
+        call = Call(len(self.calls), actor, verb, detail, self.loop.time(), self.version())
+        self.calls.append(call)
+        try:
+            call.answer = await ask()
+        except BucketQError as error:
+            call.error = error
+            raise
+        finally:
+            if call.answer is not None or call.error is not None or verb in _WITHOUT_ANSWER:
+                call.ended_s, call.ended_version = self.loop.time(), self.version()
+        return call.answer
+
+
+_WITHOUT_ANSWER = ("complete", "release", "pause", "resume")
+
+
+class Witness:
+    """The verbs of a queue, watched. A payload is a token that no other job bears."""
+
+    def __init__(self, history: History, actor: str, queue: Queue[str]) -> None:
+        """Watch what ``actor`` does with ``queue``."""
+        self._history = history
+        self._actor = actor
+        self.queue = queue
+
+    async def push(
+        self, kind: str, token: str, *, request: str | None = None, **options: Any
+    ) -> str:
+        """Push a job whose payload is ``token``."""
+        answer: str = await self._note(
+            "push",
+            {"token": token, "key": options.get("key"), "request": request},
+            lambda: self.queue.push(kind, token, request=request, **options),
+        )
+        return answer
+
+    async def push_many(
+        self, kind: str, tokens: list[str], *, request: str | None = None
+    ) -> list[str]:
+        """Push several jobs in one commit."""
+        jobs = [JobSpec(kind=kind, payload=token) for token in tokens]
+        answer: list[str] = await self._note(
+            "push_many",
+            {"tokens": tokens, "request": request},
+            lambda: self.queue.push_many(jobs, request=request),
+        )
+        return answer
+
+    async def claim(
+        self, kinds: str | None, limit: int, wait_s: float, request: str | None = None
+    ) -> list[Job[str]]:
+        """Claim jobs in the actor's name."""
+        answer: list[Job[str]] = await self._note(
+            "claim",
+            {"kinds": kinds, "limit": limit, "request": request},
+            lambda: self.queue.claim(
+                kinds, limit=limit, wait_s=wait_s, worker=self._actor, request=request
+            ),
+        )
+        return answer
+
+    async def complete(self, job: Job[str], request: str | None = None) -> None:
+        """Complete a job."""
+        detail = _held(job, request)
+        await self._note(
+            "complete", detail, lambda: self.queue.complete(job, "result", request=request)
+        )
+
+    async def fail(self, job: Job[str], request: str | None = None) -> str:
+        """Fail a job."""
+        detail = _held(job, request)
+        answer: str = await self._note(
+            "fail", detail, lambda: self.queue.fail(job, "simulated", request=request)
+        )
+        return answer
+
+    async def release(self, job: Job[str], request: str | None = None) -> None:
+        """Release a job."""
+        detail = _held(job, request)
+        await self._note("release", detail, lambda: self.queue.release(job, request=request))
+
+    async def heartbeat(self, jobs: list[Job[str]]) -> list[Pulse]:
+        """Beat for jobs."""
+        leases = [job.lease.lease for job in jobs]
+        answer: list[Pulse] = await self._note(
+            "heartbeat", {"leases": leases}, lambda: self.queue.heartbeat(jobs)
+        )
+        return answer
+
+    async def cancel(self, job_id: str, request: str | None = None) -> str:
+        """Cancel a job."""
+        detail = {"job": job_id, "request": request}
+        answer: str = await self._note(
+            "cancel", detail, lambda: self.queue.cancel(job_id, request=request)
+        )
+        return answer
+
+    async def redrive(self, request: str | None = None) -> int:
+        """Redrive every dead job."""
+        answer: int = await self._note(
+            "redrive", {"request": request}, lambda: self.queue.redrive(request=request)
+        )
+        return answer
+
+    async def pause(self, kind: str | None, request: str | None = None) -> None:
+        """Pause the queue."""
+        await self._note("pause", {"kind": kind}, lambda: self.queue.pause(kind, request=request))
+
+    async def resume(self, request: str | None = None) -> None:
+        """Resume the queue."""
+        await self._note("resume", {}, lambda: self.queue.resume(request=request))
+
+    async def stats(self, request: str | None = None) -> Stats:
+        """Read the numbers; a read has no request to be repeated."""
+        del request
+        answer: Stats = await self._note("stats", {}, self.queue.stats)
+        return answer
+
+    async def _note(
+        self, verb: str, detail: dict[str, Any], ask: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        return await self._history.note(self._actor, verb, detail, ask)
+
+
+def _held(job: Job[str], request: str | None) -> dict[str, Any]:
+    return {"job": job.id, "lease": job.lease.lease, "request": request}

@@ -1,0 +1,279 @@
+"""Did the queue keep its promises? Judged by the chain of everything that was committed.
+
+The chain of committed objects is the linearization, so no search is needed: the history of one
+run is checked in a walk along the chain, and one over the calls.
+
+The chain itself: versions rise by one, each built on its predecessor; a job never vanishes
+without having been finished; attempts rise one at a time, each with one owner and one lease;
+done is final; one idempotency key stands for one job; jobs are handed out in order.
+
+What clients were told: every answer was already true in the chain when it was given; nothing
+took effect twice; nothing that was refused took effect; no read was older than its question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import msgspec
+
+from bucketq.codec import decode
+from bucketq.errors import RejectedError
+from bucketq.model.job import JobRecord
+from bucketq.model.state import State
+from bucketq.testing.history import Call, History
+from bucketq.testing.store import Commit
+
+
+class InvariantError(AssertionError):
+    """A promise was broken: which one, how, and what went on around it."""
+
+    def __init__(self, invariant: str, story: str, trace: list[str]) -> None:
+        """Keep what is needed to tell the story."""
+        super().__init__("\n".join([f"{invariant}: {story}", *trace]))
+        self.invariant = invariant
+        self.story = story
+
+
+@dataclass
+class Chain:
+    """What the chain tells, gathered in one walk along it."""
+
+    history: History
+    records: dict[str, list[tuple[int, JobRecord]]] = field(default_factory=dict)
+    """The records of each job, each with the version that it appeared in."""
+    by_token: dict[str, list[str]] = field(default_factory=dict)
+    """The jobs that bear a payload."""
+    leases: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The job and attempt that each lease was for."""
+    final: State | None = None
+
+    def holds(self, job_id: str, first: int, last: int, **fields: Any) -> bool:
+        """Whether a job had these fields at some version between two."""
+        records = self.records.get(job_id, [])
+        for index, (version, record) in enumerate(records):
+            until = records[index + 1][0] - 1 if index + 1 < len(records) else last
+            if (
+                version <= last
+                and until >= first
+                and all(getattr(record, name) == value for name, value in fields.items())
+            ):
+                return True
+        return False
+
+    def break_off(self, invariant: str, story: str, version: int | None = None) -> NoReturn:
+        """Report a broken promise, with what went on around a version."""
+        raise InvariantError(invariant, story, self._trace(version))
+
+    def _trace(self, version: int | None) -> list[str]:
+        commits = self.history.store.history(self.history.key)
+        at = len(commits) if version is None else version
+        near = range(max(1, at - 6), min(len(commits), at + 3) + 1)
+        lines = [
+            f"{commits[v - 1].time_s:9.3f} s  committed version {v} by {commits[v - 1].writer}"
+            for v in near
+        ]
+        first, last = (near[0], near[-1]) if near else (0, 0)
+        calls = [
+            call
+            for call in self.history.calls
+            if call.began_version <= last and (call.ended_version >= first or not call.ended_s)
+        ]
+        return sorted([*lines, *map(str, calls[-25:])])
+
+
+def check(history: History) -> Chain:
+    """Check everything that must hold at any time; raise ``InvariantError`` at the first breach."""
+    chain = Chain(history)
+    before: State | None = None
+    for version, commit in enumerate(history.store.history(history.key), start=1):
+        state = _decode(chain, version, commit)
+        _check_link(chain, version, before, state)
+        _check_jobs(chain, version, before, state)
+        if before is not None:
+            _check_order(chain, version, before, state)
+        before = state
+    chain.final = before
+    for call in history.calls:
+        _check_call(chain, call)
+    _check_claims(chain)
+    _check_reads(chain)
+    return chain
+
+
+def _decode(chain: Chain, version: int, commit: Commit) -> State:
+    if commit.body is None or commit.operation not in ("create", "replace"):
+        chain.break_off("conditional writes", f"{commit.operation} of the queue object", version)
+    return decode(commit.body, f"version {version}").state
+
+
+def _check_link(chain: Chain, version: int, before: State | None, state: State) -> None:
+    if state.version != version:
+        chain.break_off("versions rise by one", f"{state.version} follows {version - 1}", version)
+    if before is None:
+        return
+    if state.incarnation != before.incarnation:
+        chain.break_off("one incarnation", "the queue was created twice", version)
+    mine, theirs = list(state.commits)[:-1], list(before.commits)
+    if mine != theirs[-len(mine) :]:
+        chain.break_off("built on its predecessor", f"version {version} is not", version)
+
+
+def _check_jobs(chain: Chain, version: int, before: State | None, state: State) -> None:
+    old_jobs = before.jobs.by_id if before else {}
+    for job_id in old_jobs:
+        if job_id not in state.jobs.by_id:
+            chain.break_off("a job is always somewhere", f"{job_id} vanished", version)
+    for job in state.jobs:
+        old = old_jobs.get(job.id)
+        if job == old:
+            continue
+        chain.records.setdefault(job.id, []).append((version, job))
+        if old is None:
+            token = msgspec.json.decode(job.payload, type=str)
+            bearers = chain.by_token.setdefault(token, [])
+            bearers.append(job.id)
+            if len(bearers) > 1:
+                chain.break_off("nothing takes effect twice", f"{token} is {bearers}", version)
+        else:
+            _check_step(chain, version, old, job)
+        if job.lease is not None and job.status == "running":
+            owner = chain.leases.setdefault(job.lease, (job.id, job.attempt))
+            if owner != (job.id, job.attempt):
+                chain.break_off("one lease, one attempt", f"{job.lease}: {owner}", version)
+
+
+def _check_step(chain: Chain, version: int, old: JobRecord, job: JobRecord) -> None:
+    if old.status == "done":
+        chain.break_off("done is final", f"{job.id} changed after it was done", version)
+    handed_out = job.status == "running" and job.lease != old.lease
+    if job.attempt < old.attempt or (handed_out and job.attempt == old.attempt):
+        chain.break_off("attempts rise", f"{job.id}: {old.attempt} to {job.attempt}", version)
+    if (job.seq, job.pushed_at, job.priority, job.payload, job.key) != (
+        old.seq,
+        old.pushed_at,
+        old.priority,
+        old.payload,
+        old.key,
+    ):
+        chain.break_off("a job stays what it is", f"{job.id} was changed", version)
+    same_attempt = job.attempt == old.attempt and old.status == job.status == "running"
+    if same_attempt and (job.lease, job.worker) != (old.lease, old.worker):
+        chain.break_off("one owner for an attempt", f"{job.id} {job.attempt}", version)
+
+
+def _check_order(chain: Chain, version: int, before: State, state: State) -> None:
+    """A job that waited through a commit was not due before one that was handed out in it."""
+    if before.paused or state.paused or before.paused_kinds or state.paused_kinds:
+        return
+    claimed: dict[str, JobRecord] = {}
+    for job_id in state.running:
+        job, old = state.jobs.by_id[job_id], before.jobs.get(job_id)
+        if old is not None and old.status == "queued" and job.attempt == old.attempt + 1:
+            last = claimed.get(job.kind)
+            claimed[job.kind] = job if last is None or _place(job) > _place(last) else last
+    for job in state.jobs:
+        last = claimed.get(job.kind)
+        passed_over = (
+            last is not None
+            and job.status == "queued"
+            and job.run_at is None
+            and before.jobs.get(job.id) == job
+            and _place(job) < _place(last)
+        )
+        if passed_over and last is not None:
+            chain.break_off("first in, first out", f"{last.id} before {job.id}", version)
+
+
+def _place(job: JobRecord) -> tuple[int, int]:
+    return (job.priority, job.seq)
+
+
+def _check_call(chain: Chain, call: Call) -> None:
+    if call.verb in ("push", "push_many"):
+        _check_push(chain, call)
+    elif call.verb == "complete":
+        _check_complete(chain, call)
+    elif call.verb == "fail":
+        _check_fail(chain, call)
+    elif call.verb == "heartbeat" and call.succeeded:
+        for lease, pulse in zip(call.detail["leases"], call.answer, strict=True):
+            if pulse.held and not chain.holds(
+                pulse.job, call.began_version, call.ended_version, status="running", lease=lease
+            ):
+                chain.break_off("held means held", str(call), call.ended_version)
+
+
+def _check_push(chain: Chain, call: Call) -> None:
+    tokens = call.detail.get("tokens") or [call.detail["token"]]
+    if call.succeeded:
+        answer = call.answer if isinstance(call.answer, list) else [call.answer]
+        for token, job_id in zip(tokens, answer, strict=True):
+            bearers = chain.by_token.get(token, [])
+            if bearers != [job_id]:
+                chain.break_off("acknowledged means durable", f"{call}: {bearers}")
+            if chain.records[job_id][0][0] > call.ended_version:
+                chain.break_off("no answer before its commit", str(call), call.ended_version)
+    elif isinstance(call.error, RejectedError) and call.detail.get("key") is None:
+        for token in tokens:
+            if chain.by_token.get(token) and not _succeeded_elsewhere(chain, call, token):
+                chain.break_off("nothing refused takes effect", str(call))
+    if call.verb == "push_many":
+        present = {bool(chain.by_token.get(token)) for token in tokens}
+        if len(present) > 1:
+            chain.break_off("all or none", str(call))
+
+
+def _succeeded_elsewhere(chain: Chain, refused: Call, token: str) -> bool:
+    """Whether another try of the same push may have brought the job in."""
+    return any(
+        call is not refused and not isinstance(call.error, RejectedError)
+        for call in chain.history.calls
+        if call.verb in ("push", "push_many")
+        and token in (call.detail.get("tokens") or [call.detail["token"]])
+    )
+
+
+def _check_complete(chain: Chain, call: Call) -> None:
+    fields = {"status": "done", "outcome": "completed", "lease": call.detail["lease"]}
+    done = chain.holds(call.detail["job"], 0, len(chain.history.calls) + 10**9, **fields)
+    if call.succeeded and not chain.holds(call.detail["job"], 0, call.ended_version, **fields):
+        chain.break_off("completed means completed", str(call), call.ended_version)
+    if isinstance(call.error, RejectedError) and done:
+        chain.break_off("nothing refused takes effect", str(call), call.ended_version)
+
+
+def _check_fail(chain: Chain, call: Call) -> None:
+    job_id, attempt = chain.leases[call.detail["lease"]]
+    failed_in = [
+        version
+        for version, record in chain.records[job_id]
+        if any(f.attempt == attempt and f.cause == "failed" for f in record.errors)
+    ]
+    if call.succeeded and not (failed_in and failed_in[0] <= call.ended_version):
+        chain.break_off("failed means failed", str(call), call.ended_version)
+    if isinstance(call.error, RejectedError) and failed_in:
+        chain.break_off("nothing refused takes effect", str(call), call.ended_version)
+
+
+def _check_claims(chain: Chain) -> None:
+    """Each attempt was handed to one call only, or to retries of it, after its commit."""
+    owners: dict[str, Call] = {}
+    for call in chain.history.calls:
+        if call.verb != "claim" or not call.succeeded:
+            continue
+        for job in call.answer:
+            lease, worker = job.lease.lease, job.worker
+            if not chain.holds(job.id, 0, call.ended_version, lease=lease, worker=call.actor):
+                chain.break_off("no answer before its commit", str(call), call.ended_version)
+            if owners.setdefault(lease, call) is not call or worker != call.actor:
+                chain.break_off("one owner for an attempt", str(call), call.ended_version)
+
+
+def _check_reads(chain: Chain) -> None:
+    for call in chain.history.calls:
+        if call.verb != "stats" or not call.succeeded:
+            continue
+        if not call.began_version <= call.answer.version <= call.ended_version:
+            chain.break_off("no read is older than its question", str(call), call.ended_version)

@@ -1,0 +1,227 @@
+"""Each promise is kept for a reason: take the reason away, and the simulator finds out.
+
+Every test breaks the real code in one naive way and expects a world in which the breach shows,
+under the name of the promise that it breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from bucketq.codec import Document, Prepared
+from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
+from bucketq.model import leases as lease_rules
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import Expire, Heartbeat, Pulse, ReadStats, Request
+from bucketq.model.sessions import MISSING, Session, Sessions
+from bucketq.model.settings import Settings
+from bucketq.model.state import State
+from bucketq.model.transitions import apply
+from bucketq.queue import register as register_module
+from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.leases import LeaseWatch
+from bucketq.queue.register import Register, Settled, Verdict
+from bucketq.store.base import ObjectMissingError, PreconditionFailedError
+from bucketq.testing.invariants import InvariantError
+from bucketq.testing.simulation import simulate
+
+Patch = pytest.MonkeyPatch
+
+
+def expect(*invariants: str, storm: bool = True, worlds: int = 40) -> None:
+    """Play worlds until one breaks, and see that it breaks one of these promises."""
+    for seed in range(worlds):
+        try:
+            simulate(seed, storm=storm)
+        except InvariantError as error:
+            assert error.invariant in invariants, str(error)  # noqa: PT017
+            return
+        except BucketQError:
+            continue  # A broken queue may also break down; that is no proof.
+    pytest.fail(f"{worlds} worlds did not notice")
+
+
+def test_without_deduplication_a_retry_is_refused_although_it_took_effect(
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setattr(Session, "find", lambda _self, _number: MISSING)
+    expect("nothing refused takes effect")
+
+
+def test_without_the_horizon_a_forgotten_request_is_judged_wrongly(monkeypatch: Patch) -> None:
+    def forget(self: Sessions, settings: Settings, now: datetime) -> list[str]:
+        horizon = self.horizon
+        forgotten = forget_stale(self, settings, now)
+        self.horizon = horizon
+        return forgotten
+
+    forget_stale = Sessions.forget_stale
+    monkeypatch.setattr(Sessions, "forget_stale", forget)
+    expect("nothing refused takes effect", "nothing takes effect twice", worlds=150)
+
+
+def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
+    async def submit(self: GroupCommitQueue[Any], request: Request) -> Any:
+        task = asyncio.get_running_loop().create_task(submit_and_wait(self, request))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if self._document is None or request.operation.__class__.__name__ != "Push":
+            return await task
+        await asyncio.sleep(0)
+        waiting = self._batch[-1] if self._batch else None
+        if waiting is None or waiting.applied is None:
+            return await task
+        return waiting.applied.result()
+
+    submit_and_wait = GroupCommitQueue._submit
+    monkeypatch.setattr(GroupCommitQueue, "_submit", submit)
+    expect("acknowledged means durable", "no answer before its commit")
+
+
+def test_calling_an_unknown_outcome_failed_is_noticed(monkeypatch: Patch) -> None:
+    async def ask(self: Register, answer: Any, size_bytes: int) -> Any:
+        try:
+            return await ask_and_wait(self, answer, size_bytes)
+        except UnavailableError as error:
+            if size_bytes == 0:
+                raise
+            message = "the write failed"
+            raise InvalidRequestError(message) from error
+
+    ask_and_wait = Register._ask
+    monkeypatch.setattr(Register, "_ask", ask)
+    expect("nothing refused takes effect")
+
+
+def test_calling_a_commit_that_is_not_there_yet_failed_is_noticed(monkeypatch: Patch) -> None:
+    async def resolve(self: Register, *args: Any) -> Settled:
+        settled = await resolve_really(self, *args)
+        if settled is None:
+            message = "the write did not land"
+            raise InvalidRequestError(message)
+        return settled
+
+    resolve_really = Register._resolve
+    monkeypatch.setattr(Register, "_resolve", resolve)
+    expect("nothing refused takes effect")
+
+
+def test_calling_a_commit_with_others_on_top_failed_is_noticed(monkeypatch: Patch) -> None:
+    def judge(fresh: Document, prepared: Prepared) -> Settled | None:
+        settled = judge_really(fresh, prepared)
+        if settled is not None and fresh.state.commits[-1] != prepared.commit:
+            message = "another commit is there: ours failed"
+            raise InvalidRequestError(message)
+        return settled
+
+    judge_really = register_module._judge
+    monkeypatch.setattr(register_module, "_judge", judge)
+    expect("nothing refused takes effect")
+
+
+def test_a_loser_that_writes_its_memory_over_the_winner_is_noticed(monkeypatch: Patch) -> None:
+    async def commit(self: Register, document: Document, prepared: Prepared) -> Settled:
+        while True:
+            try:
+                etag = (await self._store.get(self._key)).etag
+                etag = await self._store.replace(self._key, prepared.body, etag)
+            except (UnavailableError, PreconditionFailedError, ObjectMissingError):
+                continue
+            self._know(etag, document.state, prepared)
+            return Settled(Verdict.LANDED, document)
+
+    monkeypatch.setattr(Register, "commit", commit)
+    expect("versions rise by one", "built on its predecessor", "a job is always somewhere")
+
+
+def test_an_unconditional_creation_is_noticed(monkeypatch: Patch) -> None:
+    from bucketq.testing.link import StoreLink  # noqa: PLC0415
+
+    monkeypatch.setattr(StoreLink, "create", StoreLink.put)
+    expect("conditional writes")
+
+
+def test_a_completion_without_fencing_is_noticed(monkeypatch: Patch) -> None:
+    def held(state: State, job_id: str, lease: str) -> JobRecord:
+        job = state.jobs.get(job_id)
+        if job is None or job.status != "running":
+            return held_really(state, job_id, lease)
+        return job
+
+    held_really = lease_rules._held
+    monkeypatch.setattr(lease_rules, "_held", held)
+    expect("completed means completed")
+
+
+def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Patch) -> None:
+    def stale(_: LeaseWatch, state: State, now: datetime, _monotonic_s: float) -> list[Expire]:
+        jobs = [state.jobs.by_id[job_id] for job_id in state.running]
+        return [
+            Expire(job=job.id, attempt=job.attempt)
+            for job in jobs
+            if job.heartbeat_at
+            and (now - job.heartbeat_at).total_seconds() > state.settings.lease_s
+        ]
+
+    monkeypatch.setattr(LeaseWatch, "stale", stale)
+    expect("no lease is taken from a healthy worker", storm=False)
+
+
+def test_leases_that_never_end_are_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(LeaseWatch, "stale", lambda *_: [])
+    expect("every job comes to its end")
+
+
+def _from_memory(monkeypatch: Patch, kind: type, answer: Callable[[State, Any], Any]) -> None:
+    """Let group commit answer one kind of operation from its memory."""
+
+    async def submit(self: GroupCommitQueue[Any], request: Request) -> Any:
+        if isinstance(request.operation, kind) and self._document is not None:
+            await asyncio.sleep(0)
+            if self._document is not None:
+                return answer(self._document.state, request.operation)
+        return await submit_really(self, request)
+
+    submit_really = GroupCommitQueue._submit
+    monkeypatch.setattr(GroupCommitQueue, "_submit", submit)
+
+
+def test_a_read_from_memory_is_noticed(monkeypatch: Patch) -> None:
+    now = datetime.fromisoformat("2026-01-01T00:00:00Z")
+    _from_memory(
+        monkeypatch, ReadStats, lambda state, read: apply(state, Request(read), now).answer
+    )
+    expect("no read is older than its question")
+
+
+def test_a_heartbeat_answered_from_memory_alone_is_noticed(monkeypatch: Patch) -> None:
+    def answer(_: State, beat: Heartbeat) -> list[Pulse]:
+        return [Pulse(lease.job, held=True) for lease in beat.leases]
+
+    _from_memory(monkeypatch, Heartbeat, answer)
+    expect("held means held", "every job comes to its end")
+
+
+def test_handing_out_the_newest_first_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(JobRecord, "order", property(lambda job: (-job.priority, -job.seq)))
+    expect("first in, first out", worlds=3)
+
+
+def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
+    async def commit(self: Register, document: Document, prepared: Prepared) -> Settled:
+        settled = await commit_really(self, document, prepared)
+        return Settled(Verdict.LANDED, settled.document)
+
+    commit_really = Register.commit
+    monkeypatch.setattr(Register, "commit", commit)
+    expect(
+        "acknowledged means durable",
+        "no answer before its commit",
+        "completed means completed",
+        "failed means failed",
+        "held means held",
+    )

@@ -1,0 +1,69 @@
+"""A few hundred worlds hold every promise, and a seed replays to the letter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bucketq.model import state as state_module
+from bucketq.testing.faults import WRITE_FAULTS
+from bucketq.testing.simulation import Report, simulate
+
+SEEDS = 200
+GROUPS = 20
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_worlds_under_faults_hold_every_promise(group: int) -> None:
+    reports = [simulate(seed) for seed in range(group, SEEDS, GROUPS)]
+
+    struck: dict[str, int] = {}
+    for report in reports:
+        for name, count in report.faults.items():
+            struck[name] = struck.get(name, 0) + count
+    assert set(WRITE_FAULTS) <= set(struck), "some fault was never injected"
+    assert sum(report.verdicts.get("lost", 0) for report in reports) > 0
+    assert sum(report.verdicts.get("forgotten", 0) for report in reports) > 0
+    assert sum(report.lost_leases for report in reports) > 0
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_no_lease_is_taken_from_a_healthy_worker_whatever_the_clocks_show(group: int) -> None:
+    for seed in range(1000 + group, 1024, 4):
+        report = simulate(seed, storm=False)
+        assert report.jobs > 0
+
+
+def test_a_seed_replays_to_the_letter_under_another_hash_seed() -> None:
+    def replay(hash_seed: str) -> str:
+        run = subprocess.run(
+            [sys.executable, "-m", "bucketq.testing", "--seed", "7", "--seeds", "1"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return run.stdout
+
+    assert replay("1") == replay("2")
+    assert "fingerprint" in replay("1")
+
+
+def test_different_seeds_take_different_courses() -> None:
+    fingerprints = {simulate(seed).fingerprint for seed in range(5)}
+    assert len(fingerprints) == 5
+
+
+def test_the_real_ring_is_long_enough_to_be_useful() -> None:
+    assert state_module.RING_LENGTH >= 64
+
+
+def test_a_report_counts_what_happened() -> None:
+    report = simulate(3)
+    assert isinstance(report, Report)
+    assert report.commits > 0
+    assert report.calls > 0
+    assert report.virtual_s > 90
