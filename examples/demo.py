@@ -1,0 +1,211 @@
+"""See a queue work: in one process, on one local file, without an account.
+
+A few thousand jobs are pushed and worked off by several workers at once. Some fail and are tried
+again; one dies and is redriven. Afterwards everything is counted. Run it with ``make demo``, or
+``python examples/demo.py DIRECTORY`` to choose where the file goes.
+
+It exits with 0 if every job came out as it should, with 1 if not, and with 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import bucketq
+from bucketq import Backoff, Job, JobSpec, Queue
+
+BATCHES = 4
+BATCH_JOBS = 500
+SINGLE_PUSHES = 1000
+WORKERS = 8
+CLAIM_JOBS = 25
+FLAKY_EVERY = 50
+TIME_LIMIT_S = 120.0
+QUICKLY = Backoff(base_s=0.05, max_s=0.2)
+
+
+@dataclass(frozen=True)
+class Number:
+    """What a job of this demo is about: a number to be squared."""
+
+    n: int
+
+
+@dataclass
+class Tally:
+    """What the workers did, to be held against what the queue says in the end."""
+
+    attempts: dict[int, int] = field(default_factory=dict)
+    completed: dict[int, int] = field(default_factory=dict)
+    failed_count: int = 0
+    last_s: float = 0.0
+    """When the last job was completed, by the loop's clock."""
+    poison_is_mended: bool = False
+
+
+POISON = Number(-1)
+TOTAL_JOBS = BATCHES * BATCH_JOBS + SINGLE_PUSHES + 1
+
+
+async def push_all(queue: Queue[Number]) -> None:
+    """Push in batches, then with many callers at once, and one job that will die."""
+    with timed("pushed", BATCHES * BATCH_JOBS, f"jobs in {BATCHES} batches"):
+        for batch in range(BATCHES):
+            first = batch * BATCH_JOBS
+            numbers = range(first, first + BATCH_JOBS)
+            await queue.push_many(
+                JobSpec(kind="square", payload=Number(n), backoff=QUICKLY) for n in numbers
+            )
+    with timed("pushed", SINGLE_PUSHES, "jobs, each by a caller of its own"):
+        first = BATCHES * BATCH_JOBS
+        async with asyncio.TaskGroup() as callers:
+            for n in range(first, first + SINGLE_PUSHES):
+                callers.create_task(queue.push("square", Number(n), backoff=QUICKLY))
+    await queue.push("square", POISON, backoff=QUICKLY, max_attempts=2, priority=-1)
+
+
+async def work(queue: Queue[Number], tally: Tally, name: str) -> None:
+    """Claim and handle jobs until no more come."""
+    while jobs := await queue.claim("square", limit=CLAIM_JOBS, wait_s=1.0, worker=name):
+        # A worker whose jobs take longer says so all the time with queue.heartbeat(jobs).
+        async with asyncio.TaskGroup() as handling:
+            for job in jobs:
+                handling.create_task(handle(queue, tally, job))
+
+
+async def handle(queue: Queue[Number], tally: Tally, job: Job[Number]) -> None:
+    """Square a number. Some fail at first; the poisoned one fails until it is mended."""
+    n = job.payload.n
+    tally.attempts[n] = tally.attempts.get(n, 0) + 1
+    is_flaky = n % FLAKY_EVERY == 0 and job.attempt == 1
+    is_poison = job.payload == POISON and not tally.poison_is_mended
+    if is_flaky or is_poison:
+        tally.failed_count += 1
+        await queue.fail(job, ValueError(f"cannot square {n} today"))
+        return
+    await queue.complete(job, result=n * n)
+    tally.completed[n] = tally.completed.get(n, 0) + 1
+    tally.last_s = asyncio.get_running_loop().time()
+
+
+async def work_off(queue: Queue[Number], tally: Tally) -> None:
+    """Run all workers until the queue has nothing more for them."""
+    async with asyncio.TaskGroup() as workers:
+        for number in range(WORKERS):
+            workers.create_task(work(queue, tally, f"worker-{number}"))
+
+
+async def redrive(queue: Queue[Number], tally: Tally) -> None:
+    """Show the job that died, mend what was wrong with it, and give it a new life."""
+    page = await queue.jobs(statuses="dead")
+    for job in page.jobs:
+        print(f"dead      {job.id} after {job.attempt} attempts: {job.errors[-1].error}")
+    tally.poison_is_mended = True
+    count = await queue.redrive()
+    print(f"redriven  {count} job, now that its handler is mended")
+    await work_off(queue, tally)
+
+
+def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
+    """What is not as it should be."""
+    expected = {POISON.n, *range(TOTAL_JOBS - 1)}
+    if len(jobs) != TOTAL_JOBS:
+        yield f"{TOTAL_JOBS} jobs were pushed, the queue holds {len(jobs)}"
+    if {job.payload.n for job in jobs} != expected:
+        yield "the payloads in the queue are not those that were pushed"
+    if tally.completed != dict.fromkeys(expected, 1):
+        yield "some jobs were not completed, or more than once"
+    for job in jobs:
+        n = job.payload.n
+        if job.status != "done" or job.outcome != "completed" or job.result != n * n:
+            yield f"{job} has outcome {job.outcome} and result {job.result}"
+        elif job.attempt != tally.attempts.get(n):
+            yield f"{job} was handled {tally.attempts.get(n)} times"
+
+
+async def all_jobs(queue: Queue[Number]) -> tuple[Job[Number], ...]:
+    """Read every job, page by page."""
+    jobs: list[Job[Number]] = []
+    after: int | None = 0
+    while after is not None:
+        page = await queue.jobs(after=after, limit=1000)
+        jobs += page.jobs
+        after = page.next_after
+    return tuple(jobs)
+
+
+@contextmanager
+def timed(verb: str, count: int, what: str) -> Iterator[None]:
+    """Print how long something took, and how many that is in a second."""
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    yield
+    print_rate(verb, count, what, loop.time() - begin)
+
+
+def print_rate(verb: str, count: int, what: str, took_s: float) -> None:
+    """Print how many of something were done in which time."""
+    print(f"{verb:9} {count:5,} {what} in {took_s:.2f} s, {count / took_s:,.0f}/s", flush=True)
+
+
+def show(path: Path) -> None:
+    """Print the beginning of the file, each line cut to the width of the terminal."""
+    width = max(40, shutil.get_terminal_size((100, 24)).columns)
+    lines = path.read_text("utf-8").splitlines()
+    print(f"\n{path} begins:")
+    for line in lines[:8]:
+        print(line if len(line) <= width else f"{line[: width - 3]}...")
+    print(f"({len(lines):,} lines in all; `tail -n 3` and `jq .settings` work on it as well)")
+
+
+async def demo(path: Path) -> int:
+    """Play everything, count it, and return the exit code."""
+    tally = Tally()
+    async with (
+        asyncio.timeout(TIME_LIMIT_S),
+        bucketq.connect(path.as_uri(), payload_type=Number, mode="embedded") as queue,
+    ):
+        print(f"queue     {path}")
+        await push_all(queue)
+        begin_s = asyncio.get_running_loop().time()
+        await work_off(queue, tally)
+        took_s = tally.last_s - begin_s  # Then the workers waited a second for more.
+        print_rate("completed", len(tally.completed), f"jobs with {WORKERS} workers", took_s)
+        print(f"failed    {tally.failed_count:5,} attempts; their jobs were tried again, one died")
+        await redrive(queue, tally)
+        jobs = await all_jobs(queue)
+        stats = await queue.stats()
+    print(
+        f"counted   {stats.total('done'):,} of {TOTAL_JOBS:,} jobs done, in {stats.version:,} "
+        f"commits; the file has {stats.bytes:,} bytes"
+    )
+    show(path)
+    problems = list(discrepancies(tally, jobs))
+    for problem in problems[:10]:
+        print(f"WRONG: {problem}", file=sys.stderr)
+    print(f"\n{f'{len(problems)} things are wrong' if problems else 'all is as it should be'}")
+    return 1 if problems else 0
+
+
+def main() -> int:
+    """Start over with a fresh file."""
+    here = Path(__file__).resolve().parents[1] / "build" / "demo"
+    folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else here
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "queue.json"
+    path.unlink(missing_ok=True)
+    try:
+        return asyncio.run(demo(path))
+    except KeyboardInterrupt:
+        print(f"\nstopped; {path} holds whatever was acknowledged", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
