@@ -7,35 +7,41 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 from zlib import crc32
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from bucketq.codec.document import Document
-from bucketq.codec.layout import FORMAT, TABLES
+from bucketq.codec.layout import END, FORMAT, TABLES
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.job import BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
-from bucketq.model.settings import Settings
-from bucketq.model.state import RING_LENGTH, State
+from bucketq.model.settings import Settings, changed
+from bucketq.model.state import State
+from bucketq.model.table import Row
 
 _FIRST_LINE = re.compile(
     rb'\{"format":(\d{1,9}),"checksum":"crc32:([0-9a-f]{8})","bytes":(\d{1,18}),\n'
 )
-_FORMAT = re.compile(rb'\s*\{\s*"format"\s*:\s*(\d{1,9})\s*[,}]')
-_BYTE = re.compile(r"\(byte (\d+)\)|at `\$(.*?)`")
+_FORMAT = re.compile(rb'\s*\{\s*"format"\s*:\s*(-?\d{1,18})\s*[,}]')
+_BYTE = re.compile(r"\(byte (\d+)\)")
 _REPAIR = (
     "the object is left as it is; restore a copy of it, or look at it and accept it as it is "
     "with `bucketq repair --accept`"
 )
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What bytes that are not a queue can raise while they are read."""
+
+_T = TypeVar("_T")
+_Extra = dict[tuple[str, str], dict[str, Raw]]
 
 
 class _Object(Struct, kw_only=True, forbid_unknown_fields=True):
     format: int
-    checksum: str
-    bytes: int
+    checksum: str = ""
+    bytes: int = 0
     version: int
     commit: str
     incarnation: str
@@ -52,7 +58,14 @@ class _Object(Struct, kw_only=True, forbid_unknown_fields=True):
     jobs: list[JobRecord]
 
 
+class _Probe(Struct):
+    """An object of any format."""
+
+    format: int
+
+
 _decoder = msgspec.json.Decoder(_Object)
+_syntax = msgspec.json.Decoder(Raw)
 _ROWS: dict[str, type[Struct]] = {"sessions": Session, "keys": KeyRecord, "jobs": JobRecord}
 
 
@@ -62,24 +75,29 @@ def decode(body: bytes, where: str, *, accept: bool = False) -> Document:
     Args:
         body: The object's bytes.
         where: Its address, for messages.
-        accept: Take the content as it is though length or checksum say that it was changed.
+        accept: Take the content though a person has edited or formatted it; what it says must
+            make sense all the same.
 
     Raises:
         NewerFormatError: A newer bucketq wrote it.
         CorruptStateError: It is not an object that bucketq wrote.
     """
-    _check_frame(body, where, accept=accept)
-    extra: dict[tuple[str, str], dict[str, Raw]] = {}
+    _check_format(body, where)
+    if not accept:
+        _check_frame(body, where)
+    extra: _Extra = {}
     try:
-        found = _decoder.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        if not isinstance(error, msgspec.ValidationError):
-            _refuse(where, _place(body, error))
-        try:
-            found = _decode_with_unknown(body, extra)
-        except msgspec.MsgspecError as second:
-            _refuse(where, _place(body, second))
-    state = _build(found, where)
+        if not body.isascii():
+            body.decode()
+        if accept:
+            # One job is one line: no payload keeps line breaks between its values.
+            body = msgspec.json.format(body, indent=-1)
+        found = _read(body, extra)
+        if accept:
+            changed(Settings(), structs.asdict(found.settings))
+        state = _build(found)
+    except _UNREADABLE as error:
+        _refuse(where, _place(body, error))
     state.extra = extra
     state.size_bytes = len(body)
     document = Document(state)
@@ -87,24 +105,30 @@ def decode(body: bytes, where: str, *, accept: bool = False) -> Document:
     return document
 
 
-def _check_frame(body: bytes, where: str, *, accept: bool) -> None:
-    """Check the first line, and what it says of the rest."""
+def _check_format(body: bytes, where: str) -> None:
+    """Refuse a format that this code does not know, whatever the rest looks like."""
     written = _FORMAT.match(body)
-    if written is not None and int(written[1]) > FORMAT:
+    try:
+        number = int(written[1]) if written else msgspec.json.decode(body, type=_Probe).format
+    except _UNREADABLE:
+        return  # It has no format, and will be refused for what it is.
+    if number > FORMAT:
         message = (
-            f"{where} has format {int(written[1])}, this bucketq knows formats up to {FORMAT}: "
+            f"{where} has format {number}, this bucketq knows formats up to {FORMAT}: "
             "upgrade bucketq; the object is left as it is"
         )
         raise NewerFormatError(message)
-    if written is not None and int(written[1]) < 1:
-        _refuse(where, f"there is no format {int(written[1])}")
-    if accept:
-        return
+    if number < 1:
+        _refuse(where, f"there is no format {number}")
+
+
+def _check_frame(body: bytes, where: str) -> None:
+    """Check the first line, and what it says of the rest."""
     first = _FIRST_LINE.match(body)
     if first is None:
         _refuse(where, _why_not_ours(body))
     rest_bytes = len(body) - first.end()
-    if rest_bytes < int(first[3]):
+    if rest_bytes < int(first[3]) and not body.endswith(END):
         _refuse(
             where,
             f"truncated at byte {len(body)}: {int(first[3])} bytes should follow the first "
@@ -112,69 +136,92 @@ def _check_frame(body: bytes, where: str, *, accept: bool) -> None:
         )
     checksum = crc32(memoryview(body)[first.end() :])
     if rest_bytes != int(first[3]) or checksum != int(first[2], 16):
+        broken = _where_json_breaks(body)
         _refuse(
             where,
             f"changed by hand or damaged: the first line promises {int(first[3])} bytes with "
             f"checksum {first[2].decode()}, found are {rest_bytes} with {checksum:08x}"
-            f"{_where_json_breaks(body)}",
+            f"{f' ({broken})' if broken else ''}",
         )
 
 
 def _why_not_ours(body: bytes) -> str:
     if not body:
         return "it is empty"
+    broken = _where_json_breaks(body)
+    if broken:
+        return broken
     try:
-        content = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        return _place(body, error)
-    if isinstance(content, dict) and "format" in content:
-        return "changed by hand: its first line is not as bucketq writes it"
-    return "it is JSON, but not a bucketq queue"
+        msgspec.json.decode(body, type=_Probe)
+    except _UNREADABLE:
+        return "it is JSON, but not a bucketq queue"
+    return "changed by hand: its first line is not as bucketq writes it"
 
 
 def _where_json_breaks(body: bytes) -> str:
     try:
-        msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        return f" ({_place(body, error)})"
+        body.decode()
+        _syntax.decode(body)
+    except _UNREADABLE as error:
+        return _place(body, error)
     return ""
 
 
 def _place(body: bytes, error: Exception) -> str:
-    """Name what is wrong and the line on which it is."""
+    """Name what is wrong and, where it is the JSON, the line on which it is."""
     text = str(error) or type(error).__name__
     found = _BYTE.search(text)
-    if found is None or found[1] is None:
-        return f"not readable: {text}"
-    at = int(found[1])
+    if isinstance(error, UnicodeDecodeError):
+        at = error.start
+    elif found is not None:
+        at = int(found[1])
+    elif isinstance(error, RecursionError):
+        return "nested too deeply"
+    elif isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
+        at = len(body)
+    else:
+        return text
     line = body.count(b"\n", 0, at) + 1
     column = at - (body.rfind(b"\n", 0, at) + 1) + 1
     return f"not valid JSON at line {line}, column {column}: {text}"
 
 
-def _decode_with_unknown(body: bytes, extra: dict[tuple[str, str], dict[str, Raw]]) -> _Object:
-    """Read an object that has fields which this code does not know, and set them aside."""
-    fields: dict[str, Raw] = msgspec.json.decode(body, type=dict[str, Raw])
-    known = _split(fields, _Object, ("head", ""), extra)
+def _read(body: bytes, extra: _Extra) -> _Object:
+    """Read the content; fields that this code does not know go to ``extra``."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError:
+        return _read_with_unknown(body, extra)
+
+
+def _read_with_unknown(body: bytes, extra: _Extra) -> _Object:
+    """Set unknown fields aside, then read again; what is wrong otherwise is found by that."""
+    known = _split(msgspec.json.decode(body, type=dict[str, Raw]), _Object, ("head", ""), extra)
     for name, shape in (("settings", Settings), ("broker", BrokerRecord)):
-        if name in known and bytes(known[name]).strip() != b"null":
-            inner = msgspec.json.decode(known[name], type=dict[str, Raw])
-            split = _split(inner, shape, (name, ""), extra)
-            known[name] = Raw(msgspec.json.encode(split))
+        fields = _get(known, name, dict[str, Raw])
+        if fields is not None:
+            slot = (name, _get(fields, "id", str) or "" if name == "broker" else "")
+            known[name] = Raw(msgspec.json.encode(_split(fields, shape, slot, extra)))
     for name in TABLES:
-        rows = []
-        for row in msgspec.json.decode(known.get(name, Raw(b"[]")), type=list[dict[str, Raw]]):
-            row_id = msgspec.json.decode(row.get("id", Raw(b'""')), type=str)
-            rows.append(_split(row, _ROWS[name], (name, row_id), extra))
-        known[name] = Raw(msgspec.json.encode(rows))
+        rows = _get(known, name, list[dict[str, Raw]])
+        if rows is not None:
+            split = [
+                _split(row, _ROWS[name], (name, _get(row, "id", str) or ""), extra) for row in rows
+            ]
+            known[name] = Raw(msgspec.json.encode(split))
     return _decoder.decode(msgspec.json.encode(known))
 
 
+def _get(fields: dict[str, Raw], name: str, shape: type[_T]) -> _T | None:
+    """The value of a field, or None where it is missing or of another shape."""
+    try:
+        return msgspec.json.decode(fields.get(name, b"null"), type=shape)
+    except msgspec.ValidationError:
+        return None
+
+
 def _split(
-    fields: dict[str, Raw],
-    shape: type[Struct],
-    slot: tuple[str, str],
-    extra: dict[tuple[str, str], dict[str, Raw]],
+    fields: dict[str, Raw], shape: type[Struct], slot: tuple[str, str], extra: _Extra
 ) -> dict[str, Raw]:
     """Return the fields that ``shape`` has, and keep the others in ``extra``."""
     unknown = {
@@ -187,13 +234,17 @@ def _split(
     return {name: value for name, value in fields.items() if name not in unknown}
 
 
-def _build(found: _Object, where: str) -> State:
-    """Make the state, checking what the types do not say."""
+def _build(found: _Object) -> State:
+    """Make the state. Raises ``ValueError`` on what the types do not say but the model needs."""
     if found.version < 1 or not found.commits or found.commits[-1] != found.commit:
-        _refuse(where, f"version {found.version} does not fit its commits")
+        message = f"version {found.version} does not fit its commits"
+        raise ValueError(message)
+    _check_sessions(found.sessions)
+    _check_jobs(found.jobs, found.next_seq)
+    _check_times(found)
     state = State(incarnation=found.incarnation, created_at=found.created_at)
     state.version = found.version
-    state.commits.extend(found.commits[-RING_LENGTH:])
+    state.commits.extend(found.commits)
     state.broker = found.broker
     state.settings = found.settings
     state.paused = found.paused
@@ -202,18 +253,74 @@ def _build(found: _Object, where: str) -> State:
     try:
         state.sessions = Sessions(found.sessions, found.horizon)
         state.restore(found.jobs, found.keys)
-    except ValueError as error:
-        _refuse(where, str(error))
-    _check_jobs(found.jobs, found.next_seq, where)
+    except ValueError:
+        _check_order(found)
+        raise
     return state
 
 
-def _check_jobs(jobs: list[JobRecord], next_seq: int, where: str) -> None:
-    if jobs and jobs[-1].seq >= next_seq:
-        _refuse(where, f"job {jobs[-1].id} has number {jobs[-1].seq}, beyond {next_seq - 1}")
+def _check_order(found: _Object) -> None:
+    """Name the row that is out of order, or there twice."""
+    tables: dict[str, list[Row]] = {
+        "sessions": [*found.sessions],
+        "keys": [*found.keys],
+        "jobs": [*found.jobs],
+    }
+    for name, rows in tables.items():
+        seen: dict[str, int] = {}
+        last = -1
+        for index, row in enumerate(rows):
+            if row.id in seen:
+                message = f"{name}[{index}] has the id of {name}[{seen[row.id]}], {row.id!r}"
+                raise ValueError(message)
+            if row.seq <= last:
+                message = f"{name}[{index}] ({row.id}): number {row.seq} follows number {last}"
+                raise ValueError(message)
+            seen[row.id], last = index, row.seq
+
+
+def _check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
+    highest = jobs[-1].seq if jobs else 0
+    if highest >= next_seq:
+        message = f"next_seq is {next_seq}, but jobs have numbers up to {highest}"
+        raise ValueError(message)
     for index, job in enumerate(jobs):
-        if job.status == "running" and (job.lease is None or job.worker is None):
-            _refuse(where, f"jobs[{index}] ({job.id}) is running without a lease and a worker")
+        status = job.status
+        if status == "running" and (job.lease is None or job.worker is None):
+            message = f"jobs[{index}] ({job.id}) is running without a lease and a worker"
+            raise ValueError(message)
+        if status == "done" and (job.outcome is None or job.finished_at is None):
+            message = f"jobs[{index}] ({job.id}) is done without an outcome and a time"
+            raise ValueError(message)
+        if (
+            job.pushed_at.tzinfo is None
+            or ((at := job.run_at) is not None and at.tzinfo is None)
+            or ((at := job.claimed_at) is not None and at.tzinfo is None)
+            or ((at := job.heartbeat_at) is not None and at.tzinfo is None)
+            or ((at := job.finished_at) is not None and at.tzinfo is None)
+        ):
+            message = f"jobs[{index}] ({job.id}) has a time without a zone"
+            raise ValueError(message)
+
+
+def _check_sessions(sessions: list[Session]) -> None:
+    for index, session in enumerate(sessions):
+        if any(len(span) != 2 or span[0] > span[1] for span in session.done):  # noqa: PLR2004
+            message = f"sessions[{index}] ({session.id}): done must be pairs of first and last"
+            raise ValueError(message)
+
+
+def _check_times(found: _Object) -> None:
+    """Check that times have a zone: one without cannot be compared with the others."""
+    times = {"created_at": found.created_at}
+    if found.broker is not None:
+        times["broker.since"] = found.broker.since
+    times |= {f"sessions[{index}].at": row.at for index, row in enumerate(found.sessions)}
+    times |= {f"keys[{index}].at": row.at for index, row in enumerate(found.keys)}
+    for name, time in times.items():
+        if time.tzinfo is None:
+            message = f"{name} is a time without a zone"
+            raise ValueError(message)
 
 
 def _refuse(where: str, reason: str) -> NoReturn:

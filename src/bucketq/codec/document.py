@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from bucketq.codec.crc import combine, drop_first_byte
-from bucketq.codec.layout import FORMAT, SEPARATOR, TABLES, Head
+from bucketq.codec.layout import END, FORMAT, OPENINGS, SEPARATOR, Head
 from bucketq.model.state import State
 from bucketq.model.table import Table
 
@@ -56,30 +56,25 @@ class _Section:
         self._pieces: dict[int, _Piece] = {}
         self._groups: dict[int, tuple[int, int]] = {}
 
-    def adopt(self, body: bytes, start: int) -> bool:
-        """Take the encoded rows from an object that was just read; ``start`` is where they begin.
+    def adopt(self, body: bytes, start: int, end: int) -> None:
+        """Take the encoded rows, without the table's brackets, from an object just read.
 
-        They are only taken where each row has a line of its own, as this code writes them.
+        They are only taken where every block begins with a line, as this code writes it: then
+        what stands between the beginnings of two blocks are the rows of the first.
         """
-        view, at = memoryview(body), start
-        pieces: dict[int, _Piece] = {}
-        for number, rows in self.table.blocks.items():
-            begin = at
-            for _ in rows:
-                at = body.find(b"\n", at + 2)
-                if at < 0:
-                    return False
-            # A line's end is that of its separator's first byte, but for the last.
-            end = at - 1 if body[at - 1] == SEPARATOR[0] else at
-            text: bytes | memoryview = view[begin:end]
-            if begin == start:
-                text = SEPARATOR[:1] + bytes(text)
-            pieces[number] = _Piece(text)
-            at = end
-        if not body.startswith(b"\n]", at):
-            return False
-        self._pieces = pieces
-        return True
+        openings = [_line_start(rows[0]) for rows in self.table.blocks.values()]
+        if not openings or not body.startswith(openings[0][1:], start):
+            return
+        starts = [start]
+        for opening in openings[1:]:
+            starts.append(body.find(opening, starts[-1] + 1, end))
+            if starts[-1] < 0:
+                return
+        view, ends = memoryview(body), [*starts[1:], end]
+        for number, begin, stop in zip(self.table.blocks, starts, ends, strict=True):
+            self._pieces[number] = _Piece(view[begin:stop])
+        first = next(iter(self.table.blocks))
+        self._pieces[first] = _Piece(SEPARATOR[:1] + body[start : ends[0]])
 
     def encode(self, state: State) -> tuple[list[bytes | memoryview], int, int]:
         """The parts of the table's text, their checksum and their length."""
@@ -118,11 +113,12 @@ class _Section:
         return parts, crc, length
 
     def _encode_rows(self, state: State, rows: list[Any]) -> bytes:
-        if state.extra:
-            lines = [_with_extra(row, state.extra.get((self.name, row.id))) for row in rows]
-            return SEPARATOR + SEPARATOR.join(lines)
-        lines_text = _encoder.encode_lines(rows)
-        return SEPARATOR + lines_text[:-1].replace(b"\n", SEPARATOR)
+        if not state.extra:
+            text = _encoder.encode_lines(rows)
+            if text.count(b"\n") == len(rows):
+                return SEPARATOR + text[:-1].replace(b"\n", SEPARATOR)
+        lines = [_with_extra(row, state.extra.get((self.name, row.id))) for row in rows]
+        return SEPARATOR + SEPARATOR.join(lines)
 
 
 def _sum(pieces: list[_Piece]) -> tuple[int, int]:
@@ -133,8 +129,16 @@ def _sum(pieces: list[_Piece]) -> tuple[int, int]:
     return crc, length
 
 
+def _line_start(row: Any) -> bytes:
+    """What the line of a row that is not the first begins with."""
+    return SEPARATOR + b'{"id":' + _encoder.encode(row.id) + b","
+
+
 def _with_extra(row: Struct, extra: dict[str, Raw] | None) -> bytes:
+    """Encode a row with the fields that this code does not know, on one line."""
     text = _encoder.encode(row)
+    if b"\n" in text:  # A payload came with line breaks between its values.
+        text = msgspec.json.format(text, indent=-1)
     if not extra:
         return text
     return text[:-1] + (b"," if len(text) > 2 else b"") + _encoder.encode(extra)[1:]  # noqa: PLR2004
@@ -154,13 +158,16 @@ class Document:
 
     def adopt(self, body: bytes) -> None:
         """Keep what can be kept of the object that the state was just read from."""
-        if self.state.extra:
+        if self.state.extra or not body.endswith(END):
             return
-        for name in TABLES:
-            marker = b'"%b":[' % name.encode()
-            start = body.find(b"\n" + marker) if name == TABLES[0] else body.find(b"\n]," + marker)
-            if start >= 0:
-                self._sections[name].adopt(body, body.index(b"[", start) + 1)
+        found = [0]
+        for opening in OPENINGS.values():
+            found.append(body.find(opening, found[-1]))
+            if found[-1] < 0:
+                return
+        ends = [*found[2:], len(body) - len(END)]
+        for (name, opening), at, end in zip(OPENINGS.items(), found[1:], ends, strict=True):
+            self._sections[name].adopt(body, at + len(opening), end)
 
     def prepare(self, commit: str) -> Prepared:
         """Encode the state as the next version, and move it there.
@@ -172,6 +179,7 @@ class Document:
         state.version += 1
         state.commits.append(commit)
         state.changes, state.added_bytes = [], 0
+        self._forget_extra()
         parts: list[bytes | memoryview] = []
         crc = length = 0
 
@@ -184,17 +192,28 @@ class Document:
         def add_text(text: bytes) -> None:
             add([text], crc32(text), len(text))
 
-        add_text(_encode_head(state) + b',\n"sessions":[')
-        add(*self._sections["sessions"].encode(state))
-        add_text(b'\n],"keys":[')
-        add(*self._sections["keys"].encode(state))
-        add_text(b'\n],"jobs":[')
-        add(*self._sections["jobs"].encode(state))
-        add_text(b"\n]}\n")
+        add_text(_encode_head(state))
+        for name, opening in OPENINGS.items():
+            add_text(opening)
+            add(*self._sections[name].encode(state))
+        add_text(END)
         first = b'{"format":%d,"checksum":"crc32:%08x","bytes":%d,\n' % (FORMAT, crc, length)
         body = b"".join([first, *parts])
         state.size_bytes = len(body)
         return Prepared(body, state.version, commit)
+
+    def _forget_extra(self) -> None:
+        """Drop unknown fields of rows that have left, lest they come back with another row."""
+        state = self.state
+        broker = "" if state.broker is None else state.broker.id
+        gone = [
+            (name, row_id)
+            for name, row_id in state.extra
+            if (name in self._sections and row_id not in self._sections[name].table)
+            or (name == "broker" and row_id != broker)
+        ]
+        for slot in gone:
+            del state.extra[slot]
 
 
 def _encode_head(state: State) -> bytes:
@@ -206,7 +225,7 @@ def _encode_head(state: State) -> bytes:
         created_at=state.created_at,
         broker=Raw(b"null")
         if state.broker is None
-        else Raw(_with_extra(state.broker, state.extra.get(("broker", "")))),
+        else Raw(_with_extra(state.broker, state.extra.get(("broker", state.broker.id)))),
         settings=Raw(_with_extra(state.settings, state.extra.get(("settings", "")))),
         paused=state.paused,
         paused_kinds=list(state.paused_kinds),

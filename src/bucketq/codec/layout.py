@@ -9,8 +9,15 @@ from msgspec import Raw, Struct
 FORMAT = 1
 """The format that this code writes. A newer one is refused, an older one is upgraded."""
 
-TABLES = ("sessions", "keys", "jobs")
+OPENINGS = {
+    "sessions": b',\n"sessions":[',
+    "keys": b'\n],"keys":[',
+    "jobs": b'\n],"jobs":[',
+}
+"""What stands before the rows of each table, in the order of the tables."""
 SEPARATOR = b",\n"
+END = b"\n]}\n"
+TABLES = tuple(OPENINGS)
 
 
 class Head(Struct, frozen=True, kw_only=True):
