@@ -1,0 +1,53 @@
+"""Write the golden objects of the format that this code writes.
+
+    python -m tests.compat.regenerate            only those that are missing
+    python -m tests.compat.regenerate --replace  all of them
+
+A golden object that exists is what somebody's queue looks like. Replacing one is right only
+before the format is released; afterwards a change needs a new format, beside the old files.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bucketq.codec import FORMAT, Document
+from tests.compat.states import FILES
+
+FOLDER = Path(__file__).parent
+
+
+def encode(name: str) -> bytes:
+    """The object as the code writes it now."""
+    golden = FILES[name]
+    return Document(golden.build()).prepare(golden.commit).body
+
+
+def path_of(name: str, number: int = FORMAT) -> Path:
+    return FOLDER / f"format-{number}" / f"{name}.json"
+
+
+def regenerate(*, replace: bool) -> list[str]:
+    """Write the files; return what was done to each."""
+    report = []
+    for name in FILES:
+        path, body = path_of(name), encode(name)
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            done = "written"
+        elif path.read_bytes() == body:
+            report.append(f"{path.name}: unchanged")
+            continue
+        elif not replace:
+            report.append(f"{path.name}: differs, and is left as it is; see --replace")
+            continue
+        else:
+            done = "replaced"
+        path.write_bytes(body)
+        report.append(f"{path.name}: {done}")
+    return report
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(regenerate(replace="--replace" in sys.argv[1:])) + "\n")

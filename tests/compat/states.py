@@ -1,0 +1,214 @@
+"""The queues whose objects are kept here, built from fixed inputs by nothing but records.
+
+They go around the operations on purpose: how a queue comes about may change, how it is written
+must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import NamedTuple
+
+from msgspec import Raw
+
+from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.sessions import Session, Sessions
+from bucketq.model.settings import KIB, MIB, Settings
+from bucketq.model.state import State
+
+_CREATED = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
+
+
+def _at(seconds: float) -> datetime:
+    return _CREATED + timedelta(seconds=seconds)
+
+
+def empty() -> State:
+    """A queue that was just made."""
+    return State(incarnation="3f1c0b3a5d7e4f60", created_at=_CREATED)
+
+
+def full() -> State:
+    """A queue with every status, and every field of everything set by some row."""
+    state = State(incarnation="0123456789abcdef", created_at=_CREATED)
+    state.version = 41
+    state.commits.extend(["commit-40", "commit-41"])
+    state.broker = BrokerRecord("10.0.0.42:3000", "broker-7f", 7, _at(0.25))
+    state.settings = _SETTINGS
+    state.paused = True
+    state.paused_kinds = {"mail": None, "report/daily": None}
+    state.sessions = Sessions(_SESSIONS, horizon=12)
+    state.restore(_JOBS, _KEYS)
+    state.next_seq = 301
+    return state
+
+
+def unknown_fields() -> State:
+    """A queue to which a newer bucketq of the same format has added fields everywhere."""
+    state = full()
+    news = {"news": Raw(b'{"since":2,"list":[1.50,"\\u00e9",null]}'), "more": Raw(b"true")}
+    state.extra = {
+        ("head", ""): news,
+        ("settings", ""): news,
+        ("broker", "broker-7f"): news,
+        ("sessions", "session-a"): news,
+        ("keys", "order/4711"): news,
+        ("jobs", "job-1"): news,
+        ("jobs", "job-300"): {"only": Raw(b"{}")},
+    }
+    return state
+
+
+_SETTINGS = Settings(
+    lease_s=60.0,
+    heartbeat_s=7.5,
+    grace_s=20.0,
+    clock_margin_s=120.0,
+    max_attempts=3,
+    backoff=Backoff(0.5, 3.0, 900.0),
+    key_retention_s=7200.0,
+    max_keys=1000,
+    max_jobs=50_000,
+    max_bytes=64 * MIB,
+    max_payload_bytes=512 * KIB,
+    max_result_bytes=32 * KIB,
+    max_error_bytes=2 * KIB,
+    max_errors=3,
+    max_tags=8,
+    max_kinds=100,
+    max_batch_jobs=500,
+    max_batch_bytes=8 * MIB,
+    max_dead=200,
+    dead_retention_s=86400.0,
+    session_retention_s=300.0,
+    max_sessions=64,
+)
+_SESSIONS = (
+    Session(id="session-a", seq=1, at=_at(40), version=41),
+    Session(
+        id="session-b",
+        seq=70,
+        at=_at(41.5),
+        version=40,
+        floor=5,
+        done=[[5, 7], [9, 9]],
+        answers={5: ["job-1", "job-2"], 6: [["job-2", 1]], 7: "dead", 9: 3},
+    ),
+)
+_KEYS = (
+    KeyRecord(id="order/4711", seq=1, job="job-1", digest="00ff00ff00ff00ff", at=_at(1)),
+    KeyRecord(id='schlüssel "2"', seq=2, job="job-gone", digest="1234", at=_at(2)),
+)
+_JOBS = (
+    JobRecord(
+        id="job-1",
+        kind="index",
+        status="queued",
+        seq=1,
+        payload=Raw(b'{"namespace":"docs","pages":[1,2,3]}'),
+        pushed_at=_at(1),
+    ),
+    JobRecord(
+        id="job-2",
+        kind="index",
+        status="running",
+        seq=2,
+        payload=Raw(b'"AAECAwQF/v8="'),
+        pushed_at=_at(2.000001),
+        payload_encoding="base64",
+        priority=-5,
+        attempt=3,
+        failures=1,
+        lost_leases=1,
+        max_attempts=7,
+        backoff=Backoff(2.0, 1.5, 60.0),
+        key="order/4711",
+        tags={"team": "search", "größe": "L"},
+        lease="5d41402abc4b2a76b9719d911017c592",
+        worker="host-1/4242",
+        claimed_at=_at(30),
+        heartbeat_at=_at(39.5),
+        cancel_requested=True,
+        errors=(
+            Failure(_at(10), 1, "failed", 'Traceback:\n\t"boom" \u2028 \U0001f4a5', "host-2/1"),
+            Failure(_at(20), 2, "lost", "no heartbeat"),
+        ),
+        replay_of="job-archived",
+    ),
+    JobRecord(
+        id="job-64",
+        kind="report/daily",
+        status="queued",
+        seq=64,
+        payload=Raw(b"null"),
+        pushed_at=datetime(2024, 5, 17, 12, 30, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+        run_at=_at(86400),
+        priority=10,
+    ),
+    JobRecord(
+        id="job-65",
+        kind="mail",
+        status="done",
+        seq=65,
+        payload=Raw(b'{"n":123456789012345678901234567890,"x":1.50,"t":"a\\nb"}'),
+        pushed_at=_at(3),
+        attempt=1,
+        lease="aa",
+        worker="host-1/4242",
+        claimed_at=_at(4),
+        heartbeat_at=_at(4),
+        finished_at=_at(5),
+        outcome="completed",
+        result=Raw(b'"//79"'),
+        result_encoding="base64",
+    ),
+    JobRecord(
+        id="job-66",
+        kind="mail",
+        status="done",
+        seq=66,
+        payload=Raw(b"[]"),
+        pushed_at=_at(3),
+        finished_at=_at(6),
+        outcome="cancelled",
+    ),
+    JobRecord(
+        id="job-67",
+        kind="mail",
+        status="done",
+        seq=67,
+        payload=Raw(b'""'),
+        pushed_at=_at(3),
+        attempt=3,
+        failures=3,
+        finished_at=_at(7),
+        outcome="dead",
+    ),
+    JobRecord(
+        id="job-300",
+        kind="mail",
+        status="dead",
+        seq=300,
+        payload=Raw(b"{}"),
+        pushed_at=_at(3),
+        attempt=3,
+        failures=2,
+        lost_leases=1,
+        finished_at=_at(8),
+    ),
+)
+
+
+class Golden(NamedTuple):
+    """A file, the state that it holds, and the commit that wrote it."""
+
+    build: Callable[[], State]
+    commit: str
+
+
+FILES = {
+    "empty": Golden(empty, "commit-1"),
+    "full": Golden(full, "commit-42"),
+    "unknown-fields": Golden(unknown_fields, "commit-42"),
+}

@@ -1,0 +1,408 @@
+"""A commit that encodes only what changed gives the bytes that encoding everything gives."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from bucketq.codec import Document, decode, document
+from bucketq.model.job import BrokerRecord
+from bucketq.model.operations import (
+    AnyOperation,
+    Cancel,
+    Claim,
+    Complete,
+    Configure,
+    Expire,
+    Fail,
+    Heartbeat,
+    LeaseRef,
+    NewJob,
+    Pause,
+    Purge,
+    Push,
+    Redrive,
+    Release,
+    Request,
+    Resume,
+    Tidy,
+)
+from bucketq.model.state import State
+from bucketq.model.table import BLOCK_BITS
+from bucketq.model.transitions import apply
+from tests.unit.codec.objects import (
+    NOW,
+    WHERE,
+    content_of,
+    done,
+    edited,
+    empty_state,
+    job,
+    running,
+    second,
+    small_body,
+    small_state,
+)
+
+BLOCK = 1 << BLOCK_BITS
+GROUP_BITS = 1
+GROUP = BLOCK << GROUP_BITS
+
+FIRST_LINE = re.compile(rb'\{"format":1,"checksum":"crc32:([0-9a-f]{8})","bytes":([0-9]+),')
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_groups() -> Iterator[None]:
+    """Let a group of blocks be small, so that a queue of a few hundred jobs has several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(document, "_GROUP_BITS", GROUP_BITS)
+        yield
+
+
+# What is done to a queue between two commits: a verb, and a number that chooses its object.
+Step = tuple[str, int]
+
+
+def push(state: State, number: int) -> AnyOperation:
+    first = state.next_seq
+    return Push(
+        jobs=tuple(
+            NewJob(
+                id=f"job-{first + n}",
+                kind=("index", "mail")[n % 2],
+                payload=Raw(b'{"n":%d,"text":"line\\nbreak, \xc3\xa9"}' % n),
+                key=f"key-{first + n}" if n % 3 == 0 else None,
+                delay_s=60 if n % 7 == 6 else None,
+            )
+            for n in range(number % 100)
+        )
+    )
+
+
+def of_running(make: Callable[[str, str, int], AnyOperation]) -> Callable[..., AnyOperation]:
+    def choose(state: State, number: int) -> AnyOperation:
+        ids = sorted(state.running)
+        if not ids:
+            return Tidy()
+        row = state.jobs.by_id[ids[number % len(ids)]]
+        return make(row.id, row.lease or "", row.attempt)
+
+    return choose
+
+
+def of_any(make: Callable[[str], AnyOperation]) -> Callable[..., AnyOperation]:
+    def choose(state: State, number: int) -> AnyOperation:
+        ids = list(state.jobs.by_id)
+        return make(ids[number % len(ids)]) if ids else Tidy()
+
+    return choose
+
+
+OPERATIONS: dict[str, Callable[..., AnyOperation]] = {
+    "push": push,
+    "claim": lambda _, n: Claim(worker="w", secret=f"{n:032x}", limit=1 + n % 20),
+    "beat": of_running(lambda job, lease, _: Heartbeat(leases=(LeaseRef(job, lease),))),
+    "complete": of_running(lambda job, lease, _: Complete(job=job, lease=lease, result=Raw(b"1"))),
+    "fail": of_running(lambda job, lease, n: Fail(job=job, lease=lease, error="é\n", retry=n < 2)),
+    "give up": of_running(lambda job, lease, _: Fail(job=job, lease=lease, error="", retry=False)),
+    "release": of_running(lambda job, lease, _: Release(job=job, lease=lease, delay_s=5)),
+    "expire": of_running(lambda job, _, attempt: Expire(job=job, attempt=attempt)),
+    "cancel": of_any(lambda job: Cancel(job=job)),
+    "redrive": lambda _, n: Redrive(limit=n % 3),
+    "purge": lambda _, n: Purge(older_than_s=n % 2),
+    "pause": lambda _, n: Pause(kind=(None, "mail")[n % 2]),
+    "resume": lambda _, n: Resume(kind=(None, "mail")[n % 2]),
+    "configure": lambda _, n: Configure(changes={"max_attempts": 1 + n % 9, "max_sessions": 2}),
+    "tidy": lambda _, __: Tidy(),
+}
+steps = st.tuples(
+    st.sampled_from([*OPERATIONS, "push", "claim", "complete", "archive", "later", "broker"]),
+    st.integers(0, 10_000),
+)
+
+
+class Player:
+    """Plays the same steps on any state that holds the same content."""
+
+    def __init__(self) -> None:
+        self.elapsed = 0
+        self.request = 0
+
+    def play(self, state: State, commit: list[Step]) -> None:
+        for verb, number in commit:
+            self.request += 1
+            if verb == "later":
+                self.elapsed += number
+            elif verb == "archive":
+                remove_done(state, 1 + number % 70)
+            elif verb == "broker":
+                state.broker = BrokerRecord("host:1", f"b-{number}", number, self.now)
+            else:
+                request = Request(
+                    OPERATIONS[verb](state, number),
+                    session="" if verb in {"beat", "expire"} else f"session-{number % 4}",
+                    number=self.request,
+                    acknowledged_below=max(0, self.request - 3),
+                )
+                apply(state, request, self.now)
+
+    @property
+    def now(self) -> datetime:
+        return second(self.elapsed)
+
+
+def remove_done(state: State, limit: int) -> None:
+    for row in [row for row in state.jobs if row.status == "done"][:limit]:
+        state.jobs.remove(row.id)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(steps, max_size=8), min_size=1, max_size=8))
+def test_commit_by_commit_the_bytes_are_those_of_a_fresh_start(commits: list[list[Step]]) -> None:
+    document = Document(empty_state())
+    body = document.prepare("commit-0").body
+    kept = Player()
+    for number, commit in enumerate(commits, start=1):
+        before = kept.elapsed, kept.request
+        kept.play(document.state, commit)
+        next_body = document.prepare(f"commit-{number}").body
+        adopted, bare = decode(body, WHERE), Document(decode(body, WHERE).state)
+        for fresh in (adopted, bare):
+            player = Player()
+            player.elapsed, player.request = before
+            player.play(fresh.state, commit)
+            assert fresh.prepare(f"commit-{number}").body == next_body
+        check_body(next_body, document.state)
+        body = next_body
+
+
+def check_body(body: bytes, state: State) -> None:
+    """Check an object against the state, by nothing that the codec is made of."""
+    first, rest = body.split(b"\n", 1)
+    found = FIRST_LINE.fullmatch(first)
+    assert found is not None
+    assert (int(found[1], 16), int(found[2])) == (crc32(rest), len(rest))
+    content = json.loads(body)
+    assert [row["id"] for row in content["jobs"]] == [row.id for row in state.jobs]
+    assert [row["seq"] for row in content["jobs"]] == [row.seq for row in state.jobs]
+    lines = body.split(b"\n")
+    sessions = 3
+    keys = sessions + len(content["sessions"]) + 1
+    jobs = keys + len(content["keys"]) + 1
+    assert lines[sessions - 1] == b'"sessions":['
+    assert lines[keys - 1] == b'],"keys":['
+    assert lines[jobs - 1] == b'],"jobs":['
+    for name, at in (("sessions", sessions), ("keys", keys), ("jobs", jobs)):
+        rows = lines[at : at + len(content[name])]
+        assert [json.loads(row.removesuffix(b",")) for row in rows] == content[name]
+    assert lines[jobs + len(content["jobs"]) :] == [b"]}", b""]
+    assert content_of(decode(body, WHERE).state) == content_of(state)
+
+
+def test_an_empty_queue_has_empty_tables() -> None:
+    document = Document(empty_state())
+    body = document.prepare("commit-1").body
+    assert body.endswith(b'"sessions":[\n],"keys":[\n],"jobs":[\n]}\n')
+    check_body(body, document.state)
+
+
+def test_a_queue_that_became_empty_looks_like_one_that_was_never_filled() -> None:
+    document = Document(empty_state())
+    for seq in range(1, 200):
+        document.state.put_job(done(seq))
+    document.state.put_key("key", "job-1", "digest", NOW)
+    document.state.sessions.write("session", 1, None, NOW, 1)
+    document.state.next_seq = 200
+    document.prepare("commit-1")
+    remove_done(document.state, 200)
+    document.state.remove_key("key")
+    document.state.sessions.table.remove("session")
+    body = document.prepare("commit-2").body
+    assert body.endswith(b'"sessions":[\n],"keys":[\n],"jobs":[\n]}\n')
+    check_body(body, document.state)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The numbers of the rows of each block that is encoded."""
+    blocks: list[list[int]] = []
+    encode_rows = document._Section._encode_rows
+
+    def spy(section: Any, state: State, rows: list[Any]) -> bytes:
+        blocks.append([row.seq for row in rows])
+        return encode_rows(section, state, rows)
+
+    monkeypatch.setattr(document._Section, "_encode_rows", spy)
+    return blocks
+
+
+def large_document(count: int) -> Document:
+    document = Document(empty_state())
+    for seq in range(1, count + 1):
+        document.state.put_job(done(seq) if seq % 2 else job(seq))
+    document.state.next_seq = count + 1
+    return document
+
+
+def test_a_commit_encodes_the_blocks_that_were_touched_and_no_others(
+    encoded: list[list[int]],
+) -> None:
+    document = large_document(4 * GROUP)
+    document.prepare("commit-1")
+    assert sum(map(len, encoded)) == 4 * GROUP
+    encoded.clear()
+    document.state.put_job(running(200))
+    document.prepare("commit-2")
+    assert encoded == [list(range(192, 256))]
+    encoded.clear()
+    document.prepare("commit-3")
+    assert encoded == []
+
+
+def test_a_queue_just_read_encodes_the_blocks_that_were_touched_and_no_others(
+    encoded: list[list[int]],
+) -> None:
+    first = large_document(4 * GROUP)
+    first.state.put_key("key-1", "job-1", "digest", NOW)
+    first.state.sessions.write("session-1", 1, None, NOW, 1)
+    body = first.prepare("commit-1").body
+    encoded.clear()
+    document = decode(body, WHERE)
+    document.state.put_job(running(4 * GROUP - 10))
+    read_body = document.prepare("commit-2").body
+    assert encoded == [list(range(4 * GROUP - BLOCK, 4 * GROUP))]
+    first.state.put_job(running(4 * GROUP - 10))
+    assert first.prepare("commit-2").body == read_body
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        range(1, BLOCK),
+        range(1, 3 * BLOCK),
+        range(BLOCK, 2 * BLOCK),
+        range(GROUP - BLOCK, GROUP + BLOCK),
+        range(4 * GROUP - BLOCK, 4 * GROUP + 1),
+        range(BLOCK, 4 * GROUP),
+        range(1, 4 * GROUP + 1),
+        range(1, 4 * GROUP + 1, 2),
+    ],
+    ids=[
+        "first block",
+        "first blocks",
+        "middle",
+        "group edge",
+        "end",
+        "most",
+        "all",
+        "every other",
+    ],
+)
+def test_rows_that_leave_take_their_blocks_with_them(gone: range) -> None:
+    document = large_document(4 * GROUP)
+    read = decode(document.prepare("commit-1").body, WHERE)
+    for one in (document, read):
+        for seq in gone:
+            one.state.jobs.remove(f"job-{seq}")
+    body = document.prepare("commit-2").body
+    assert read.prepare("commit-2").body == body
+    check_body(body, document.state)
+    for one in (document, read):
+        one.state.put_job(job(4 * GROUP + 1))
+        one.state.next_seq = 4 * GROUP + 2
+    body = document.prepare("commit-3").body
+    assert read.prepare("commit-3").body == body
+    check_body(body, document.state)
+
+
+def test_prepared_bytes_do_not_follow_later_changes() -> None:
+    document = Document(small_state())
+    prepared = document.prepare("commit-1")
+    copy = bytes(bytearray(prepared.body))
+    document.state.put_job(done(1))
+    document.prepare("commit-2")
+    assert prepared.body == copy
+    assert (prepared.version, prepared.commit) == (1, "commit-1")
+
+
+def test_a_commit_moves_the_version_and_the_ring_and_forgets_the_changes() -> None:
+    document = Document(small_state())
+    for number in range(1, 100):
+        prepared = document.prepare(f"commit-{number}")
+    state = decode(prepared.body, WHERE).state
+    assert state.version == 99
+    assert list(state.commits) == [f"commit-{number}" for number in range(36, 100)]
+    assert not document.state.has_changes
+    assert document.state.size_bytes == state.size_bytes == len(prepared.body)
+
+
+def test_a_payload_with_line_breaks_between_its_values_is_written_on_one_line() -> None:
+    document = Document(small_state())
+    broken = Raw(b'{\n  "a": [1,\n 2],\r\n "b": "kept  \\n as it is"\n}')
+    document.state.put_job(job(1, payload=broken))
+    body = document.prepare("commit-1").body
+    assert b'"payload":{"a":[1,2],"b":"kept  \\n as it is"}' in body
+    assert len(body.split(b"\n")) == len(small_body().split(b"\n"))
+    decode(body, WHERE)
+
+
+OTHER_LINES = [
+    (b',\n{"id":"job-64"', b', \n{"id":"job-64"'),
+    (b',\n{"id":"job-64"', b',{"id":"job-64"'),
+    (b'{"id":"job-128","kind":"index"', b'{"kind":"index","id":"job-128"'),
+    (b'{"id":"job-1",', b'{ "id":"job-1",'),
+    (b"\n]}\n", b" ]}\n"),
+    (b"\n]}\n", b"\n]\n}\n\n"),
+    (b'\n],"keys"', b'],"keys"'),
+    (b'\n],"jobs"', b'],\n"jobs"'),
+]
+OTHER_ROWS = [
+    (b',\n{"id":"job-2"', b',{"id":"job-2"'),
+    (b'{"page":100}', b'{\n"page":[\n],"jobs":[\n1]}'),
+    (b'{"page":150}', b"[\n]"),
+    (b'{"id":"job-2","kind":"index"', b'{"kind":"index","id":"job-2"'),
+]
+
+
+def medium_document() -> Document:
+    document = large_document(3 * BLOCK - 20)
+    document.state.put_key("key", "job-1", "digest", NOW)
+    return document
+
+
+@pytest.mark.parametrize(("old", "new"), OTHER_LINES + OTHER_ROWS)
+def test_an_object_that_another_hand_laid_out_is_never_mixed_up_with_ours(
+    old: bytes, new: bytes
+) -> None:
+    body = medium_document().prepare("commit-1").body
+    other = decode(edited(body, old, new), WHERE)
+    expected = content_of(other.state)
+    for number in (150, 3, 64):
+        row = other.state.jobs.by_id[f"job-{number}"]
+        other.state.put_job(row)
+        state = decode(other.prepare(f"commit-{number}").body, WHERE).state
+        assert [plain_id(row) for row in content_of(state)["jobs"]] == [
+            plain_id(row) for row in expected["jobs"]
+        ]
+
+
+def plain_id(row: dict[str, Any]) -> tuple[object, ...]:
+    return row["id"], row["seq"], row["status"], b"".join(row["payload"].split())
+
+
+@pytest.mark.parametrize(("old", "new"), OTHER_LINES)
+def test_a_table_in_which_blocks_do_not_begin_as_ours_is_laid_out_anew(
+    old: bytes, new: bytes
+) -> None:
+    body = medium_document().prepare("commit-1").body
+    other = decode(edited(body, old, new), WHERE)
+    assert other.prepare("commit-2").body == decode(body, WHERE).prepare("commit-2").body
