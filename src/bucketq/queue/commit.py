@@ -169,9 +169,24 @@ class GroupCommitQueue(Verbs[T]):
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
             self._broken = error
             self._tell_everybody(error)
+        except asyncio.CancelledError:
+            # Somebody ends all tasks of the loop, or closing has waited long enough.
+            self._closed = self._closed or "was cancelled: connect again"
+            self._tell_everybody(None)
+            self._announce()
+            raise
 
     async def _round(self) -> None:
-        """Settle the requests that have come so far."""
+        """Settle the requests that have come so far; what the store refuses, it refuses to them."""
+        try:
+            await self._settle_batch()
+        except StoreRefusedError as error:
+            if not self._in_flight:
+                self._in_flight, self._batch = self._batch, []
+            self._document = None
+            self._answer_in_flight(error)
+
+    async def _settle_batch(self) -> None:
         if self._document is None:
             self._adopt(await self._load())
         document = self._document
@@ -185,12 +200,7 @@ class GroupCommitQueue(Verbs[T]):
         if is_untidy(document.state, now):
             apply(document.state, Request(Tidy()), now)
         base_version = self._register.version
-        try:
-            settled = await self._register.commit(document, self._register.prepare(document))
-        except StoreRefusedError as error:
-            self._document = None
-            self._answer_in_flight(error)
-            return
+        settled = await self._register.commit(document, self._register.prepare(document))
         self._settle(document, settled, base_version)
 
     async def _confirm(self, document: Document) -> None:

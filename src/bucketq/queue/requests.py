@@ -15,7 +15,7 @@ from bucketq.clock import Clock, crockford, new_id
 from bucketq.errors import InvalidRequestError
 from bucketq.model.operations import AnyOperation, Request
 
-_TOKEN = re.compile(r"([0-9A-Z]{26})\.(\d{1,18})\.(\d{1,18})")
+_TOKEN = re.compile(r"([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})")
 _TIME_LENGTH = 10
 _HASH_LENGTH = 16
 
