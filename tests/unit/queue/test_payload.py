@@ -1,0 +1,129 @@
+"""Payloads: as JSON and back, for any value that JSON has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from bucketq.errors import PayloadError
+from bucketq.model.job import NOTHING
+from bucketq.queue import payload
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(json_values)
+def test_every_json_value_survives(value: object) -> None:
+    raw, encoding = payload.encode(value, "payload")
+    assert encoding is None
+    assert payload.decode(raw, encoding, Any, "payload") == value
+
+
+@given(json_values)
+def test_an_encoded_value_is_one_line_of_valid_utf8(value: object) -> None:
+    raw, _ = payload.encode(value, "payload")
+    assert "\n" not in bytes(raw).decode()
+
+
+@given(st.binary())
+def test_all_bytes_survive(value: bytes) -> None:
+    raw, encoding = payload.encode(value, "payload")
+    assert encoding == "base64"
+    assert payload.decode(raw, encoding, Any, "payload") == value
+    assert payload.decode(raw, encoding, bytes, "payload") == value
+
+
+@given(
+    json_values,
+    st.sampled_from([math.nan, math.inf, -math.inf]),
+    st.lists(st.sampled_from(["list", "dict"]), max_size=5),
+)
+def test_nan_and_infinity_are_found_wherever_they_hide(
+    beside: object, bad: float, path: list[str]
+) -> None:
+    value: object = bad
+    for step in path:
+        value = [beside, value] if step == "list" else {"beside": beside, "bad": value}
+    with pytest.raises(PayloadError, match="payload holds NaN or infinity"):
+        payload.encode(value, "payload")
+
+
+@dataclass
+class Point:
+    x: float
+    label: str | None = None
+
+
+class Model(pydantic.BaseModel):
+    x: float
+    label: str | None = None
+
+
+class Record(msgspec.Struct):
+    x: float
+    label: str | None = None
+
+
+@pytest.mark.parametrize("make", [Point, Model, Record])
+def test_nan_hides_in_no_typed_value(make: Any) -> None:
+    with pytest.raises(PayloadError, match="NaN"):
+        payload.encode(make(x=math.nan), "result")
+    raw, _ = payload.encode(make(x=1.5), "result")
+    assert payload.decode(raw, None, make, "result") == make(x=1.5)
+
+
+@pytest.mark.parametrize("value", [Decimal("NaN"), "NaN", {"nan": "inf"}, [None, "null"]])
+def test_what_is_text_or_null_is_not_taken_for_nan(value: object) -> None:
+    payload.encode(value, "payload")
+
+
+def test_a_model_class_in_place_of_its_instance_is_refused() -> None:
+    with pytest.raises(PayloadError, match="payload cannot be written as JSON"):
+        payload.encode(Model, "payload")
+
+
+class Stubborn(pydantic.BaseModel):
+    inner: Any = None
+
+
+def test_a_model_that_holds_what_json_has_not_is_refused() -> None:
+    with pytest.raises(PayloadError):
+        payload.encode(Stubborn(inner=object()), "payload")
+
+
+@pytest.mark.parametrize("into", [5, "str", bytes | str, [int]], ids=repr)
+def test_a_type_that_nothing_can_be_read_as_is_told_like_any_other(into: Any) -> None:
+    with pytest.raises(PayloadError, match="the payload cannot be read as"):
+        payload.decode(Raw(b"1"), None, into, "the payload")
+    with pytest.raises(PayloadError, match="the payload cannot be read as"):
+        payload.decode(Raw(b'"AA=="'), "base64", into, "the payload")
+
+
+@pytest.mark.parametrize("raw", [b"1", b'"%%%"', b'"abc"', b'"\xc3\xa9"', b"null"])
+def test_base64_that_is_none_is_told(raw: bytes) -> None:
+    with pytest.raises(PayloadError, match="cannot be read"):
+        payload.decode(Raw(raw), "base64", Any, "payload")
+
+
+def test_no_result_reads_as_none() -> None:
+    assert payload.decode_result(NOTHING, None, "result") is None
+    assert payload.decode_result(Raw(b""), None, "result") is None
+    assert payload.decode_result(Raw(b"null"), None, "result") is None
+    assert payload.decode_result(Raw(b"[1]"), None, "result") == [1]

@@ -1,0 +1,106 @@
+"""The ids of requests: the same at every try, and forgotten when they have been answered."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketq.clock import SystemClock
+from bucketq.errors import InvalidRequestError
+from bucketq.model.operations import Request, Tidy
+from bucketq.queue.requests import RequestId, RequestIds, parse_token, token_of
+
+SESSION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+def test_requests_are_numbered_within_a_session() -> None:
+    ids = RequestIds(SystemClock())
+    first, second = ids.give(), ids.give()
+    assert (first.number, second.number) == (1, 2)
+    assert first.session == second.session
+    assert len(first.session) == 26
+
+
+def test_two_clients_share_no_session() -> None:
+    sessions = {RequestIds(SystemClock()).give().session for _ in range(100)}
+    assert len(sessions) == 100
+
+
+def test_what_is_answered_is_acknowledged_up_to_the_first_that_is_not() -> None:
+    ids = RequestIds(SystemClock())
+    first, second, third = ids.give(), ids.give(), ids.give()
+    assert third.acknowledged_below == 1
+    ids.settle(second)
+    assert ids.give().acknowledged_below == 1
+    ids.settle(first)
+    assert ids.give().acknowledged_below == 3
+    ids.settle(first)
+    ids.settle(third)
+    assert ids.give().acknowledged_below == 4
+
+
+def test_a_request_that_is_abandoned_leaves_its_session_behind() -> None:
+    ids = RequestIds(SystemClock())
+    answered, unknown, waiting = ids.give(), ids.give(), ids.give()
+    ids.settle(answered)
+    ids.abandon(unknown)
+    fresh = ids.give()
+    assert fresh.session != unknown.session
+    assert (fresh.number, fresh.acknowledged_below) == (1, 1)
+    # Answers that still come for the old session do not touch the new one.
+    ids.settle(waiting)
+    ids.abandon(waiting)
+    assert ids.give().session == fresh.session
+
+
+def test_the_ids_of_pushed_jobs_are_the_same_at_every_try_and_like_no_others() -> None:
+    request = RequestId(SESSION, 7)
+    assert request.job_id(0) == RequestId(SESSION, 7, 5, since=12).job_id(0)
+    others = [
+        RequestId(session, number).job_id(index)
+        for session in (SESSION, SESSION[::-1])
+        for number in range(20)
+        for index in range(20)
+    ]
+    assert len(set(others)) == len(others)
+    assert {len(job_id) for job_id in others} == {26}
+    # The time in front is kept, for those who read the object.
+    assert request.job_id(3)[:10] == SESSION[:10]
+
+
+def test_a_token_names_the_request_and_a_version_before_it() -> None:
+    request = RequestId(SESSION, 7, 3).request(Tidy())
+    token = token_of(request, 42)
+    assert token is not None
+    assert parse_token(token) == RequestId(SESSION, 7, since=42)
+
+
+def test_a_token_keeps_the_version_that_the_request_bears_already() -> None:
+    request = RequestId(SESSION, 7, since=12).request(Tidy())
+    assert parse_token(token_of(request, 42)).since == 12
+
+
+def test_a_request_without_an_id_has_no_token() -> None:
+    assert token_of(Request(Tidy()), 42) is None
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "x",
+        5,
+        b"bytes",
+        ["list"],
+        f"{SESSION}.1",
+        f"{SESSION}.1.-1",
+        f"{SESSION}.one.2",
+        f"{SESSION}.1.2\n",
+        f"{SESSION}.1.2.3",
+        f"{SESSION.lower()}.1.2",
+        f"{SESSION}.{'9' * 40}.1",
+        f"{SESSION}.\u0661.\u0662",
+    ],
+)
+def test_what_is_no_token_is_refused(token: object) -> None:
+    with pytest.raises(InvalidRequestError, match="pass the `request` of an UnavailableError"):
+        parse_token(token)
