@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = tuple(first + second for first in _CROCKFORD for second in _CROCKFORD)
+_ID_LENGTH = 26
 _TIME_BITS = 48
 _RANDOM_BYTES = 10
 
@@ -47,7 +49,13 @@ def new_id(clock: Clock) -> str:
     """
     milliseconds = int(clock.now().timestamp() * 1000) & ((1 << _TIME_BITS) - 1)
     number = (milliseconds << (8 * _RANDOM_BYTES)) | int.from_bytes(clock.entropy(_RANDOM_BYTES))
-    return "".join(_CROCKFORD[(number >> (5 * place)) & 31] for place in range(25, -1, -1))
+    return crockford(number, _ID_LENGTH)
+
+
+def crockford(number: int, length: int) -> str:
+    """Write a number in Crockford's base 32, which leaves out letters that look like digits."""
+    pairs = [_PAIRS[(number >> (10 * place)) & 1023] for place in range(length // 2)]
+    return "".join(reversed(pairs))
 
 
 def new_token(clock: Clock) -> str:
