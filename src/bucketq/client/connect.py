@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 from bucketq.clock import Clock, SystemClock
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
+from bucketq.queue import payload as payloads
 from bucketq.queue.base import Queue
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
@@ -134,7 +135,7 @@ def connect(
         timeout_s: How long an operation is tried before its outcome is called unknown.
         create: Whether to create the queue where there is none.
     """
-    if mode not in _QUEUES:
+    if not isinstance(mode, str) or mode not in _QUEUES:
         message = f"unknown mode {mode!r}: use one of {', '.join(_QUEUES)}"
         raise InvalidRequestError(message)
     if worker is None:
@@ -144,6 +145,10 @@ def connect(
     if not timeout_s:
         message = "timeout_s must be more than 0 seconds"
         raise InvalidRequestError(message)
+    if not isinstance(create, bool):
+        message = f"create must be True or False, got {type(create).__name__}"
+        raise InvalidRequestError(message)
+    payloads.check_type(payload_type)
     return Connection(
         open_store(url),
         mode=mode,

@@ -14,10 +14,21 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from bucketq.errors import PayloadError
+from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model.job import NOTHING, Encoding
 
 Body = tuple[Raw, Encoding | None]
+
+
+def check_type(into: Any) -> None:
+    """Refuse a type that nothing can be read as, before anybody reads."""
+    if hasattr(into, "__pydantic_validator__"):
+        return
+    try:
+        msgspec.json.Decoder(into)
+    except (TypeError, NameError, msgspec.MsgspecError) as error:
+        message = f"payload_type {_name(into)} cannot be used: {error}"
+        raise InvalidRequestError(message) from error
 
 
 def encode(value: object, what: str) -> Body:

@@ -8,6 +8,7 @@ would hold that up; so its session is left to itself, and the client goes on und
 from __future__ import annotations
 
 import re
+import reprlib
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -51,7 +52,8 @@ def parse_token(token: object) -> RequestId:
     """Read a token that an error gave to a caller."""
     found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
     if found is None:
-        message = f"bad request {token!r}: pass the `request` of an UnavailableError as it is"
+        shown = reprlib.repr(token)
+        message = f"bad request {shown}: pass the `request` of an UnavailableError as it is"
         raise InvalidRequestError(message)
     return RequestId(found[1], int(found[2]), since=int(found[3]))
 
