@@ -74,9 +74,14 @@ class _Portal:
         self._thread.start()
         self._stopped = False
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a forked child, which has the loop but not its thread."""
+        return os.getpid() != self._process
+
     def call(self, make: Callable[[], Coroutine[Any, Any, A]]) -> A:
         """Run a coroutine on the loop and wait for it."""
-        if os.getpid() != self._process:
+        if self.is_inherited:
             message = (
                 f"the queue was opened by process {self._process} and is used in {os.getpid()}: "
                 "connect again after a fork"
@@ -97,7 +102,7 @@ class _Portal:
 
     def stop(self) -> None:
         """End the loop and the thread."""
-        if os.getpid() == self._process:
+        if not self.is_inherited:
             self.call(self._loop.shutdown_default_executor)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -127,7 +132,7 @@ class BlockingConnection(Generic[T]):
     def __exit__(self, *error: object) -> None:
         """Commit what is under way, and close."""
         portal, self._portal = self._portal, None
-        if portal is None:
+        if portal is None or portal.is_inherited:
             return
         try:
             portal.call(self._connection.__aexit__)

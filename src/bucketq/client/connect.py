@@ -51,6 +51,7 @@ class Connection(Generic[T]):
         self._create = create
         self._clock = clock
         self._stack: AsyncExitStack | None = None
+        self._process = 0
 
     async def __aenter__(self) -> Queue[T]:
         """Open the queue, creating it where there is none."""
@@ -72,12 +73,15 @@ class Connection(Generic[T]):
                 )
             )
             self._stack = stack.pop_all()
+        self._process = os.getpid()
         return queue
 
     async def __aexit__(self, *error: object) -> None:
         """Commit what is under way, and close."""
         stack, self._stack = self._stack, None
-        if stack is not None:
+        # A forked child has neither the threads nor the loop that closing would wait for, and
+        # what is under way is its parent's.
+        if stack is not None and os.getpid() == self._process:
             await stack.aclose()
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -6,16 +6,14 @@ A subclass says how an operation is committed; nothing else differs between queu
 from __future__ import annotations
 
 import asyncio
-import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, cast
 
+from bucketq.archive import SegmentWriter
 from bucketq.clock import Clock, new_token
 from bucketq.errors import (
     BucketQError,
-    ClosedError,
     InvalidRequestError,
     RejectedError,
 )
@@ -26,7 +24,9 @@ from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.base import Held, Names
+from bucketq.queue.host import Host
 from bucketq.queue.job import Job, JobPage, JobSpec
+from bucketq.queue.register import Register
 from bucketq.queue.requests import RequestId, RequestIds, parse_token
 
 T = TypeVar("T")
@@ -35,32 +35,36 @@ A = TypeVar("A")
 _MAX_WAIT_S = 3600.0
 
 
-class Verbs(ABC, Generic[T]):
+class Verbs(Host, Generic[T]):
     """The ``Queue`` protocol over one way to commit an operation."""
 
-    def __init__(self, *, payload_type: Any, worker: str, where: str, clock: Clock) -> None:
-        """Make the verbs of the queue at ``where``."""
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        *,
+        payload_type: Any = Any,
+        worker: str = "worker",
+        timeout_s: float = 60.0,
+        create: bool = True,
+        archive: SegmentWriter | None = None,
+    ) -> None:
+        """Make a queue over a register; ``async with`` opens it.
+
+        Args:
+            register: The object.
+            clock: Time and entropy.
+            payload_type: What payloads are decoded into.
+            worker: The name under which jobs are claimed.
+            timeout_s: How long an operation is tried before its outcome is called unknown, and
+                how long closing waits for what is under way.
+            create: Whether to create the queue where there is none.
+            archive: Where finished jobs go; without it they stay in the queue.
+        """
+        super().__init__(register, clock, timeout_s=timeout_s, create=create, archive=archive)
         self._payload_type = payload_type
         self._worker = worker
-        self._where = where
-        self._clock = clock
         self._ids = RequestIds(clock)
-        self._process = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed: str | None = "is not open yet: use `async with bucketq.connect(...)`"
-        self._abandoned: dict[int, asyncio.Task[Any]] = {}
-
-    @abstractmethod
-    async def _submit(self, request: ops.Request) -> Any:
-        """Commit a request and return its answer, or raise what was answered."""
-
-    @abstractmethod
-    def _next_change(self) -> asyncio.Event:
-        """What will be set when the queue changes next."""
-
-    @abstractmethod
-    async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
-        """Wait for a change or for jobs that become due, at most ``wait_s``."""
 
     async def push(
         self,
@@ -119,6 +123,7 @@ class Verbs(ABC, Generic[T]):
         request: str | None = None,
     ) -> list[Job[T]]:
         """Take jobs to work on, waiting up to ``wait_s`` for the first."""
+        self._guard()
         check.delay(wait_s, "wait_s")
         if wait_s > _MAX_WAIT_S:
             message = f"wait_s must be at most {_MAX_WAIT_S:.0f} seconds, got {wait_s:g}"
@@ -132,7 +137,7 @@ class Verbs(ABC, Generic[T]):
         until = asyncio.get_running_loop().time() + wait_s
         while True:
             # Before the claim, or a change between its answer and the waiting would be missed.
-            changed = self._next_change()
+            changed = self._changed
             records = await self._claim_once(operation, request)
             left_s = until - asyncio.get_running_loop().time()
             if records or left_s <= 0:
@@ -322,37 +327,7 @@ class Verbs(ABC, Generic[T]):
             except BucketQError:
                 return  # The leases run out by themselves.
 
-        number = id(task)
-        giving = asyncio.get_running_loop().create_task(give_back())
-        self._abandoned[number] = giving
-        giving.add_done_callback(lambda _: self._abandoned.pop(number, None))
-
-    async def _settle_abandoned(self) -> None:
-        """Wait until the jobs of cancelled claims have been given back."""
-        for giving in list(self._abandoned.values()):
-            await asyncio.wait([giving])
-
-    def _guard(self) -> None:
-        """Refuse to work where it could only hang."""
-        if os.getpid() != self._process:
-            message = (
-                f"the queue {self._where} was opened by process {self._process} and is used in "
-                f"{os.getpid()}: connect again after a fork"
-            )
-            raise ClosedError(message)
-        if self._closed is not None:
-            message = f"the queue {self._where} {self._closed}"
-            raise ClosedError(message)
-        if asyncio.get_running_loop() is not self._loop:
-            message = (
-                f"the queue {self._where} belongs to another event loop: connect in the loop "
-                "that uses it, or use `bucketq.connect_sync`"
-            )
-            raise ClosedError(message)
-
-    def _opened(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._closed = None
+        self._finish_later(asyncio.get_running_loop().create_task(give_back()))
 
 
 _WITHOUT_ID = (ops.Heartbeat, ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot)
