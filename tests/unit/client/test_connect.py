@@ -1,0 +1,240 @@
+"""Connections: used too early, too late, from elsewhere, or where no queue can be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bucketq
+from bucketq import ClosedError, CorruptStateError, NewerFormatError, StoreRefusedError
+from bucketq.client.connect import Mode
+from tests.unit.client.child import VERBS
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE = Path(bucketq.__file__).parents[1]
+MODES: list[Mode] = ["direct", "embedded"]
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> Mode:
+    chosen: Mode = request.param
+    return chosen
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "queue.json").as_uri()
+
+
+def run_child(command: str, url: str, mode: Mode) -> list[str]:
+    """Run a command of ``child.py``; return the lines that it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.unit.client.child", command, url, mode],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)])},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_no_verb_works_on_a_closed_queue(mode: Mode, verb: str) -> None:
+    async with bucketq.connect("memory://", mode=mode) as queue:
+        pass
+    with pytest.raises(ClosedError, match="is closed: connect again"):
+        await VERBS[verb](queue)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_no_verb_works_before_the_queue_is_open(mode: Mode, verb: str) -> None:
+    with pytest.raises(ClosedError, match="async with bucketq"):
+        await VERBS[verb](bucketq.connect("memory://", mode=mode))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_works_from_another_event_loop(mode: Mode, verb: str) -> None:
+    connection = bucketq.connect("memory://", mode=mode)
+    with asyncio.Runner() as runner:
+        queue = runner.run(connection.__aenter__())
+
+        async def elsewhere() -> None:
+            async with asyncio.timeout(5):
+                await VERBS[verb](queue)
+
+        with pytest.raises(ClosedError, match="belongs to another event loop"):
+            asyncio.run(elsewhere())
+        runner.run(connection.__aexit__())
+
+
+async def test_a_claim_that_waits_is_told_when_the_queue_is_closed(mode: Mode) -> None:
+    async with bucketq.connect("memory://", mode=mode) as queue:
+        waiting = asyncio.create_task(queue.claim(wait_s=60))
+        await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        with pytest.raises(ClosedError):
+            await waiting
+
+
+async def test_a_connection_is_opened_once(mode: Mode, url: str) -> None:
+    connection = bucketq.connect(url, mode=mode)
+    async with connection as queue:
+        with pytest.raises(ClosedError, match="open already"):
+            await connection.__aenter__()
+        await queue.push("mail", 1)
+    with pytest.raises(ClosedError):
+        await connection.__aenter__()
+    await connection.__aexit__()
+
+
+async def test_an_error_inside_the_block_comes_out_of_it_and_what_was_asked_is_done(
+    mode: Mode, url: str
+) -> None:
+    pushes = []
+
+    async def main() -> None:
+        async with bucketq.connect(url, mode=mode) as queue:
+            pushes.append(asyncio.create_task(queue.push("mail", 1)))
+            await asyncio.sleep(0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await main()
+    job_id = await pushes[0]
+    async with bucketq.connect(url, mode=mode) as queue:
+        assert (await queue.get(job_id)).status == "queued"
+
+
+def test_a_program_that_ends_all_its_tasks_does_not_hang(mode: Mode, url: str) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(20), bucketq.connect(url, mode=mode) as queue:
+            waiting = asyncio.create_task(queue.claim(wait_s=3600))
+            await asyncio.sleep(0.01)
+            for task in asyncio.all_tasks() - {asyncio.current_task(), waiting}:
+                task.cancel()
+            waiting.cancel()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("command", ["fork", "fork_blocking"])
+def test_no_verb_works_in_a_forked_child_and_the_parent_goes_on(
+    mode: Mode, url: str, command: str
+) -> None:
+    assert run_child(command, url, mode) == [*VERBS, "child ended with 0", "parent sees 2"]
+
+
+@pytest.mark.parametrize("command", ["fork_and_leave", "fork_and_leave_blocking"])
+def test_a_forked_child_that_leaves_the_block_closes_nothing(
+    mode: Mode, url: str, command: str
+) -> None:
+    assert run_child(command, url, mode) == ["child ended with 7", "parent sees 1"]
+
+
+def test_a_forked_child_can_connect_anew(mode: Mode, url: str) -> None:
+    assert run_child("fork_and_connect", url, mode) == ["child ended with 0", "parent sees 2"]
+
+
+# Places where no queue can be.
+
+
+async def opening(url: str, mode: Mode) -> None:
+    async with asyncio.timeout(10), bucketq.connect(url, mode=mode) as queue:
+        await queue.push("mail", 1)
+
+
+async def test_a_directory_in_the_place_of_the_file_is_refused(
+    mode: Mode, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "queue.json").mkdir()
+    with pytest.raises(StoreRefusedError, match="is a directory"):
+        await opening(url, mode)
+
+
+async def test_a_file_in_the_place_of_a_directory_is_refused(mode: Mode, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreRefusedError, match="not a directory"):
+        await opening((tmp_path / "file" / "queue.json").as_uri(), mode)
+
+
+async def test_a_place_that_cannot_be_written_is_refused(mode: Mode) -> None:
+    with pytest.raises(StoreRefusedError, match=r"/proc/bucketq.*queue\.json"):
+        await opening("file:///proc/bucketq/queue.json", mode)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", CorruptStateError),
+        (b"{}\n", CorruptStateError),
+        (b"somebody's notes\n" * 1000, CorruptStateError),
+        (b'{"format":99}\n', NewerFormatError),
+    ],
+    ids=["empty", "json", "text", "newer"],
+)
+async def test_a_file_that_is_no_queue_is_refused_and_left_as_it_is(
+    mode: Mode, url: str, tmp_path: Path, body: bytes, error: type[Exception]
+) -> None:
+    (tmp_path / "queue.json").write_bytes(body)
+    with pytest.raises(error, match="queue"):
+        await opening(url, mode)
+    assert (tmp_path / "queue.json").read_bytes() == body
+
+
+def test_a_full_disk_refuses_what_does_not_fit_and_nothing_is_lost(mode: Mode, url: str) -> None:
+    message, statuses = run_child("fill_up", url, mode)
+    assert "raise the limit on file sizes" in message
+    assert statuses == "done queued queued"
+
+
+@pytest.fixture
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory with queues that others may not write, one of them not even read."""
+    folder = tmp_path_factory.mktemp("guarded")
+    for name in ("readable.json", "secret.json"):
+        with bucketq.connect_sync((folder / name).as_uri()) as queue:
+            queue.push("mail", 1)
+    (folder / "readable.json").chmod(0o444)
+    (folder / "secret.json").chmod(0)
+    opened = [path for path in folder.parents if path.stat().st_uid == os.getuid()]
+    modes = [path.stat().st_mode & 0o7777 for path in opened]
+    for path, bits in zip(opened, modes, strict=True):
+        path.chmod(bits | 0o111)
+    folder.chmod(0o555)
+    yield folder
+    folder.chmod(0o755)
+    for path, bits in zip(opened, modes, strict=True):
+        path.chmod(bits)
+
+
+def test_missing_rights_are_told_and_reading_goes_on_where_it_is_allowed(
+    mode: Mode, guarded: Path
+) -> None:
+    before, written, after, secret, new = run_child("without_rights", guarded.as_uri(), mode)
+    assert (before, after) == ("1", "1")
+    for message in (written, secret, new):
+        assert "permission denied; give this user permission" in message
+
+
+async def test_a_failed_opening_leaves_no_thread_and_no_task(
+    mode: Mode, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "queue.json").mkdir()
+    tasks: Callable[[], set[asyncio.Task[Any]]] = asyncio.all_tasks
+    before = tasks()
+    for _ in range(3):
+        with pytest.raises(StoreRefusedError):
+            await opening(url, mode)
+    assert tasks() == before
