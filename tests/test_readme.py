@@ -1,0 +1,146 @@
+"""What the documents show is true: examples run, limits and the specified object are the code's."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from msgspec import Raw
+
+from bucketq import Backoff, Settings
+from bucketq.codec import Document, decode
+from bucketq.model.operations import Claim, NewJob, Push, Request
+from bucketq.model.state import State
+from bucketq.model.transitions import apply
+from bucketq.queue.requests import RequestId
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PROTOCOL = ROOT / "docs" / "protocol.md"
+TIMEOUT_S = 45
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#:]+)\)")
+_LIMIT = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
+
+
+class Example(NamedTuple):
+    """A program, the line that it begins on, and what it should print where that is shown."""
+
+    line: int
+    program: str
+    output: str | None
+
+
+def examples() -> list[Example]:
+    """The Python blocks; a text block right behind one is what it prints."""
+    text = README.read_text("utf-8")
+    blocks = list(_BLOCK.finditer(text))
+    found = []
+    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        if block[1] != "python":
+            continue
+        shows = (
+            after is not None
+            and after[1] == "text"
+            and not text[block.end() : after.start()].strip()
+        )
+        line = text.count("\n", 0, block.start()) + 1
+        found.append(Example(line, block[2], after[2] if after and shows else None))
+    return found
+
+
+def test_there_are_examples_with_and_without_asyncio() -> None:
+    programs = [example.program for example in examples()]
+    assert any("bucketq.connect(" in program for program in programs)
+    assert any("bucketq.connect_sync(" in program for program in programs)
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda example: f"line-{example.line}")
+def test_an_example_runs_and_prints_what_is_shown(example: Example, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example.program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stderr
+    if example.output is not None:
+        assert ran.stdout == example.output
+
+
+def test_the_table_of_limits_tells_every_setting_and_its_default() -> None:
+    shown = {name: default.strip() for name, default in _LIMIT.findall(README.read_text("utf-8"))}
+    defaults = Settings()
+    for name in Settings.__struct_fields__:
+        assert shown.get(name) == _spelled(name, getattr(defaults, name)), name
+
+
+def test_the_specified_object_is_what_the_code_writes() -> None:
+    body = specified_object()
+    state = decode(body, "docs/protocol.md").state
+    state.version -= 1
+    commit = state.commits.pop()
+    assert Document(state).prepare(commit).body == body
+
+
+def test_ids_leases_and_digests_are_derived_as_specified() -> None:
+    specified = decode(specified_object(), "docs/protocol.md").state
+    job = next(iter(specified.jobs))
+    found = re.search(r"session `(\w+)`", text := PROTOCOL.read_text("utf-8"))
+    secret = re.search(r"secret `(\w+)`", text)
+    assert found
+    assert secret
+    assert RequestId(found[1], 1).job_id(0) == job.id
+    state = State(incarnation="another", created_at=specified.created_at)
+    new = NewJob(
+        id=job.id, kind=job.kind, payload=Raw(bytes(job.payload)), key=job.key, tags=job.tags
+    )
+    apply(state, Request(Push(jobs=(new,))), job.pushed_at)
+    assert list(state.keys) == list(specified.keys)
+    assert job.claimed_at
+    assert job.worker
+    claim = Claim(worker=job.worker, secret=secret[1])
+    assert apply(state, Request(claim), job.claimed_at).answer == (job,)
+
+
+def test_every_link_into_the_repository_leads_somewhere() -> None:
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    broken = [
+        f"{document.relative_to(ROOT)}: {target}"
+        for document in documents
+        for target in _LINK.findall(document.read_text("utf-8"))
+        if not (document.parent / target).exists()
+    ]
+    assert not broken
+
+
+def specified_object() -> bytes:
+    """The worked example of the specification."""
+    [example] = [
+        block[2] for block in _BLOCK.finditer(PROTOCOL.read_text("utf-8")) if block[1] == "json"
+    ]
+    return example.encode()
+
+
+def _spelled(name: str, value: object) -> str:
+    """How the table writes a default."""
+    if isinstance(value, Backoff):
+        assert value.factor == 2
+        return f"{value.base_s:g} s, doubled each time, at most {value.max_s:g} s"
+    assert isinstance(value, int | float)
+    if name.endswith("_s"):
+        return f"{value:.7g} s"
+    if name.endswith("_bytes"):
+        kib = int(value) // 1024
+        return f"{kib // 1024} MiB" if kib >= 1024 else f"{kib} KiB"
+    return f"{value:,}"
