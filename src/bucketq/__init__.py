@@ -1,5 +1,6 @@
 """bucketq: a distributed job queue whose whole state is one JSON object on object storage."""
 
+from bucketq.client.archive import Archive, open_archive
 from bucketq.client.blocking import BlockingQueue, connect_sync
 from bucketq.client.connect import connect
 from bucketq.errors import (
@@ -28,6 +29,7 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobPage, JobSpec
 
 __all__ = [
+    "Archive",
     "Backoff",
     "BlockingQueue",
     "BucketQError",
@@ -59,4 +61,5 @@ __all__ = [
     "UnavailableError",
     "connect",
     "connect_sync",
+    "open_archive",
 ]

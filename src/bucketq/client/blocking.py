@@ -62,6 +62,7 @@ class BlockingQueue(Generic[T]):
     jobs = _blocking(Queue.jobs)
     stats = _blocking(Queue.stats)
     snapshot = _blocking(Queue.snapshot)
+    flush_archive = _blocking(Queue.flush_archive)
 
 
 class _Portal:

@@ -7,6 +7,7 @@ import socket
 from contextlib import AsyncExitStack
 from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
+from bucketq.archive import Layout, SegmentWriter
 from bucketq.clock import Clock, SystemClock
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
@@ -70,6 +71,7 @@ class Connection(Generic[T]):
                     worker=self._worker,
                     timeout_s=self._timeout_s,
                     create=self._create,
+                    archive=SegmentWriter(location.store, Layout.of(location.key)),
                 )
             )
             self._stack = stack.pop_all()

@@ -6,14 +6,14 @@ the limit and, where there is one, the setting that holds it.
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NoReturn
 
+import msgspec
 from msgspec import Raw
 
-from bucketq.errors import InvalidRequestError, PayloadTooLargeError
+from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError
 from bucketq.model.operations import NewJob
 from bucketq.model.settings import Settings, check_backoff
 
@@ -24,6 +24,7 @@ MAX_PRIORITY = 2**31
 MAX_DELAY_S = 10 * 365 * 86400.0
 
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
+_decode_raw = msgspec.json.Decoder(Raw).decode
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
@@ -46,6 +47,9 @@ def new_job(job: NewJob, settings: Settings) -> None:
         name(job.key, "idempotency key")
     if job.tags is not None:
         tags(job.tags, settings)
+    if job.replay_of is not None:
+        name(job.replay_of, "replay_of")
+    encoding(job.payload_encoding, "payload_encoding")
     body(job.payload, "payload", "max_payload_bytes", settings.max_payload_bytes)
 
 
@@ -75,8 +79,10 @@ def name(value: object, what: str) -> None:
     text(value, what)
 
 
-def text(value: str, what: str) -> None:
-    """Check that a string can be written as UTF-8."""
+def text(value: object, what: str) -> None:
+    """Check that a value is a string that can be written as UTF-8."""
+    if not isinstance(value, str):
+        _refuse(f"{what} must be a string, got {_short(value)}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -109,20 +115,26 @@ def delay(value: object, what: str = "delay_s") -> None:
     """Check a number of seconds to wait."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         _refuse(f"{what} must be a number of seconds, got {_short(value)}")
-    if not (math.isfinite(value) and 0 <= value <= MAX_DELAY_S):
-        _refuse(f"{what} must be between 0 and {MAX_DELAY_S:.0f} seconds, got {value!r}")
+    if not 0 <= value <= MAX_DELAY_S:
+        _refuse(f"{what} must be between 0 and {MAX_DELAY_S:.0f} seconds, got {_short(value)}")
 
 
 def moment(value: object, what: str) -> None:
     """Check a point in time."""
     if not isinstance(value, datetime):
         _refuse(f"{what} must be a datetime, got {_short(value)}")
-    if value.tzinfo is None:
+    if value.utcoffset() is None:
         _refuse(f"{what} needs a time zone, for example datetime.now(UTC); got {value!r}")
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        _refuse(f"{what} is too far away to be told in UTC: {value!r}")
 
 
-def body(value: Raw, what: str, setting: str, limit: int) -> None:
+def body(value: object, what: str, setting: str, limit: int) -> None:
     """Check the size and the depth of a payload or a result."""
+    if not isinstance(value, Raw):
+        _refuse(f"{what} must be encoded JSON, got {_short(value)}")
     raw = bytes(value)
     if len(raw) > limit:
         message = (
@@ -132,6 +144,26 @@ def body(value: Raw, what: str, setting: str, limit: int) -> None:
         raise PayloadTooLargeError(message)
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _depth(raw) > MAX_DEPTH:
         _refuse(f"{what} nested deeper than {MAX_DEPTH} levels: flatten it")
+    _json_line(raw, what)
+
+
+def encoding(value: object, what: str) -> None:
+    """Check how a payload or a result is written as JSON."""
+    if value is not None and value != "base64":
+        _refuse(f"unknown {what} {_short(value)}: it is 'base64', or none")
+
+
+def _json_line(raw: bytes, what: str) -> None:
+    """Check what goes into the object as it is: one bad line there would spoil all of it."""
+    try:
+        _decode_raw(raw)
+        raw.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"{what} is not valid JSON: {error}"
+        raise PayloadError(message) from error
+    if b"\n" in raw:
+        message = f"{what} is JSON on several lines: encode it without line breaks"
+        raise PayloadError(message)
 
 
 def _depth(raw: bytes) -> int:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, LeaseLostError
 from bucketq.model import check
-from bucketq.model.job import Failure, JobRecord
+from bucketq.model.job import NOTHING, Failure, JobRecord
 from bucketq.model.operations import (
     Claim,
     Complete,
@@ -36,12 +36,13 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
     check.name(operation.worker, "worker")
     check.kinds(operation.kinds)
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
+    check.name(operation.secret, "secret")
     if len(operation.secret) < _SECRET_LENGTH:
         message = "a claim needs a secret of at least 128 random bits in hexadecimal"
         raise InvalidRequestError(message)
+    state.promote(now)
     if state.paused:
         return ()
-    state.promote(now)
     heads = [
         (head.order, head)
         for kind in dict.fromkeys(operation.kinds or tuple(state.lanes))
@@ -91,8 +92,11 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
     if job is not None and job.outcome == "completed" and job.lease == operation.lease:
         return
     job = _held(state, operation.job, operation.lease)
-    limit = state.settings.max_result_bytes
-    check.body(operation.result, "result", "max_result_bytes", limit)
+    check.encoding(operation.result_encoding, "result_encoding")
+    has_result = operation.result != NOTHING
+    if has_result:
+        limit = state.settings.max_result_bytes
+        check.body(operation.result, "result", "max_result_bytes", limit)
     state.put_job(
         replace(
             job,
@@ -100,7 +104,7 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
             outcome="completed",
             finished_at=now,
             cancel_requested=False,
-            result=operation.result,
+            result=operation.result if has_result else NOTHING,
             result_encoding=operation.result_encoding,
         )
     )

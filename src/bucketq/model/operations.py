@@ -148,6 +148,19 @@ class Tidy(Operation, frozen=True):
     """Drop what has outlived its retention: keys, sessions, dead jobs."""
 
 
+class Archived(Operation, frozen=True):
+    """Let finished jobs go whose archive segment has landed. Answers how many."""
+
+    jobs: tuple[str, ...]
+
+
+class ReadOutbox(Operation, frozen=True):
+    """Read finished jobs that wait for the archive. Answers an ``Outbox``."""
+
+    min_age_s: float = 0.0
+    limit: int = 1000
+
+
 class Get(Operation, frozen=True):
     """Read one job."""
 
@@ -188,6 +201,8 @@ AnyOperation = (
     | Configure
     | Expire
     | Tidy
+    | Archived
+    | ReadOutbox
     | Get
     | List
     | ReadStats
@@ -224,6 +239,13 @@ class Page(Struct, frozen=True):
 
     jobs: tuple[JobRecord, ...]
     next_after: int | None
+
+
+class Outbox(Struct, frozen=True):
+    """Finished jobs, each with its fields that this bucketq does not know, and the version."""
+
+    version: int
+    jobs: tuple[tuple[JobRecord, dict[str, Raw] | None], ...]
 
 
 class Stats(Struct, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ def purge(state: State, operation: Purge, now: datetime) -> int:
     chosen = [
         job
         for job in _dead(state, operation.jobs, operation.kinds)
-        if job.finished_at is None or job.finished_at <= before
+        if not operation.older_than_s or job.finished_at is None or job.finished_at <= before
     ]
     for job in chosen:
         _bury(state, job, now)
@@ -106,21 +106,24 @@ def is_untidy(state: State, now: datetime) -> bool:
     return (
         state.sessions.are_stale(state.settings, now)
         or _oldest_key_expired(state, now)
-        or _oldest_dead_expired(state, now)
+        or _expired_dead(state, now) is not None
     )
 
 
 def tidy(state: State, operation: Tidy, now: datetime) -> int:
     """Forget keys and sessions, and finish dead jobs, that have outlived their retention."""
     del operation
-    count = state.sessions.forget_stale(state.settings, now)
-    if count:
+    horizon = state.sessions.horizon
+    forgotten = state.sessions.forget_stale(state.settings, now)
+    state.changes.extend(("sessions", session) for session in forgotten)
+    if state.sessions.horizon != horizon:
         state.touch_head()
+    count = len(forgotten)
     while _oldest_key_expired(state, now):
         state.remove_key(next(iter(state.keys)).id)
         count += 1
-    while _oldest_dead_expired(state, now):
-        _bury(state, state.jobs.by_id[next(iter(state.dead))], now)
+    while (job := _expired_dead(state, now)) is not None:
+        _bury(state, job, now)
         count += 1
     return count
 
@@ -131,15 +134,13 @@ def _oldest_key_expired(state: State, now: datetime) -> bool:
     return oldest is not None and now - oldest.at > retention
 
 
-def _oldest_dead_expired(state: State, now: datetime) -> bool:
-    oldest = next(iter(state.dead), None)
-    if oldest is None:
-        return False
-    if len(state.dead) > state.settings.max_dead:
-        return True
-    died_at = state.jobs.by_id[oldest].finished_at
+def _expired_dead(state: State, now: datetime) -> JobRecord | None:
+    oldest = state.oldest_dead()
+    if oldest is None or len(state.dead) > state.settings.max_dead:
+        return oldest
+    died_at = oldest.finished_at
     retention = timedelta(seconds=state.settings.dead_retention_s)
-    return died_at is not None and now - died_at > retention
+    return oldest if died_at is not None and now - died_at > retention else None
 
 
 def _existing(state: State, job_id: str) -> JobRecord:
@@ -154,8 +155,7 @@ def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[J
     """The dead jobs that a request means, those that died first before the others."""
     check.kinds(kinds)
     if not jobs:
-        every = (state.jobs.by_id[job_id] for job_id in state.dead)
-        return [job for job in every if not kinds or job.kind in kinds]
+        return [job for job in state.dead_jobs() if not kinds or job.kind in kinds]
     chosen = [_existing(state, job_id) for job_id in dict.fromkeys(jobs)]
     for job in chosen:
         if job.status != "dead":

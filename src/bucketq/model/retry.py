@@ -32,7 +32,7 @@ def _power(backoff: Backoff, exponent: int) -> float:
     try:
         return backoff.base_s * backoff.factor**exponent
     except OverflowError:
-        return backoff.max_s
+        return backoff.max_s if backoff.base_s else 0.0
 
 
 def _jitter(job: JobRecord) -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +24,8 @@ from bucketq.model.settings import Settings
 from bucketq.model.table import Table
 
 MISSING: Any = object()
+
+_SWEEP_ABOVE = 64
 
 
 class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -68,17 +71,20 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class Sessions:
-    """The sessions of all clients, least recently written first."""
+    """The sessions of all clients, and which of them is to be forgotten next.
 
-    __slots__ = ("_recent", "horizon", "next_seq", "table")
+    That is the one last written in the oldest version, and of several the one that began first:
+    an order that the rows tell, so that a state forgets alike before and after a reload.
+    """
+
+    __slots__ = ("_by_age", "horizon", "table")
 
     def __init__(self, rows: Iterable[Session] = (), horizon: int = 0) -> None:
         """Take the sessions that an object holds."""
         self.table = Table(rows)
         self.horizon = horizon
-        self.next_seq = 1 + max((row.seq for row in self.table), default=0)
-        by_age = sorted(self.table, key=lambda row: (row.version, row.seq))
-        self._recent: dict[str, None] = dict.fromkeys(row.id for row in by_age)
+        self._by_age: list[tuple[int, int, str]] = []
+        self._sort()
 
     def __len__(self) -> int:
         """How many sessions are remembered."""
@@ -93,15 +99,17 @@ class Sessions:
     ) -> None:
         """Note that a request has taken effect in ``version``."""
         session = self.table.get(session_id)
+        is_moved = session is None or session.version != version
         if session is None:
-            session = Session(id=session_id, seq=self.next_seq, at=at, version=version)
-            self.next_seq += 1
+            session = Session(id=session_id, seq=self.table.next_seq, at=at, version=version)
             self.table.put(session)
         session.record(number, answer)
         session.at, session.version = at, version
         self.table.touch(session)
-        self._recent.pop(session_id, None)
-        self._recent[session_id] = None
+        if is_moved:
+            heappush(self._by_age, (version, session.seq, session_id))
+            if len(self._by_age) > 2 * len(self.table) + _SWEEP_ABOVE:
+                self._sort()
 
     def raise_floor(self, session_id: str, floor: int) -> None:
         """Forget what a client has had the answer of."""
@@ -112,19 +120,32 @@ class Sessions:
 
     def are_stale(self, settings: Settings, now: datetime) -> bool:
         """Whether there is one to be forgotten."""
-        if not self._recent:
+        oldest = self._oldest()
+        if oldest is None:
             return False
-        oldest = self.table.by_id[next(iter(self._recent))]
         too_old = now - oldest.at > timedelta(seconds=settings.session_retention_s)
         return too_old or len(self.table) > settings.max_sessions
 
-    def forget_stale(self, settings: Settings, now: datetime) -> int:
-        """Forget sessions that are old or too many; return how many."""
-        count = 0
+    def forget_stale(self, settings: Settings, now: datetime) -> list[str]:
+        """Forget sessions that are old or too many; return their ids."""
+        forgotten = []
         while self.are_stale(settings, now):
-            oldest = next(iter(self._recent))
-            self.horizon = max(self.horizon, self.table.by_id[oldest].version)
-            del self._recent[oldest]
+            version, _, oldest = heappop(self._by_age)
+            self.horizon = max(self.horizon, version)
             self.table.remove(oldest)
-            count += 1
-        return count
+            forgotten.append(oldest)
+        return forgotten
+
+    def _oldest(self) -> Session | None:
+        """The session to be forgotten next. Entries of those written since are dropped."""
+        while self._by_age:
+            version, _, session_id = self._by_age[0]
+            session = self.table.get(session_id)
+            if session is not None and session.version == version:
+                return session
+            heappop(self._by_age)
+        return None
+
+    def _sort(self) -> None:
+        self._by_age = [(row.version, row.seq, row.id) for row in self.table]
+        heapify(self._by_age)

@@ -6,8 +6,6 @@ names the setting, so that whoever meets one knows what to change.
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 from msgspec import Struct
 
@@ -61,13 +59,28 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How many dead jobs are kept for a redrive; beyond it the oldest are finished."""
     dead_retention_s: float = 14 * 86400.0
     """How long a dead job is kept for a redrive."""
+    archive_after_s: float = 10.0
+    """How long a finished job stays in the queue before it leaves for the archive."""
+    archive_retention_s: float = 0.0
+    """How long the archive keeps a finished job; 0: for ever."""
     session_retention_s: float = 600.0
     """How long a client's requests are remembered after its last one."""
     max_sessions: int = 4096
     """How many clients' requests are remembered at once."""
 
 
-_ZERO_ALLOWED = frozenset({"grace_s", "clock_margin_s", "max_errors", "max_dead", "max_tags"})
+_ZERO_ALLOWED = frozenset(
+    {
+        "archive_after_s",
+        "archive_retention_s",
+        "clock_margin_s",
+        "grace_s",
+        "max_dead",
+        "max_errors",
+        "max_tags",
+    }
+)
+_HIGHEST_NUMBER = 1e9
 _HIGHEST: dict[str, float] = {
     "max_payload_bytes": 64 * MIB,
     "max_result_bytes": MIB,
@@ -107,16 +120,18 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
     return new
 
 
-def check_backoff(backoff: Backoff) -> None:
+def check_backoff(backoff: object) -> None:
     """Raise ``InvalidRequestError`` where a backoff makes no sense."""
+    if not isinstance(backoff, Backoff):
+        message = f"backoff must be a Backoff, got {backoff!r}"
+        raise InvalidRequestError(message)
     for name in ("base_s", "factor", "max_s"):
         value = getattr(backoff, name)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
-            message = f"backoff {name} must be a finite number, got {value!r}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            message = f"backoff {name} must be a number, got {value!r}"
+            raise InvalidRequestError(message)
+        if not abs(value) <= _HIGHEST_NUMBER:
+            message = f"backoff {name} must be at most {_HIGHEST_NUMBER:g}, got {value!r}"
             raise InvalidRequestError(message)
     if backoff.base_s < 0 or backoff.factor < 1 or backoff.max_s < 0:
         message = "a backoff needs base_s >= 0, factor >= 1 and max_s >= 0"
@@ -125,7 +140,7 @@ def check_backoff(backoff: Backoff) -> None:
 
 def _check_number(name: str, value: float) -> None:
     lowest = 0 if name in _ZERO_ALLOWED else 1e-3 if name.endswith("_s") else 1
-    highest = _HIGHEST.get(name, 1e9)
-    if not (math.isfinite(value) and lowest <= value <= highest):
+    highest = _HIGHEST.get(name, _HIGHEST_NUMBER)
+    if not lowest <= value <= highest:
         message = f"{name} must be between {lowest:g} and {highest:g}, got {value!r}"
         raise InvalidRequestError(message)

@@ -49,7 +49,6 @@ class State:
         self.next_seq = 1
         self.sessions = Sessions()
         self.keys: Table[KeyRecord] = Table()
-        self.next_key_seq = 1
         self.jobs: Table[JobRecord] = Table()
         self.extra: dict[Change, dict[str, Raw]] = {}
         """Fields that this version of bucketq does not know, by table and row."""
@@ -65,29 +64,22 @@ class State:
         self.delayed: list[tuple[datetime, int, str]] = []
         self.running: dict[str, None] = {}
         self.dead: dict[str, None] = {}
-        """Dead jobs, in the order in which they died."""
+        self.done: dict[str, None] = {}
+        """The outbox: jobs that wait to be archived."""
         self.counts: dict[tuple[str, Status], int] = {}
         self._left_delayed = 0
+        self._deaths: list[tuple[datetime, int, str]] = []
 
     def restore(self, jobs: Iterable[JobRecord], keys: Iterable[KeyRecord]) -> None:
         """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
         self.jobs = Table(jobs)
         self.keys = Table(keys)
-        self.next_key_seq = 1 + max((row.seq for row in self.keys), default=0)
-        dead = []
         counts: dict[tuple[str, Status], int] = {}
         for job in self.jobs:
             slot = (job.kind, job.status)
             counts[slot] = counts.get(slot, 0) + 1
-            if job.status == "queued":
-                self._wait(job)
-            elif job.status == "running":
-                self.running[job.id] = None
-            elif job.status == "dead":
-                dead.append(job)
+            self._enter(job)
         self.counts = counts
-        dead.sort(key=lambda job: (job.finished_at or job.pushed_at, job.seq))
-        self.dead = dict.fromkeys(job.id for job in dead)
 
     @property
     def has_changes(self) -> bool:
@@ -107,17 +99,19 @@ class State:
         self.changes.append(("jobs", job.id))
         slot = (job.kind, job.status)
         self.counts[slot] = self.counts.get(slot, 0) + 1
-        if job.status == "queued":
-            self._wait(job)
-        elif job.status == "running":
-            self.running[job.id] = None
-        elif job.status == "dead":
-            self.dead[job.id] = None
+        self._enter(job)
+
+    def remove_job(self, job_id: str) -> None:
+        """Take out a job that is in the archive."""
+        self._leave(self.jobs.by_id[job_id])
+        self.jobs.remove(job_id)
+        self.extra.pop(("jobs", job_id), None)
+        self.changes.append(("jobs", job_id))
 
     def put_key(self, key: str, job: str, digest: str, at: datetime) -> None:
         """Remember an idempotency key."""
-        self.keys.put(KeyRecord(id=key, seq=self.next_key_seq, job=job, digest=digest, at=at))
-        self.next_key_seq += 1
+        seq = self.keys.next_seq
+        self.keys.put(KeyRecord(id=key, seq=seq, job=job, digest=digest, at=at))
         self.changes.append(("keys", key))
 
     def remove_key(self, key: str) -> None:
@@ -168,6 +162,35 @@ class State:
         """The waiting job that was pushed first, or None."""
         return next((job for job in self.jobs if job.status == "queued"), None)
 
+    def oldest_dead(self) -> JobRecord | None:
+        """The dead job that died first, or None."""
+        while self._deaths:
+            job = self.jobs.get(self._deaths[0][2])
+            if job is not None and job.status == "dead" and _death(job) == self._deaths[0]:
+                return job
+            heappop(self._deaths)
+        return None
+
+    def dead_jobs(self) -> list[JobRecord]:
+        """The dead jobs in the order of their deaths; of one moment, in that of their pushes."""
+        return sorted((self.jobs.by_id[job_id] for job_id in self.dead), key=_death)
+
+    def _enter(self, job: JobRecord) -> None:
+        if job.status == "queued":
+            self._wait(job)
+        elif job.status == "running":
+            self.running[job.id] = None
+        elif job.status == "done":
+            self.done[job.id] = None
+        else:
+            self._bury(job)
+
+    def _bury(self, job: JobRecord) -> None:
+        self.dead[job.id] = None
+        heappush(self._deaths, _death(job))
+        if len(self._deaths) > 2 * len(self.dead) + _SWEEP_ABOVE:
+            self._deaths = [_death(job) for job in self.dead_jobs()]
+
     def _wait(self, job: JobRecord) -> None:
         if job.run_at is None:
             self._lane(job.kind).add(job)
@@ -189,7 +212,9 @@ class State:
             self._sweep(job)
         elif job.status == "running":
             del self.running[job.id]
-        elif job.status == "dead":
+        elif job.status == "done":
+            del self.done[job.id]
+        else:
             del self.dead[job.id]
 
     def _sweep(self, left: JobRecord) -> None:
@@ -208,3 +233,7 @@ class State:
             for job in jobs.values():
                 if job.status == "queued":
                     self._wait(job)
+
+
+def _death(job: JobRecord) -> tuple[datetime, int, str]:
+    return (job.finished_at or job.pushed_at, job.seq, job.id)

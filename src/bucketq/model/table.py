@@ -77,6 +77,12 @@ class Table(Generic[R]):
         for block in self.blocks.values():
             yield from block
 
+    @property
+    def next_seq(self) -> int:
+        """The number of a row that is added behind all others."""
+        last = next(reversed(self.blocks.values()), None)
+        return 1 if last is None else last[-1].seq + 1
+
     def get(self, row_id: str) -> R | None:
         """The row with this id, or None."""
         return self.by_id.get(row_id)

@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from bucketq.errors import InvalidRequestError, RejectedError, UnavailableError
-from bucketq.model import leases, operators, pushes, reads
+from bucketq.model import finished, leases, operators, pushes, reads
 from bucketq.model.operations import (
+    Archived,
     Cancel,
     Claim,
     Complete,
@@ -28,6 +29,7 @@ from bucketq.model.operations import (
     Pause,
     Purge,
     Push,
+    ReadOutbox,
     ReadSnapshot,
     ReadStats,
     Redrive,
@@ -47,6 +49,12 @@ class Applied(NamedTuple):
     error: RejectedError | UnavailableError | None
     changes: list[Change]
 
+    def result(self) -> Any:
+        """Return the answer, or raise the reason against it."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
 
 _Handler = Callable[[State, Any, datetime], Any]
 
@@ -65,6 +73,8 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     Resume: operators.resume,
     Configure: operators.configure,
     Tidy: operators.tidy,
+    Archived: finished.let_go,
+    ReadOutbox: finished.outbox,
     Get: reads.get,
     List: reads.page,
     ReadStats: reads.stats,

@@ -1,7 +1,7 @@
 """The ``Queue`` protocol: what a direct queue, group commit and a remote client all are.
 
 A worker, a test, a Spark task and the command line run on any of them, and every one passes
-``tests/contract/test_queue.py``.
+the suites ``tests/contract/test_queue_*.py``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ class Queue(Protocol[T]):
         retry: bool = True,
         request: str | None = None,
     ) -> Status:
-        """Report that an attempt failed; return whether it is ``queued`` again or ``dead``."""
+        """Report that an attempt failed; return what the job is now.
+
+        It is ``queued`` again, ``dead``, or ``done`` where its cancellation was asked for.
+        """
         ...
 
     async def release(
@@ -167,4 +170,11 @@ class Queue(Protocol[T]):
 
     async def snapshot(self) -> Snapshot:
         """Read everything at one version."""
+        ...
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished now, and return how many jobs have left.
+
+        A queue that stays open does that by itself, ``archive_after_s`` after a job has finished.
+        """
         ...

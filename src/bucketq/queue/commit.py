@@ -30,15 +30,12 @@ from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.pace import Backoff
 from bucketq.queue.register import Register, Settled, Verdict
-from bucketq.queue.requests import token_of
 from bucketq.queue.verbs import Verbs
 
 T = TypeVar("T")
 
 _MAX_WAITING = 20_000
 _MAX_WAITING_BYTES = 256 * 1024 * 1024
-_POLL_S = 1.0
-_SHORTEST_WAIT_S = 0.005
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
 
@@ -60,64 +57,30 @@ class _Waiting:
 class GroupCommitQueue(Verbs[T]):
     """A queue that commits what all its callers ask for in one write after another."""
 
-    def __init__(
-        self,
-        register: Register,
-        clock: Clock,
-        *,
-        payload_type: Any = Any,
-        worker: str = "embedded",
-        timeout_s: float = 60.0,
-        create: bool = True,
-    ) -> None:
-        """Make a queue over a register; ``async with`` opens it.
-
-        Args:
-            register: The object.
-            clock: Time and entropy.
-            payload_type: What payloads are decoded into.
-            worker: The name under which jobs are claimed.
-            timeout_s: How long a caller waits before the outcome is called unknown, and how
-                long closing waits for what is under way.
-            create: Whether to create the queue where there is none.
-        """
-        super().__init__(
-            payload_type=payload_type, worker=worker, where=register.where, clock=clock
-        )
-        self._register = register
-        self._timeout_s = timeout_s
-        self._create = create
-        self._document: Document | None = None
+    def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
+        """Make a queue over a register; the options are those of ``Verbs``."""
+        super().__init__(register, clock, **options)
         self._batch: list[_Waiting] = []
         self._in_flight: list[_Waiting] = []
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
-        self._arrived = asyncio.Event()
         self._leases = LeaseWatch()
         self._task: asyncio.Task[None] | None = None
         self._broken: Exception | None = None
 
     async def __aenter__(self) -> GroupCommitQueue[T]:
         """Load or create the queue, and begin to commit."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                self._document = await self._register.open(create=self._create)
-        except TimeoutError as error:
-            message = f"{self._where} could not be read within {self._timeout_s:g} s"
-            raise UnavailableError(message) from error
-        self._opened()
+        await self._open()
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Commit what has been asked for, then close."""
-        await self._settle_abandoned()
-        self._closed = "is closed: connect again"
+        await self._close()
         task = self._task
         if task is None:
             return
         self._wake.set()
-        self._announce()
         await asyncio.wait([task], timeout=self._timeout_s)
         if not task.done():
             task.cancel()
@@ -143,7 +106,7 @@ class GroupCommitQueue(Verbs[T]):
                 # misses the answer, and the request goes its way.
                 return await waiting.answer
         except TimeoutError as error:
-            raise self._unknown(waiting) from error
+            raise self._unknown(waiting.request, waiting.since) from error
 
     def _admit(self, waiting: _Waiting) -> None:
         count = len(self._batch) + len(self._in_flight)
@@ -283,35 +246,7 @@ class GroupCommitQueue(Verbs[T]):
         self._waiting_bytes = 0
         for waiting in left:
             if not waiting.answer.done():
-                waiting.answer.set_exception(error or self._unknown(waiting))
-
-    def _unknown(self, waiting: _Waiting) -> UnavailableError:
-        message = (
-            f"{self._where} gave no certain answer in {self._timeout_s:g} s: the outcome is "
-            "unknown; try again with the same request"
-        )
-        return UnavailableError(message, request=token_of(waiting.request, waiting.since))
-
-    def _announce(self) -> None:
-        """Wake whoever waits for jobs."""
-        self._arrived.set()
-        self._arrived = asyncio.Event()
-
-    def _next_change(self) -> asyncio.Event:
-        return self._arrived
-
-    async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
-        """Wait for a change, the next delayed job, or the time to look again."""
-        wait_s = min(wait_s, _POLL_S)
-        due = self._document.state.next_due() if self._document else None
-        if due is not None:
-            due_s = (due - self._clock.now()).total_seconds()
-            wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
-        try:
-            async with asyncio.timeout(wait_s):
-                await changed.wait()
-        except TimeoutError:
-            return
+                waiting.answer.set_exception(error or self._unknown(waiting.request, waiting.since))
 
 
 def _size_bytes(request: Request) -> int:

@@ -20,69 +20,33 @@ from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.pace import Backoff
 from bucketq.queue.register import Register, Verdict
-from bucketq.queue.requests import token_of
 from bucketq.queue.verbs import Verbs
 
 T = TypeVar("T")
 
 _FIRST_RETRY_S = 0.01
 _LAST_RETRY_S = 1.0
-_FIRST_POLL_S = 0.05
-_LAST_POLL_S = 1.0
-_SHORTEST_WAIT_S = 0.005
 
 
 class DirectQueue(Verbs[T]):
     """A queue whose every operation is one compare-and-set of the object."""
 
-    def __init__(
-        self,
-        register: Register,
-        clock: Clock,
-        *,
-        payload_type: Any = Any,
-        worker: str = "direct",
-        timeout_s: float = 60.0,
-        create: bool = True,
-    ) -> None:
-        """Make a queue over a register; ``async with`` opens it.
+    _first_poll_s = 0.05
 
-        Args:
-            register: The object.
-            clock: Time and entropy.
-            payload_type: What payloads are decoded into.
-            worker: The name under which jobs are claimed.
-            timeout_s: How long an operation is tried before its outcome is called unknown.
-            create: Whether to create the queue where there is none.
-        """
-        super().__init__(
-            payload_type=payload_type, worker=worker, where=register.where, clock=clock
-        )
-        self._register = register
-        self._timeout_s = timeout_s
-        self._create = create
-        self._document: Document | None = None
+    def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
+        """Make a queue over a register; the options are those of ``Verbs``."""
+        super().__init__(register, clock, **options)
         self._turn = asyncio.Lock()
         self._leases = LeaseWatch()
-        self._changed = asyncio.Event()
-        self._poll_s = _FIRST_POLL_S
 
     async def __aenter__(self) -> DirectQueue[T]:
         """Load or create the queue."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                self._document = await self._register.open(create=self._create)
-        except TimeoutError as error:
-            message = f"{self._where} could not be read within {self._timeout_s:g} s"
-            raise UnavailableError(message) from error
-        self._opened()
+        await self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Wait for operations under way, then close."""
-        await self._settle_abandoned()
-        self._closed = "is closed: connect again"
-        self._announce()
+        await self._close()
         async with self._turn:
             self._document = None
 
@@ -93,12 +57,7 @@ class DirectQueue(Verbs[T]):
             async with asyncio.timeout(self._timeout_s), self._turn:
                 return await self._try_until_certain(attempts)
         except TimeoutError as error:
-            message = (
-                f"{self._where} gave no certain answer in {self._timeout_s:g} s: the outcome is "
-                "unknown; try again with the same request"
-            )
-            token = token_of(attempts.request, self._register.version)
-            raise UnavailableError(message, request=token) from error
+            raise self._unknown(attempts.request, self._register.version) from error
 
     async def _try_until_certain(self, attempts: _Attempts) -> Any:
         backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
@@ -136,29 +95,6 @@ class DirectQueue(Verbs[T]):
         if state.has_changes and is_untidy(state, now):
             apply(state, Request(Tidy()), now)
         return applied
-
-    def _announce(self) -> None:
-        """Wake whoever waits for jobs in this process."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-        self._poll_s = _FIRST_POLL_S
-
-    def _next_change(self) -> asyncio.Event:
-        return self._changed
-
-    async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
-        """Wait for a change made here, the next delayed job, or the time to look again."""
-        self._poll_s = min(2 * self._poll_s, _LAST_POLL_S)
-        wait_s = min(wait_s, self._poll_s)
-        due = self._document.state.next_due() if self._document else None
-        if due is not None:
-            due_s = (due - self._clock.now()).total_seconds()
-            wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
-        try:
-            async with asyncio.timeout(wait_s):
-                await changed.wait()
-        except TimeoutError:
-            return
 
 
 class _Attempts:

@@ -286,6 +286,14 @@ class Verbs(Host, Generic[T]):
         """Read everything at one version."""
         return cast("ops.Snapshot", await self._do(ops.ReadSnapshot(), None))
 
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished now, and return how many jobs have left."""
+        self._guard()
+        if self._archiver is None:
+            message = f"the queue {self._where} was opened without an archive"
+            raise InvalidRequestError(message)
+        return await self._archiver.flush()
+
     async def _do(self, operation: ops.AnyOperation, token: str | None) -> Any:
         """Give an operation its id, submit it, and keep the books of what is outstanding."""
         self._guard()

@@ -15,19 +15,20 @@ def main() -> int:
         prog="python -m bucketq.testing",
         description="Simulate a queue under faults. One seed is one world, the same every time.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
-    parser.add_argument("--seeds", type=int, default=None, help="how many seeds (default 100)")
+    parser.add_argument("--seed", type=int, help="the seed to play, or to begin with (default 0)")
+    parser.add_argument("--seeds", type=int, help="how many seeds (default 1 with --seed, or 100)")
     arguments = parser.parse_args()
-    count = arguments.seeds or 100
+    count = arguments.seeds or (100 if arguments.seed is None else 1)
+    first = arguments.seed or 0
     reports: list[Report] = []
-    for seed in range(arguments.seed, arguments.seed + count):
+    for seed in range(first, first + count):
         for storm in (True, False) if seed % 10 == 0 else (True,):
             try:
                 reports.append(simulate(seed, storm=storm))
             except Exception as error:  # noqa: BLE001 - whatever broke, name the seed
                 print(f"seed {seed} ({'storm' if storm else 'calm'}) BROKE", file=sys.stderr)
                 traceback.print_exception(error)
-                print(f"replay it: make sim SEED={seed} SEEDS=1", file=sys.stderr)
+                print(f"replay it: make sim SEED={seed}", file=sys.stderr)
                 return 1
         if count == 1 or (seed + 1) % 25 == 0:
             print(f"seed {seed} held: {_line(reports[-1])}")
@@ -39,6 +40,7 @@ def _line(report: Report) -> str:
     return (
         f"{report.commits} commits, {report.jobs} jobs, {report.calls} calls "
         f"({report.unknown} unknown), {report.lost_leases} lost leases, "
+        f"{report.archived} archived ({report.repeated} again), "
         f"{sum(report.faults.values())} faults, {report.virtual_s:.0f} virtual seconds, "
         f"fingerprint {report.fingerprint & 0xFFFFFFFF:08x}"
     )

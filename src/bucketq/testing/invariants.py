@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from bucketq.archive import Layout
 from bucketq.codec import decode
 from bucketq.errors import RejectedError
 from bucketq.model.job import JobRecord
@@ -47,6 +48,10 @@ class Chain:
     """The jobs that bear a payload."""
     leases: dict[str, tuple[str, int]] = field(default_factory=dict)
     """The job and attempt that each lease was for."""
+    archived: dict[str, list[tuple[float, JobRecord]]] = field(default_factory=dict)
+    """The copies of each job in the archive, each with the time at which it landed."""
+    gone: set[str] = field(default_factory=set)
+    """The jobs that have left the queue."""
     final: State | None = None
 
     def holds(self, job_id: str, first: int, last: int, **fields: Any) -> bool:
@@ -85,7 +90,7 @@ class Chain:
 
 def check(history: History) -> Chain:
     """Check everything that must hold at any time; raise ``InvariantError`` at the first breach."""
-    chain = Chain(history)
+    chain = Chain(history, archived=_read_archive(history))
     before: State | None = None
     for version, commit in enumerate(history.store.history(history.key), start=1):
         state = _decode(chain, version, commit)
@@ -99,6 +104,7 @@ def check(history: History) -> Chain:
         _check_call(chain, call)
     _check_claims(chain)
     _check_reads(chain)
+    _check_archive(chain)
     return chain
 
 
@@ -122,10 +128,12 @@ def _check_link(chain: Chain, version: int, before: State | None, state: State) 
 
 def _check_jobs(chain: Chain, version: int, before: State | None, state: State) -> None:
     old_jobs = before.jobs.by_id if before else {}
-    for job_id in old_jobs:
-        if job_id not in state.jobs.by_id:
-            chain.break_off("a job is always somewhere", f"{job_id} vanished", version)
+    for job in old_jobs.values():
+        if job.id not in state.jobs.by_id:
+            _check_gone(chain, version, job)
     for job in state.jobs:
+        if job.id in chain.gone:
+            chain.break_off("a job that has left stays away", f"{job.id} came back", version)
         old = old_jobs.get(job.id)
         if job == old:
             continue
@@ -142,6 +150,35 @@ def _check_jobs(chain: Chain, version: int, before: State | None, state: State) 
             owner = chain.leases.setdefault(job.lease, (job.id, job.attempt))
             if owner != (job.id, job.attempt):
                 chain.break_off("one lease, one attempt", f"{job.lease}: {owner}", version)
+
+
+def _check_gone(chain: Chain, version: int, job: JobRecord) -> None:
+    """A job leaves when it is done, and as it is done it stands in the archive already."""
+    commit = chain.history.store.history(chain.history.key)[version - 1]
+    copies = [copy for at, copy in chain.archived.get(job.id, []) if at <= commit.time_s]
+    if job.status != "done" or job not in copies:
+        chain.break_off("a job is always somewhere", f"{job.id} vanished", version)
+    chain.gone.add(job.id)
+
+
+def _check_archive(chain: Chain) -> None:
+    """The archive holds committed completions, and nothing else."""
+    for job_id, copies in chain.archived.items():
+        records = chain.records.get(job_id)
+        for at, copy in copies:
+            if records is None or copy != records[-1][1] or copy.status != "done":
+                chain.break_off("the archive holds what was committed", f"{copy} at {at:.3f} s")
+
+
+def _read_archive(history: History) -> dict[str, list[tuple[float, JobRecord]]]:
+    archived: dict[str, list[tuple[float, JobRecord]]] = {}
+    layout = Layout.of(history.key)
+    for commit in history.store.commits:
+        if commit.body is not None and layout.parse(commit.key) is not None:
+            for line in commit.body.splitlines():
+                job = msgspec.json.decode(line, type=JobRecord)
+                archived.setdefault(job.id, []).append((commit.time_s, job))
+    return archived
 
 
 def _check_step(chain: Chain, version: int, old: JobRecord, job: JobRecord) -> None:

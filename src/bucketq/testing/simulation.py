@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from unittest import mock
 
+from bucketq.archive import Layout, SegmentWriter
 from bucketq.codec import Document, Prepared, decode
 from bucketq.errors import UnavailableError
 from bucketq.model import state as state_module
@@ -39,6 +40,7 @@ _SETTINGS: dict[str, object] = {
     "heartbeat_s": 2.0,
     "grace_s": 5.0,
     "max_attempts": 3,
+    "archive_after_s": 2.0,
     "backoff": {"base_s": 0.5, "factor": 2.0, "max_s": 4.0},
 }
 _STORM_S = 90.0
@@ -59,6 +61,10 @@ class Report:
     unknown: int
     """How many calls ended with an unknown outcome, or never."""
     lost_leases: int
+    archived: int
+    """How many jobs left for the archive."""
+    repeated: int
+    """How many times a crash left one there again."""
     faults: dict[str, int]
     verdicts: dict[str, int]
     """How often a commit landed, was lost to another, or was too old to tell."""
@@ -153,7 +159,12 @@ class _World:
             register = _CountingRegister(host.link, KEY, "simulated queue", host.clock)
             register.verdicts = self.verdicts
             queue = host.queue_type(
-                register, host.clock, payload_type=str, worker=name, timeout_s=host.timeout_s
+                register,
+                host.clock,
+                payload_type=str,
+                worker=name,
+                timeout_s=host.timeout_s,
+                archive=SegmentWriter(host.link, Layout.of(KEY)),
             )
             async with queue:
                 await _insist(lambda: queue.config(request=None, **self.settings))
@@ -237,7 +248,7 @@ class _World:
         if found is None:
             return False
         state = decode(found.body, "final").state
-        return all(job.status in ("done", "dead") for job in state.jobs)
+        return all(job.status == "dead" for job in state.jobs)
 
     def _check_rest(self, chain: Chain) -> None:
         """What must hold once the faults have ended."""
@@ -248,15 +259,15 @@ class _World:
         if final is None:
             chain.break_off("the queue comes up", "nothing was ever committed")
         for job in final.jobs:
-            if job.status not in ("done", "dead"):
+            if job.status != "dead":
                 chain.break_off("every job comes to its end", f"{job.id} is {job.status}")
 
     def _check_leases(self) -> None:
         """While nothing goes wrong, whatever the clocks show, no worker loses a job."""
         chain = check(self.history)
-        for job in chain.final.jobs if chain.final else ():
-            if job.lost_leases:
-                chain.break_off("no lease is taken from a healthy worker", f"{job.id}")
+        for job_id, records in chain.records.items():
+            if records[-1][1].lost_leases:
+                chain.break_off("no lease is taken from a healthy worker", job_id)
 
     def _known_jobs(self) -> list[str]:
         found = self.store.peek(KEY)
@@ -294,7 +305,7 @@ def simulate(seed: int, *, storm: bool = True) -> Report:
         world = _World(loop, storm=storm)
         chain = await world.play()
         calls = world.history.calls
-        jobs = list(chain.final.jobs) if chain.final else []
+        jobs = [records[-1][1] for records in chain.records.values()]
         return Report(
             seed=seed,
             fingerprint=loop.fingerprint,
@@ -307,6 +318,8 @@ def simulate(seed: int, *, storm: bool = True) -> Report:
                 call.ended_s is None or isinstance(call.error, UnavailableError) for call in calls
             ),
             lost_leases=sum(job.lost_leases for job in jobs),
+            archived=len(chain.archived),
+            repeated=sum(len(copies) - 1 for copies in chain.archived.values()),
             faults=world.store.injected,
             verdicts=world.verdicts,
         )

@@ -1,0 +1,76 @@
+"""The names of archive objects: which hour, which version, which content.
+
+``s3://bucket/jobs/queue.json`` keeps its archive under ``jobs/queue/archive/``::
+
+    jobs/queue/archive/2026-02-15T10/00000000000000000042-9f86d081884c7d65.jsonl
+                       UTC hour      version of the queue  digest of the segment
+
+The digest makes a key stand for one content for ever: two processes that archive at the same
+version write either the same bytes or other keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+
+_SEGMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
+_HOUR = "%Y-%m-%dT%H"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One archive object."""
+
+    key: str
+    hour: datetime
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names of the archive of one queue."""
+
+    root: str
+    """What every key of it begins with, a slash at its end."""
+
+    @classmethod
+    def of(cls, queue_key: str) -> Layout:
+        """The archive that belongs to a queue object."""
+        return cls(f"{queue_key.removesuffix('.json')}/archive/")
+
+    def segment_key(self, hour: datetime, version: int, body: bytes) -> str:
+        """The key of a segment."""
+        digest = blake2b(body, digest_size=8).hexdigest()
+        return f"{self.hour_prefix(hour)}{version:020d}-{digest}.jsonl"
+
+    def hour_prefix(self, hour: datetime) -> str:
+        """What the keys of an hour begin with."""
+        return f"{self.root}{hour.astimezone(UTC).strftime(_HOUR)}/"
+
+    def parse(self, key: str) -> Segment | None:
+        """Read a key; None where it is not that of a segment."""
+        found = _SEGMENT.fullmatch(key.removeprefix(self.root))
+        if found is None or not key.startswith(self.root):
+            return None
+        try:
+            hour = datetime.strptime(found[1], _HOUR).replace(tzinfo=UTC)
+        except ValueError:
+            return None
+        return Segment(key, hour, int(found[2]))
+
+
+def hour_of(moment: datetime) -> datetime:
+    """The UTC hour that a moment lies in."""
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def hours_between(since: datetime, until: datetime) -> Iterator[datetime]:
+    """The hours that a range of time touches; its end is not part of it."""
+    hour = hour_of(since)
+    while hour < until:
+        yield hour
+        hour += timedelta(hours=1)

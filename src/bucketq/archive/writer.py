@@ -1,0 +1,60 @@
+"""Writing archive segments.
+
+A segment is written before its jobs are let go, so it must be certain that it is there: an
+unknown outcome is tried again. The key is made of the content, so trying again is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw
+
+from bucketq.archive.layout import Layout, hour_of
+from bucketq.archive.upkeep import prune
+from bucketq.model.job import JobRecord
+from bucketq.store.base import ObjectStore
+
+FinishedJob = tuple[JobRecord, dict[str, Raw] | None]
+"""A job, and the fields of it that this version of bucketq does not know."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SegmentWriter:
+    """Writes finished jobs to the archive of one queue."""
+
+    def __init__(self, store: ObjectStore, layout: Layout) -> None:
+        """Write to ``store``, under the names of ``layout``."""
+        self._store = store
+        self._layout = layout
+
+    async def write(self, jobs: Iterable[FinishedJob], version: int) -> list[str]:
+        """Write jobs that the queue held as done at ``version``; return the keys.
+
+        Raises:
+            UnavailableError: Some segment may be missing; call it again.
+            StoreRefusedError: The store takes no segments; the jobs stay in the queue.
+        """
+        by_hour: dict[datetime, list[bytes]] = {}
+        for job, extra in jobs:
+            hour = hour_of(job.finished_at or job.pushed_at)
+            by_hour.setdefault(hour, []).append(_line(job, extra))
+        keys = []
+        for hour, lines in by_hour.items():
+            body = b"\n".join([*lines, b""])
+            key = self._layout.segment_key(hour, version, body)
+            await self._store.put(key, body)
+            keys.append(key)
+        return keys
+
+    async def prune(self, before: datetime) -> int:
+        """Delete the segments of hours that ended before a moment; return how many."""
+        return await prune(self._store, self._layout, before)
+
+
+def _line(job: JobRecord, extra: dict[str, Raw] | None) -> bytes:
+    line = _encode(job)
+    return line if not extra else line[:-1] + b"," + _encode(extra)[1:]

@@ -1,0 +1,82 @@
+"""``open_archive``: the finished jobs of a queue, by the time at which they finished."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeVar, overload
+
+from bucketq.archive import ArchiveReader, Layout, collect, prune
+from bucketq.clock import Clock, SystemClock
+from bucketq.queue.job import Job
+from bucketq.store.base import ObjectStore
+from bucketq.store.url import open_store
+
+T = TypeVar("T")
+
+
+class Archive(Generic[T]):
+    """The archive of one queue. It can be read, pruned and cleaned while the queue is in use."""
+
+    def __init__(self, store: ObjectStore, layout: Layout, payload_type: Any, clock: Clock) -> None:
+        """Open the archive that ``layout`` names."""
+        self._store = store
+        self._layout = layout
+        self._payload_type = payload_type
+        self._clock = clock
+
+    async def __aenter__(self) -> Archive[T]:
+        """Use it as ``async with``, so that its connections are closed."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Close its connections."""
+        await self._store.close()
+
+    async def jobs(
+        self,
+        since: datetime,
+        until: datetime | None = None,
+        *,
+        kinds: Iterable[str] | str | None = None,
+    ) -> AsyncIterator[Job[T]]:
+        """Yield the jobs that finished from ``since`` up to but not including ``until`` (now).
+
+        Only the hours that the range touches are listed, and every job comes once.
+        """
+        until = self._clock.now() if until is None else until
+        wanted = {kinds} if isinstance(kinds, str) else None if kinds is None else set(kinds)
+        async for record in ArchiveReader(self._store, self._layout).jobs(since, until):
+            if wanted is None or record.kind in wanted:
+                yield Job(record, self._payload_type)
+
+    async def prune(self, older_than: timedelta) -> int:
+        """Delete the segments of hours that ended before; return how many."""
+        return await prune(self._store, self._layout, self._clock.now() - older_than)
+
+    async def collect(self, since: datetime | None = None) -> int:
+        """Delete segments that a crash has left and that only repeat others; return how many."""
+        now = self._clock.now()
+        first = await self._first_hour() if since is None else since
+        return 0 if first is None else await collect(self._store, self._layout, first, now)
+
+    async def _first_hour(self) -> datetime | None:
+        async for info in self._store.list(self._layout.root):
+            segment = self._layout.parse(info.key)
+            if segment is not None:
+                return segment.hour.astimezone(UTC)
+        return None
+
+
+@overload
+def open_archive(url: str, *, payload_type: type[T]) -> Archive[T]: ...
+
+
+@overload
+def open_archive(url: str) -> Archive[Any]: ...
+
+
+def open_archive(url: str, *, payload_type: Any = Any) -> Archive[Any]:
+    """Open the archive of the queue at ``url``; use it as ``async with``."""
+    location = open_store(url)
+    return Archive(location.store, Layout.of(location.key), payload_type, SystemClock())
