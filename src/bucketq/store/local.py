@@ -1,0 +1,257 @@
+"""A store in a directory of this machine: every object is a plain file, to be read with ``cat``.
+
+Promises: keys stay below the root; what the operating system refuses is told as an error that
+says what to do; blocking I/O runs in the store's own threads, so that a slow disk holds up
+neither the event loop nor its default executor. That writes are whole, atomic and durable is
+the promise of ``atomic_file``.
+
+May touch: the files below its root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from bucketq.errors import (
+    BucketQError,
+    ClosedError,
+    InvalidRequestError,
+    StoreRefusedError,
+    UnavailableError,
+)
+from bucketq.store import atomic_file
+from bucketq.store.base import (
+    ObjectInfo,
+    ObjectMissingError,
+    PreconditionFailedError,
+    StoredObject,
+)
+
+_T = TypeVar("_T")
+_Entries = list[str | ObjectInfo]
+
+_THREADS_MAX = 8
+
+# The errors after which trying again cannot help, and what to do instead. Any other one
+# (EIO, EMFILE, ESTALE, ...) may pass, and after a write leaves the outcome unknown.
+_ADVICE = {
+    errno.ENOENT: "its directory is gone; make it again",
+    errno.ENOSPC: "free some space on this filesystem",
+    errno.EDQUOT: "free some space, or raise the disk quota",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f)",
+    errno.EROFS: "mount the filesystem writable, or use another directory",
+    errno.EACCES: "give this user permission to use the file and to write in its directory",
+    errno.EPERM: "give this user permission to use the file and to write in its directory",
+    errno.EISDIR: "name a file in it instead",
+    errno.ENOTDIR: "something above it in the path is a file; use another directory",
+    errno.ENAMETOOLONG: "use a shorter path",
+    errno.ELOOP: "it is a symbolic link, which a write would replace; name its target instead",
+    errno.ENXIO: "it is not a regular file; name another one",
+    errno.EILSEQ: "the filesystem does not take this name; use another one",
+    errno.EINVAL: "the filesystem does not support it; use another directory",
+    errno.ENOLCK: "the filesystem has no file locks; use a directory on a local disk",
+    errno.EOPNOTSUPP: "the filesystem has no file locks; use a directory on a local disk",
+}
+
+
+class LocalStore:
+    """An ``ObjectStore`` whose objects are the files below one directory.
+
+    A cancelled call leaves its thread to finish alone. Its write may still land, as a caller
+    who stops waiting has to expect of any store; no lock and no torn file stay behind.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+        self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="bucketq-file")
+        # Directories in which this store has looked for what dead writers left.
+        self._swept: set[Path] = set()
+        self._closed = False
+
+    @property
+    def url(self) -> str:
+        """The root directory as a URL."""
+        return self._root.as_uri()
+
+    @property
+    def write_interval_s(self) -> float:
+        """A disk wants no pause."""
+        return 0.0
+
+    async def get(self, key: str) -> StoredObject:
+        """Read an object. Raises ``ObjectMissingError``."""
+        body, etag = await self._read(key, None)
+        assert body is not None  # noqa: S101 - only a known etag goes without its bytes
+        return StoredObject(body, etag)
+
+    async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        """Read an object unless it still bears ``etag``; None means that it does."""
+        body, current_etag = await self._read(key, etag)
+        return None if body is None else StoredObject(body, current_etag)
+
+    async def create(self, key: str, body: bytes) -> str:
+        """Write an object that must not exist yet; return its etag."""
+
+        def demand_absent(current: os.stat_result | None) -> None:
+            if current is not None:
+                raise PreconditionFailedError(f"{key} already exists in {self.url}")
+
+        return await self._write(key, body, demand_absent, makes_parents=True)
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        """Write an object that must still bear ``etag``; return its new one."""
+
+        def demand_etag(current: os.stat_result | None) -> None:
+            if current is None:
+                raise ObjectMissingError(f"there is no object {key} in {self.url}")
+            if (found := atomic_file.etag_of(current)) != etag:
+                raise PreconditionFailedError(
+                    f"{key} in {self.url} has changed: its etag is {found}, not {etag}"
+                )
+
+        return await self._write(key, body, demand_etag, makes_parents=False)
+
+    async def put(self, key: str, body: bytes) -> str:
+        """Write an object whatever is there; return its etag."""
+
+        def demand_nothing(_: os.stat_result | None) -> None:
+            """Accept whatever is there."""
+
+        return await self._write(key, body, demand_nothing, makes_parents=True)
+
+    async def delete(self, key: str) -> None:
+        """Remove an object. One that is not there is no error."""
+        path = self._path(key)
+        await self._run("delete", path, partial(atomic_file.delete, path))
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """List the objects whose keys begin with ``prefix``, in order of their keys.
+
+        Each directory is read when its turn comes, so a listing that is given up early has
+        not walked the whole tree.
+        """
+        folder = prefix[: prefix.rfind("/") + 1]
+        if folder:
+            check_key(folder[:-1])
+        pending: _Entries = [folder]
+        while pending:
+            entry = pending.pop()
+            if isinstance(entry, ObjectInfo):
+                yield entry
+            else:
+                scan = partial(_scan, self._root, entry, prefix)
+                pending.extend(reversed(await self._run("list", self._root / entry, scan)))
+
+    async def close(self) -> None:
+        """Let the threads end once they are idle. Calls that are under way still finish."""
+        self._closed = True
+        self._threads.shutdown(wait=False)
+
+    async def _read(self, key: str, known_etag: str | None) -> tuple[bytes | None, str]:
+        path = self._path(key)
+        try:
+            return await self._run("read", path, partial(atomic_file.read, path, known_etag))
+        except FileNotFoundError as error:
+            raise ObjectMissingError(f"there is no object {key} in {self.url}") from error
+
+    async def _write(
+        self, key: str, body: bytes, demand: atomic_file.Demand, *, makes_parents: bool
+    ) -> str:
+        path = self._path(key)
+        sweeps = path.parent not in self._swept
+        write = partial(
+            atomic_file.write, path, body, demand, makes_parents=makes_parents, sweeps=sweeps
+        )
+        etag = await self._run("write", path, write)
+        self._swept.add(path.parent)
+        return etag
+
+    def _path(self, key: str) -> Path:
+        """Say where an object lives, once its key is known to stay below the root."""
+        check_key(key)
+        return self._root / key
+
+    async def _run(self, verb: str, path: Path, work: Callable[[], _T]) -> _T:
+        """Do blocking work on a file in a thread of this store."""
+        if self._closed:
+            raise ClosedError(f"the store {self.url} is closed; open it again")
+        with _explained(verb, path):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that is not the relative path of a file below the root."""
+    if not all(_is_key_part(part) for part in key.split("/")):
+        raise InvalidRequestError(
+            f"{key!r} cannot name a file: a key is a relative path, without empty parts, '.', "
+            "'..', backslashes and NUL, and without names that begin with '.bucketq.'"
+        )
+
+
+def _is_key_part(part: str) -> bool:
+    """Tell whether a file of this name can be an object, or a directory hold some."""
+    if part in {"", ".", ".."} or "\\" in part or "\0" in part or atomic_file.is_reserved(part):
+        return False
+    # A name that is no text has no key: it could be listed, but not be written down.
+    return not any("\ud800" <= character <= "\udfff" for character in part)
+
+
+@contextlib.contextmanager
+def _explained(verb: str, path: Path) -> Iterator[None]:
+    """Raise what the operating system refuses as an error that says what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        if verb == "read" and isinstance(error, FileNotFoundError):
+            raise
+        raise _explain(error, verb, path) from error
+
+
+def _explain(error: OSError, verb: str, path: Path) -> BucketQError:
+    """Tell a refusal for good from an error that may pass."""
+    what = f"cannot {verb} {path}: {(error.strerror or str(error)).lower()}"
+    advice = _ADVICE.get(error.errno or 0)
+    if advice is None or isinstance(error, atomic_file.UnsyncedError):
+        return UnavailableError(f"{what}; the outcome is unknown, try again")
+    return StoreRefusedError(f"{what}; {advice}")
+
+
+def _scan(root: Path, folder: str, prefix: str) -> _Entries:
+    """Read one directory: objects as they are, directories as keys that end in a slash.
+
+    A directory is ordered as if the slash belonged to its name, because it does in the keys
+    below it: ``a-b`` comes before ``a/b``, and ``a/b`` before ``a0``.
+    """
+    found: list[tuple[str, str | ObjectInfo]] = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(root / folder) as entries:
+        for entry in entries:
+            key = folder + entry.name
+            if not _is_key_part(entry.name):
+                continue
+            if entry.is_dir():
+                if f"{key}/".startswith(prefix):
+                    found.append((f"{key}/", f"{key}/"))
+            elif key.startswith(prefix) and (info := _regular_file(entry)):
+                modified_at = datetime.fromtimestamp(info.st_mtime, UTC)
+                found.append((key, ObjectInfo(key, info.st_size, modified_at)))
+    found.sort(key=lambda item: item[0])
+    return [item for _, item in found]
+
+
+def _regular_file(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Look at a file in a directory; None where it is none, or has just been removed."""
+    try:
+        info = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return info if stat.S_ISREG(info.st_mode) else None

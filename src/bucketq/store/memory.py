@@ -1,0 +1,133 @@
+"""A store in the memory of this process: for tests, trials and the simulator.
+
+Promises: every operation is atomic between the threads and event loops of one process, and
+an etag is never given out twice, not even after a delete. Nothing outlives the process.
+
+May touch: the registry below and nothing else. The registry is what lets two connections
+to ``memory://NAME`` meet, as two connections to one bucket would.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from bucketq.clock import Clock, SystemClock
+from bucketq.store.base import (
+    ObjectInfo,
+    ObjectMissingError,
+    PreconditionFailedError,
+    StoredObject,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One version of an object; it is replaced whole, never changed."""
+
+    stored: StoredObject
+    modified_at: datetime
+
+
+class MemoryStore:
+    """An ``ObjectStore`` whose objects live in a dictionary.
+
+    The lock is one of threads, not of asyncio, because the blocking client runs its event
+    loop in a thread of its own and may share a named store with the caller's loop. It is
+    held for a few dictionary operations and never across an ``await``.
+    """
+
+    def __init__(self, name: str = "", clock: Clock | None = None) -> None:
+        self._name = name
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        # One counter for all keys: it only rises, so no key sees an etag twice.
+        self._writes = 0
+
+    @property
+    def url(self) -> str:
+        """Where this store is; a private one has no name."""
+        return f"memory://{self._name}"
+
+    @property
+    def write_interval_s(self) -> float:
+        """Memory wants no pause."""
+        return 0.0
+
+    async def get(self, key: str) -> StoredObject:
+        """Read an object. Raises ``ObjectMissingError``."""
+        with self._lock:
+            return self._find(key).stored
+
+    async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        """Read an object unless it still bears ``etag``; None means that it does."""
+        with self._lock:
+            stored = self._find(key).stored
+        return None if stored.etag == etag else stored
+
+    async def create(self, key: str, body: bytes) -> str:
+        """Write an object that must not exist yet; return its etag."""
+        with self._lock:
+            if key in self._entries:
+                raise PreconditionFailedError(f"{key} already exists in {self.url}")
+            return self._store(key, body)
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        """Write an object that must still bear ``etag``; return its new one."""
+        with self._lock:
+            current = self._find(key).stored.etag
+            if current != etag:
+                raise PreconditionFailedError(
+                    f"{key} in {self.url} has changed: its etag is {current}, not {etag}"
+                )
+            return self._store(key, body)
+
+    async def put(self, key: str, body: bytes) -> str:
+        """Write an object whatever is there; return its etag."""
+        with self._lock:
+            return self._store(key, body)
+
+    async def delete(self, key: str) -> None:
+        """Remove an object. One that is not there is no error."""
+        with self._lock:
+            self._entries.pop(key, None)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """List the objects whose keys begin with ``prefix``, as they are at this moment."""
+        with self._lock:
+            found = sorted(item for item in self._entries.items() if item[0].startswith(prefix))
+        for key, entry in found:
+            yield ObjectInfo(key, len(entry.stored.body), entry.modified_at)
+
+    async def close(self) -> None:
+        """Do nothing: a named store belongs to everybody who opened it."""
+
+    def _find(self, key: str) -> _Entry:
+        """Look an object up; the caller holds the lock."""
+        entry = self._entries.get(key)
+        if entry is None:
+            raise ObjectMissingError(f"there is no object {key} in {self.url}")
+        return entry
+
+    def _store(self, key: str, body: bytes) -> str:
+        """Put a new version in place; the caller holds the lock.
+
+        The body is copied where it is a buffer that its owner could still change.
+        """
+        self._writes += 1
+        stored = StoredObject(bytes(body), str(self._writes))
+        self._entries[key] = _Entry(stored, self._clock.now())
+        return stored.etag
+
+
+_shared: dict[str, MemoryStore] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_memory_store(name: str) -> MemoryStore:
+    """Return the store of this name, the same one each time for as long as the process lives."""
+    with _shared_lock:
+        return _shared.setdefault(name, MemoryStore(name))

@@ -1,0 +1,131 @@
+"""From the address of a queue, as a person writes it, to the store and the key in it.
+
+Promises: an address is understood or refused with an example of a right one; what may be a
+secret (``user:password@``) is refused and never repeated, neither in a message nor in
+``Location.url``. Opening an address does no I/O, so that a wrong path shows at first use.
+
+May touch: nothing but the stores it makes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from bucketq.errors import InvalidRequestError
+from bucketq.store.base import ObjectStore
+from bucketq.store.memory import MemoryStore, shared_memory_store
+
+_EXAMPLE = "write it like file:///srv/jobs/queue.json"
+_MEMORY_KEY = "queue.json"
+_MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_STRAY = re.compile(r"[\x00-\x1f\x7f]|\s\Z|%(?![0-9A-Fa-f]{2})")
+_CLOUD_SCHEMES = frozenset({"s3", "gs", "az"})
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a queue is: a store, the key of the queue's object, and the address of both.
+
+    ``url`` is the address in its plainest spelling. It holds no secret.
+    """
+
+    store: ObjectStore
+    key: str
+    url: str
+
+
+def open_store(url: str) -> Location:
+    """Open the store that an address names.
+
+    ``file:///path/queue.json`` is a file of this machine. ``memory://NAME`` is shared within
+    this process, and ``memory://`` is a new store each time, for the caller alone.
+    """
+    parts = _split(url)
+    if "@" in parts.netloc:
+        raise InvalidRequestError(
+            "the address of the queue holds a user name or password; take out what is before "
+            "the '@' and give credentials through the environment"
+        )
+    if parts.scheme in _CLOUD_SCHEMES:
+        raise InvalidRequestError(
+            f"{parts.scheme}:// is not supported by this version; use file:// or memory://"
+        )
+    if parts.scheme not in {"file", "memory"}:
+        # Not repeated: in user:password@host the user takes the place of the scheme.
+        raise InvalidRequestError(
+            "the scheme of the queue's address is not known; use file:// or memory://"
+        )
+    if "?" in url or "#" in url:
+        raise InvalidRequestError(
+            f"a {parts.scheme}:// address takes no options, and this one has a '?' or '#' in it; "
+            "in a file name they are written %3F and %23"
+        )
+    return _open_file(parts) if parts.scheme == "file" else _open_memory(parts)
+
+
+def _split(url: object) -> SplitResult:
+    """Take an address apart, unless it is none."""
+    if not isinstance(url, str):
+        raise InvalidRequestError(
+            f"the address of a queue is a string, not {type(url).__name__}; {_EXAMPLE}"
+        )
+    if not _SCHEME.match(url):
+        is_whole_path = url.startswith("/") and "@" not in url
+        suggestion = f"write it as {Path(url).as_uri()}" if is_whole_path else _EXAMPLE
+        raise InvalidRequestError(
+            "the address of the queue has no scheme; the address of a file is file:// and its "
+            f"whole path: {suggestion}"
+        )
+    if _STRAY.search(url):
+        raise InvalidRequestError(
+            "the address of the queue has a control character, a blank at its end or a lone '%' "
+            "in it; in a file name '%' is written %25"
+        )
+    try:
+        return urlsplit(url)
+    except ValueError:
+        # Its message may repeat a password.
+        raise InvalidRequestError(f"the address of the queue is no URL; {_EXAMPLE}") from None
+
+
+def _open_file(parts: SplitResult) -> Location:
+    """Open ``file:///path/name``: the directory is the store, the name is the key."""
+    # Not at the top: elsewhere than on POSIX this import fails, and memory:// must not.
+    from bucketq.store.local import LocalStore, check_key  # noqa: PLC0415
+
+    if parts.netloc.lower() not in {"", "localhost"}:
+        raise InvalidRequestError(
+            f"file://{parts.netloc}/ names another machine; a path has three slashes before "
+            f"it: {_EXAMPLE}"
+        )
+    try:
+        path = unquote(parts.path, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(
+            f"the path {parts.path} is not UTF-8 once its %-escapes are read; {_EXAMPLE}"
+        ) from error
+    if not path.startswith("/") or "\0" in path:
+        raise InvalidRequestError(f"{path!r} is not a whole path; {_EXAMPLE}")
+    folder, _, name = path.rpartition("/")
+    if name in {"", ".", ".."}:
+        raise InvalidRequestError(
+            f"{path} is a directory; name a file in it, like file://{quote(folder)}/queue.json"
+        )
+    check_key(name)
+    root = Path("/", folder.lstrip("/"))
+    return Location(LocalStore(root), name, PurePosixPath(root, name).as_uri())
+
+
+def _open_memory(parts: SplitResult) -> Location:
+    """Open ``memory://`` or ``memory://NAME``."""
+    if parts.path or not _MEMORY_NAME.fullmatch(parts.netloc):
+        raise InvalidRequestError(
+            "a name in memory:// has only letters, digits and '.', '_', '-'; write it like "
+            "memory://jobs, or memory:// for a store of your own"
+        )
+    store = shared_memory_store(parts.netloc) if parts.netloc else MemoryStore()
+    return Location(store, _MEMORY_KEY, store.url)

@@ -1,0 +1,293 @@
+"""How a file is replaced: its time, its lock, its temporary file and the order of syncing.
+
+Other processes, and their sudden deaths, are in ``test_local_processes.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import importlib.util
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bucketq.errors import StoreRefusedError
+from bucketq.store import atomic_file
+from bucketq.store.local import LocalStore
+
+KEY = "queue.json"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
+    opened = LocalStore(tmp_path)
+    yield opened
+    await opened.close()
+
+
+def visible_names(folder: Path) -> set[str]:
+    """What is in a directory, but for the lock."""
+    return {path.name for path in folder.iterdir()} - {".bucketq.lock"}
+
+
+async def test_the_time_of_a_file_rises_even_if_the_clock_stands_still(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill = atomic_file._fill
+
+    def fill_at_noon(temp: int, body: bytes) -> None:
+        fill(temp, body)
+        os.utime(temp, ns=(10**18, 10**18))
+
+    monkeypatch.setattr(atomic_file, "_fill", fill_at_noon)
+    etag = await store.create(KEY, b"00")
+    times_ns = [(tmp_path / KEY).stat().st_mtime_ns]
+    for number in range(1, 20):
+        etag = await store.replace(KEY, b"%02d" % number, etag)
+        times_ns.append((tmp_path / KEY).stat().st_mtime_ns)
+    await store.put(KEY, b"20")
+    times_ns.append((tmp_path / KEY).stat().st_mtime_ns)
+    await store.delete(KEY)
+    await store.create(KEY, b"21")
+    times_ns.append((tmp_path / KEY).stat().st_mtime_ns)
+    assert times_ns == sorted(set(times_ns))
+
+
+async def test_the_time_of_a_file_rises_when_the_clock_was_set_back(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    await store.create(KEY, b"one")
+    in_2100_ns = 4_102_444_800 * 10**9
+    os.utime(tmp_path / KEY, ns=(in_2100_ns, in_2100_ns))
+    etag = (await store.get(KEY)).etag
+    await store.replace(KEY, b"two", etag)
+    assert (tmp_path / KEY).stat().st_mtime_ns > in_2100_ns
+    await store.delete(KEY)
+    await store.create(KEY, b"six")
+    assert (tmp_path / KEY).stat().st_mtime_ns > in_2100_ns
+
+
+async def test_the_time_of_a_file_rises_where_the_filesystem_rounds_it(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def set_rounded_time(descriptor: int, time_ns: int) -> None:
+        rounded_ns = time_ns // (2 * 10**9) * (2 * 10**9)
+        os.utime(descriptor, ns=(rounded_ns, rounded_ns))
+
+    await store.create(KEY, b"one")
+    in_2100_ns = 4_102_444_800 * 10**9
+    os.utime(tmp_path / KEY, ns=(in_2100_ns, in_2100_ns))
+    monkeypatch.setattr(atomic_file, "_set_time", set_rounded_time)
+    etag = (await store.get(KEY)).etag
+    etags = {etag}
+    for _ in range(5):
+        etag = await store.replace(KEY, b"two", etag)
+        etags.add(etag)
+    assert len(etags) == 6
+
+
+async def test_a_file_whose_time_cannot_rise_is_refused(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etag = await store.create(KEY, b"one")
+    in_2100_ns = 4_102_444_800 * 10**9
+    os.utime(tmp_path / KEY, ns=(in_2100_ns, in_2100_ns))
+    etag = (await store.get(KEY)).etag
+    monkeypatch.setattr(atomic_file, "_set_time", lambda _descriptor, _time_ns: None)
+    with pytest.raises(StoreRefusedError, match="later time"):
+        await store.replace(KEY, b"two", etag)
+    assert (tmp_path / KEY).read_bytes() == b"one"
+    assert visible_names(tmp_path) == {KEY}
+
+
+async def test_a_write_syncs_the_file_before_the_rename_and_the_directory_after_it(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.create(KEY, b"one")
+    steps = []
+    fsync, rename = os.fsync, os.rename
+
+    def noting_fsync(descriptor: int) -> None:
+        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append("sync directory" if is_directory else "sync file")
+        fsync(descriptor)
+
+    def noting_rename(*args: str, src_dir_fd: int, dst_dir_fd: int) -> None:
+        steps.append("rename")
+        rename(*args, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    monkeypatch.setattr(os, "rename", noting_rename)
+    await store.put(KEY, b"two")
+    assert steps == ["sync file", "rename", "sync directory"]
+
+
+async def test_a_cancelled_write_leaves_nothing_locked_and_nothing_torn(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etag = await store.create(KEY, b"one")
+    fill = atomic_file._fill
+    has_begun, may_go_on, has_ended = threading.Event(), threading.Event(), threading.Event()
+    release = atomic_file._release
+
+    def slow_fill(temp: int, body: bytes) -> None:
+        has_begun.set()
+        may_go_on.wait()
+        fill(temp, body)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_file, "_fill", slow_fill)
+        writing = asyncio.create_task(store.replace(KEY, b"two", etag))
+        await asyncio.to_thread(has_begun.wait)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+    await store.replace(KEY, b"six", etag)
+
+    def noting_release(descriptor: int) -> None:
+        release(descriptor)
+        has_ended.set()
+
+    monkeypatch.setattr(atomic_file, "_release", noting_release)
+    may_go_on.set()
+    await asyncio.to_thread(has_ended.wait)
+    await store.put("other", b"")
+    assert (await store.get(KEY)).body == b"six"
+
+
+async def test_two_writers_never_compare_and_rename_at_the_same_time(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamp = atomic_file._stamp
+    meeting = threading.Barrier(2)
+    has_met = []
+
+    def waiting_stamp(temp: int, lock: int, current: os.stat_result | None) -> str:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meeting.wait(timeout=0.2)
+            has_met.append(True)
+        return stamp(temp, lock, current)
+
+    monkeypatch.setattr(atomic_file, "_stamp", waiting_stamp)
+    await asyncio.gather(store.put(KEY, b"one"), store.put(KEY, b"two"))
+    assert not has_met
+
+
+async def test_a_lock_file_that_was_removed_by_hand_is_made_again(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etag = await store.create(KEY, b"one")
+    flock = fcntl.flock
+    removals = ["once"]
+
+    def losing_flock(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        if operation == fcntl.LOCK_EX and removals:
+            removals.clear()
+            (tmp_path / ".bucketq.lock").unlink()
+
+    monkeypatch.setattr(fcntl, "flock", losing_flock)
+    await store.replace(KEY, b"two", etag)
+    assert not removals
+    assert (tmp_path / ".bucketq.lock").exists()
+
+
+def test_a_lock_ends_though_a_forked_child_has_a_copy_of_its_descriptor(tmp_path: Path) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY)
+    with atomic_file._locked(directory) as lock:
+        copy = os.dup(lock)
+    with (tmp_path / ".bucketq.lock").open() as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(copy)
+    os.close(directory)
+
+
+async def test_a_temporary_file_in_use_is_neither_taken_nor_swept(tmp_path: Path) -> None:
+    temp = tmp_path / ".bucketq.0.tmp"
+    with temp.open("wb") as in_use:
+        fcntl.flock(in_use, fcntl.LOCK_EX)
+        store = LocalStore(tmp_path)
+        await store.put(KEY, b"one")
+        assert visible_names(tmp_path) == {KEY, temp.name}
+        assert in_use.write(b"still mine") == 10
+    assert temp.read_bytes() == b"still mine"
+    await store.put(KEY, b"two")
+    assert visible_names(tmp_path) == {KEY}
+    assert (tmp_path / KEY).read_bytes() == b"two"
+    await store.close()
+
+
+async def test_a_temporary_name_that_another_writer_takes_after_the_rename_is_left_to_it(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def rename_and_be_followed(source: str, *args: str, src_dir_fd: int, dst_dir_fd: int) -> None:
+        rename(source, *args, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        (tmp_path / source).write_bytes(b"by another writer")
+
+    monkeypatch.setattr(os, "rename", rename_and_be_followed)
+    await store.put(KEY, b"one")
+    assert (tmp_path / ".bucketq.0.tmp").read_bytes() == b"by another writer"
+
+
+async def test_a_temporary_file_that_takes_its_name_just_before_it_is_locked_is_left_alone(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temp, published = tmp_path / ".bucketq.0.tmp", tmp_path / "other.json"
+    await store.put(KEY, b"one")
+    temp.write_bytes(b"by another writer")
+    flock = fcntl.flock
+
+    def late_flock(descriptor: int, operation: int) -> None:
+        if not published.exists():
+            temp.rename(published)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late_flock)
+    await store.put(KEY, b"two")
+    assert published.read_bytes() == b"by another writer"
+    assert (tmp_path / KEY).read_bytes() == b"two"
+
+
+async def test_the_first_write_sweeps_what_dead_writers_left(tmp_path: Path) -> None:
+    for number in (0, 1, 5, 12):
+        (tmp_path / f".bucketq.{number}.tmp").write_bytes(b"x" * 100)
+    store = LocalStore(tmp_path)
+    await store.put(KEY, b"one")
+    assert visible_names(tmp_path) == {KEY}
+    assert (await store.get(KEY)).body == b"one"
+    await store.close()
+
+
+async def test_a_replaced_file_keeps_its_mode(store: LocalStore, tmp_path: Path) -> None:
+    etag = await store.create(KEY, b"one")
+    (tmp_path / KEY).chmod(0o640)
+    await store.replace(KEY, b"two", etag)
+    assert stat.S_IMODE((tmp_path / KEY).stat().st_mode) == 0o640
+
+
+async def test_a_file_replaced_by_root_keeps_its_owner(store: LocalStore, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root may give files away")
+    etag = await store.create(KEY, b"one")
+    os.chown(tmp_path / KEY, 65534, 65534)
+    await store.replace(KEY, b"two", etag)
+    info = (tmp_path / KEY).stat()
+    assert (info.st_uid, info.st_gid) == (65534, 65534)
+
+
+def test_a_system_without_file_locks_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    spec = importlib.util.spec_from_file_location("without_locks", atomic_file.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.raises(ImportError, match="keep the queue on object storage instead"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

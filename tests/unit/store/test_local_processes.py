@@ -1,0 +1,172 @@
+"""What the file store promises when several processes write, and when they are killed.
+
+The tests run in memory where there is a filesystem for that: what they show is atomicity, and
+the speed of the disk adds nothing to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from bucketq.store import atomic_file
+from bucketq.store.local import LocalStore
+from tests.unit.store.writer import KEY, counter_body, counter_value
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE = Path(atomic_file.__file__).parents[2]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=in_memory, prefix="bucketq-test-") as name:
+        yield Path(name)
+
+
+class Nursery:
+    """A process that forks writers; see ``writer.py``."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin: IO[str] = process.stdin
+        self._stdout: IO[str] = process.stdout
+
+    def start(self, command: str, folder: Path, number: int = 0) -> int:
+        """Start a writer; return its process id."""
+        self._stdin.write(f"{command} {folder} {number}\n")
+        self._stdin.flush()
+        return int(self.read())
+
+    def read(self) -> str:
+        return self._stdout.readline().strip()
+
+    def read_until_ended(self) -> list[str]:
+        lines = []
+        while (line := self.read()) != "ended":
+            assert line
+            lines.append(line)
+        return lines
+
+
+@contextmanager
+def nursery() -> Iterator[Nursery]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.store.writer"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield Nursery(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+async def read_count(folder: Path) -> int:
+    store = LocalStore(folder)
+    try:
+        return counter_value((await store.get(KEY)).body)
+    finally:
+        await store.close()
+
+
+async def write_count(folder: Path, count: int) -> None:
+    store = LocalStore(folder)
+    await store.put(KEY, counter_body(count))
+    await store.close()
+
+
+def temp_names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob(".bucketq.*.tmp")]
+
+
+async def test_eight_processes_that_compare_and_set_lose_no_update(folder: Path) -> None:
+    await write_count(folder, 0)
+    with ExitStack() as stack:
+        nurseries = [stack.enter_context(nursery()) for _ in range(8)]
+        for one in nurseries:
+            one.start("increment_times", folder, 50)
+        for one in nurseries:
+            assert one.read_until_ended() == []
+    assert await read_count(folder) == 400
+    assert temp_names(folder) == []
+
+
+async def test_a_writer_killed_at_random_moments_loses_nothing_that_it_told(folder: Path) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    await write_count(folder, 0)
+    told = 0
+    with nursery() as one:
+        for _ in range(40):
+            pid = one.start("increment_forever", folder)
+            for _ in range(chance.randrange(1, 5)):
+                told = int(one.read())
+            moment = time.perf_counter() + chance.random() / 500
+            while time.perf_counter() < moment:
+                pass
+            os.kill(pid, signal.SIGKILL)
+            told = int([str(told), *one.read_until_ended()][-1])
+            found = await read_count(folder)
+            assert told <= found <= told + 1, f"seed {seed}"
+            told = found
+            assert len(temp_names(folder)) <= 1, f"seed {seed}"
+    await write_count(folder, told + 1)
+    assert temp_names(folder) == []
+
+
+async def test_a_writer_killed_at_any_system_call_leaves_the_old_version_or_the_new(
+    folder: Path,
+) -> None:
+    await write_count(folder, 0)
+    outcomes = []
+    with nursery() as one:
+        for number in range(1, 100):
+            before = await read_count(folder)
+            one.start("die_at_call", folder, number)
+            has_survived = one.read_until_ended() == ["survived"]
+            after = await read_count(folder)
+            assert after - before in {0, 1}
+            outcomes.append(after - before)
+            await write_count(folder, after)
+            assert temp_names(folder) == []
+            if has_survived:
+                break
+    assert has_survived
+    assert outcomes == sorted(outcomes)
+    assert outcomes.count(0) > 10
+    assert outcomes.count(1) > 3
+
+
+async def test_a_stopped_writer_stops_nobody_and_is_refused_when_it_goes_on(folder: Path) -> None:
+    await write_count(folder, 0)
+    with nursery() as one:
+        pid = one.start("stop_while_syncing", folder)
+        try:
+            assert one.read() == "stopping"
+            async with asyncio.timeout(10):
+                for count in range(1, 6):
+                    await write_count(folder, count)
+            assert await read_count(folder) == 5
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert one.read_until_ended() == ["refused"]
+    assert await read_count(folder) == 5
+    assert temp_names(folder) == []

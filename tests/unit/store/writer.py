@@ -1,0 +1,146 @@
+"""A process that writes to a file store, for tests that stop, kill or starve it.
+
+It imports what it needs once and then forks a fresh writer for each line on its standard
+input: ``COMMAND FOLDER NUMBER``. The writer's first line of output is its process id; what
+follows is the command's. When it has ended, however it did, there is a line ``ended``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bucketq.store import atomic_file
+from bucketq.store.base import PreconditionFailedError
+from bucketq.store.local import LocalStore
+
+KEY = "queue.json"
+
+
+def counter_body(count: int) -> bytes:
+    """A body of a size that varies with its content, and can be checked for being whole."""
+    payload = "x" * (1 + 997 * count % 20_000)
+    digest = hashlib.sha256(f"{count}{payload}".encode()).hexdigest()
+    return json.dumps({"count": count, "payload": payload, "digest": digest}).encode()
+
+
+def counter_value(body: bytes) -> int:
+    """Read a body back; raises where it is not whole."""
+    value = json.loads(body)
+    count: int = value["count"]
+    assert value["digest"] == hashlib.sha256(f"{count}{value['payload']}".encode()).hexdigest()
+    return count
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+async def increment(store: LocalStore) -> int:
+    """Add one to the counter; return what it is then."""
+    while True:
+        stored = await store.get(KEY)
+        count = counter_value(stored.body) + 1
+        try:
+            await store.replace(KEY, counter_body(count), stored.etag)
+        except PreconditionFailedError:
+            continue
+        return count
+
+
+async def increment_times(folder: Path, times: int) -> None:
+    """Add one to the counter so many times, slowly where only the lock keeps writers apart."""
+    store = LocalStore(folder)
+    stamp = atomic_file._stamp
+
+    def slow_stamp(temp: int, lock: int, current: os.stat_result | None) -> str:
+        time.sleep(0.0005)
+        return stamp(temp, lock, current)
+
+    atomic_file._stamp = slow_stamp
+    for _ in range(times):
+        await increment(store)
+
+
+async def increment_forever(folder: Path, _: int) -> None:
+    """Add one to the counter again and again, and tell each time that it is done."""
+    store = LocalStore(folder)
+    while True:
+        say(await increment(store))
+
+
+async def die_at_call(folder: Path, number: int) -> None:
+    """Add one to the counter, but be killed before the n-th system call of the write."""
+    store = LocalStore(folder)
+    stored = await store.get(KEY)
+    calls = 0
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **kwargs)
+
+        return wrapper
+
+    for name in ("open", "close", "stat", "fstat", "write", "fsync", "utime", "rename", "unlink"):
+        setattr(os, name, counted(getattr(os, name)))
+    fcntl.flock = counted(fcntl.flock)
+    await store.replace(KEY, counter_body(counter_value(stored.body) + 1), stored.etag)
+    say("survived")
+
+
+async def stop_while_syncing(folder: Path, _: int) -> None:
+    """Add one to the counter, but be stopped while the temporary file is synced."""
+    store = LocalStore(folder)
+    stored = await store.get(KEY)
+    fsync = os.fsync
+
+    def stopping_fsync(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            say("stopping")
+            # To this thread: sent to the process, it would let this one run on for a while.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+        fsync(descriptor)
+
+    atomic_file.os.fsync = stopping_fsync  # type: ignore[attr-defined]
+    try:
+        await store.replace(KEY, counter_body(1_000_000), stored.etag)
+    except PreconditionFailedError:
+        say("refused")
+
+
+COMMANDS = {
+    command.__name__: command
+    for command in (increment_times, increment_forever, die_at_call, stop_while_syncing)
+}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        command, folder, number = line.split()
+        pid = os.fork()
+        if pid == 0:
+            say(os.getpid())
+            asyncio.run(COMMANDS[command](Path(folder), int(number)))
+            os._exit(0)
+        os.waitpid(pid, 0)
+        say("ended")
+
+
+if __name__ == "__main__":
+    main()
