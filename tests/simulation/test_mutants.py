@@ -17,7 +17,15 @@ from bucketq.codec import Document, Prepared
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.model import leases as lease_rules
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import Expire, Heartbeat, Pulse, ReadStats, Request
+from bucketq.model.operations import (
+    Archived,
+    Expire,
+    Heartbeat,
+    Pulse,
+    ReadOutbox,
+    ReadStats,
+    Request,
+)
 from bucketq.model.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
@@ -25,6 +33,7 @@ from bucketq.model.transitions import apply
 from bucketq.queue import register as register_module
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.leases import LeaseWatch
+from bucketq.queue.outbox import Archiver
 from bucketq.queue.register import Register, Settled, Verdict
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.testing.invariants import InvariantError
@@ -225,3 +234,23 @@ def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
         "failed means failed",
         "held means held",
     )
+
+
+def test_letting_jobs_go_before_they_are_archived_is_noticed(monkeypatch: Patch) -> None:
+    async def move_some(self: Archiver, min_age_s: float) -> int:
+        outbox = await self._submit(Request(ReadOutbox(min_age_s=min_age_s)))
+        ids = tuple(job.id for job, _ in outbox.jobs)
+        left = await self._submit(Request(Archived(jobs=ids)))
+        await self._write(outbox)
+        return int(left)
+
+    monkeypatch.setattr(Archiver, "move_some", move_some)
+    expect("a job is always somewhere")
+
+
+def test_archiving_what_is_not_committed_yet_is_noticed(monkeypatch: Patch) -> None:
+    now = datetime.fromisoformat("2026-01-01T00:00:00Z")
+    _from_memory(
+        monkeypatch, ReadOutbox, lambda state, read: apply(state, Request(read), now).answer
+    )
+    expect("the archive holds what was committed", "a job is always somewhere", worlds=100)

@@ -1,0 +1,193 @@
+"""Finished jobs leave for the archive, once, in the hour in which they finished."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from bucketq.archive import ArchiveReader, Layout, SegmentWriter, collect, prune
+from bucketq.archive.layout import hours_between
+from bucketq.errors import CorruptStateError, InvalidRequestError
+from bucketq.model.job import JobRecord
+from bucketq.store.memory import MemoryStore
+
+NOON = datetime(2026, 2, 15, 12, tzinfo=UTC)
+LAYOUT = Layout.of("jobs/queue.json")
+
+
+def finished(name: str, at: datetime = NOON, payload: bytes = b"{}") -> JobRecord:
+    return JobRecord(
+        id=name,
+        kind="index",
+        status="done",
+        seq=1,
+        payload=Raw(payload),
+        pushed_at=at - timedelta(minutes=5),
+        finished_at=at,
+        outcome="completed",
+    )
+
+
+async def names(store: MemoryStore, since: datetime, until: datetime) -> list[str]:
+    return [job.id async for job in ArchiveReader(store, LAYOUT).jobs(since, until)]
+
+
+async def keys(store: MemoryStore) -> list[str]:
+    return [info.key async for info in store.list("")]
+
+
+class Watched(MemoryStore):
+    """A store that notes what was listed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[str] = []
+
+    def list(self, prefix: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        self.listed.append(prefix)
+        return super().list(prefix)
+
+
+async def test_a_segment_lies_in_the_utc_hour_in_which_its_jobs_finished() -> None:
+    store = MemoryStore()
+    east = NOON.astimezone(tz=None)
+    written = await SegmentWriter(store, LAYOUT).write([(finished("a", east), None)], version=42)
+    assert written == await keys(store)
+    assert written[0].startswith("jobs/queue/archive/2026-02-15T12/00000000000000000042-")
+    assert written[0].endswith(".jsonl")
+
+
+async def test_jobs_of_two_hours_go_to_two_segments() -> None:
+    store = MemoryStore()
+    jobs = [(finished("a", NOON - timedelta(seconds=1)), None), (finished("b"), None)]
+    written = await SegmentWriter(store, LAYOUT).write(jobs, version=7)
+    assert [key.split("/")[3] for key in written] == ["2026-02-15T11", "2026-02-15T12"]
+
+
+async def test_writing_the_same_again_leaves_one_segment_and_other_content_makes_another() -> None:
+    store = MemoryStore()
+    writer = SegmentWriter(store, LAYOUT)
+    await writer.write([(finished("a"), None)], version=7)
+    await writer.write([(finished("a"), None)], version=7)
+    assert len(await keys(store)) == 1
+    await writer.write([(finished("a"), None), (finished("b"), None)], version=7)
+    assert len(await keys(store)) == 2
+
+
+async def test_a_range_is_read_from_its_beginning_up_to_but_not_including_its_end() -> None:
+    store = MemoryStore()
+    moments = [NOON + timedelta(minutes=minutes) for minutes in (0, 30, 60, 90)]
+    jobs = [(finished(f"job{index}", at), None) for index, at in enumerate(moments)]
+    await SegmentWriter(store, LAYOUT).write(jobs, version=1)
+    assert await names(store, NOON, moments[2]) == ["job0", "job1"]
+    assert await names(store, moments[1], moments[3]) == ["job1", "job2"]
+    assert await names(store, moments[3], moments[0]) == []
+
+
+async def test_only_the_hours_asked_for_are_listed() -> None:
+    store = Watched()
+    await SegmentWriter(store, LAYOUT).write([(finished("a"), None)], version=1)
+    assert await names(store, NOON, NOON + timedelta(hours=2)) == ["a"]
+    assert store.listed == [
+        "jobs/queue/archive/2026-02-15T12/",
+        "jobs/queue/archive/2026-02-15T13/",
+    ]
+
+
+async def test_a_job_that_stands_in_two_segments_is_read_once() -> None:
+    store = MemoryStore()
+    writer = SegmentWriter(store, LAYOUT)
+    await writer.write([(finished("a"), None), (finished("b"), None)], version=1)
+    await writer.write([(finished("b"), None), (finished("c"), None)], version=2)
+    assert await names(store, NOON, NOON + timedelta(hours=1)) == ["a", "b", "c"]
+
+
+async def test_what_is_read_is_what_was_written_with_fields_of_a_newer_bucketq_left_out() -> None:
+    store = MemoryStore()
+    job = finished("a", payload=b'{"text":"line\\nbreak","big":123456789012345678901234567890}')
+    extra = {"colour": Raw(b'"blue"')}
+    [key] = await SegmentWriter(store, LAYOUT).write([(job, extra)], version=1)
+    line = msgspec.json.decode((await store.get(key)).body)
+    assert line["colour"] == "blue"
+    found = [
+        job async for job in ArchiveReader(store, LAYOUT).jobs(NOON, NOON + timedelta(hours=1))
+    ]
+    assert found == [job]
+
+
+async def test_a_damaged_segment_is_named_with_its_line() -> None:
+    store = MemoryStore()
+    [key] = await SegmentWriter(store, LAYOUT).write([(finished("a"), None)], version=1)
+    await store.put(key, (await store.get(key)).body + b'{"id":"b"')
+    with pytest.raises(CorruptStateError, match="line 2"):
+        await names(store, NOON, NOON + timedelta(hours=1))
+
+
+async def test_a_range_without_a_time_zone_or_without_end_is_refused() -> None:
+    store = MemoryStore()
+    with pytest.raises(InvalidRequestError, match="time zone"):
+        await names(store, datetime(2026, 1, 1), NOON)  # noqa: DTZ001
+    with pytest.raises(InvalidRequestError, match="too long"):
+        await names(store, datetime(1900, 1, 1, tzinfo=UTC), NOON)
+
+
+async def test_pruning_deletes_whole_hours_that_ended_before_and_nothing_else() -> None:
+    store = MemoryStore()
+    await store.put("jobs/queue.json", b"the queue itself")
+    await store.put("jobs/queue/archive/readme.txt", b"somebody's note")
+    moments = [NOON - timedelta(hours=hours) for hours in (3, 2, 1, 0)]
+    jobs = [(finished(f"job{index}", at), None) for index, at in enumerate(moments)]
+    await SegmentWriter(store, LAYOUT).write(jobs, version=1)
+    assert await prune(store, LAYOUT, before=NOON - timedelta(minutes=30)) == 2
+    assert await names(store, NOON - timedelta(days=1), NOON + timedelta(days=1)) == [
+        "job2",
+        "job3",
+    ]
+    assert "jobs/queue.json" in await keys(store)
+    assert "jobs/queue/archive/readme.txt" in await keys(store)
+
+
+async def test_segments_that_only_repeat_a_later_one_are_collected() -> None:
+    store = MemoryStore()
+    writer = SegmentWriter(store, LAYOUT)
+    await writer.write([(finished("a"), None)], version=1)
+    await writer.write([(finished("a"), None), (finished("b"), None)], version=2)
+    await writer.write([(finished("b"), None), (finished("c"), None)], version=3)
+    later = NOON + timedelta(hours=5)
+    assert await collect(store, LAYOUT, NOON, later) == 1
+    assert await names(store, NOON, later) == ["a", "b", "c"]
+    assert await collect(store, LAYOUT, NOON, later) == 0
+
+
+async def test_recent_hours_are_not_collected() -> None:
+    store = MemoryStore()
+    writer = SegmentWriter(store, LAYOUT)
+    await writer.write([(finished("a"), None)], version=1)
+    await writer.write([(finished("a"), None), (finished("b"), None)], version=2)
+    assert await collect(store, LAYOUT, NOON, NOON + timedelta(minutes=90)) == 0
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "elsewhere/archive/2026-02-15T12/00000000000000000042-0123456789abcdef.jsonl",
+        "jobs/queue/archive/2026-02-15T25/00000000000000000042-0123456789abcdef.jsonl",
+        "jobs/queue/archive/2026-02-15T12/42-0123456789abcdef.jsonl",
+        "jobs/queue/archive/2026-02-15T12/",
+        "jobs/queue/archive/",
+    ],
+)
+def test_what_is_not_the_key_of_a_segment_is_passed_over(key: str) -> None:
+    assert LAYOUT.parse(key) is None
+
+
+def test_two_queues_in_one_folder_have_archives_of_their_own() -> None:
+    assert Layout.of("a.json").root != Layout.of("b.json").root
+
+
+def test_the_hours_of_a_range_are_those_that_it_touches() -> None:
+    hours = list(hours_between(NOON + timedelta(minutes=59), NOON + timedelta(hours=2)))
+    assert hours == [NOON, NOON + timedelta(hours=1)]

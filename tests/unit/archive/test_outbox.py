@@ -1,0 +1,187 @@
+"""A queue that stays open archives by itself, and nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bucketq.archive import ArchiveReader, Layout, SegmentWriter
+from bucketq.errors import JobNotFoundError, UnavailableError
+from bucketq.model.operations import Request
+from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.direct import DirectQueue
+from bucketq.queue.register import Register
+from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
+from bucketq.testing.clock import EPOCH
+
+KEY = "queue.json"
+QUEUES = [DirectQueue, GroupCommitQueue]
+
+
+def open_queue(
+    loop: VirtualLoop, store: SimulatedStore, queue_type: type[Any], name: str = "link"
+) -> Any:
+    clock, link = SimulatedClock(loop), store.connect(name)
+    register = Register(link, KEY, "queue", clock)
+    return queue_type(register, clock, archive=SegmentWriter(link, Layout.of(KEY)))
+
+
+async def finish(queue: Any, count: int) -> list[str]:
+    ids = [await queue.push("k", number) for number in range(count)]
+    for job in await queue.claim(limit=count):
+        await queue.complete(job, "result")
+    return ids
+
+
+async def archived(store: SimulatedStore) -> list[str]:
+    reader = ArchiveReader(store.connect("reader"), Layout.of(KEY))
+    return [job.id async for job in reader.jobs(EPOCH, EPOCH + timedelta(days=2))]
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_finished_job_leaves_after_a_while_by_itself(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, queue_type) as queue:
+            ids = await finish(queue, 5)
+            assert (await queue.get(ids[0])).result == "result"
+            await asyncio.sleep(30)
+            assert (await queue.stats()).counts == {}
+            with pytest.raises(JobNotFoundError, match="archived"):
+                await queue.get(ids[0])
+            assert await archived(store) == ids
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_flushing_archives_what_is_finished_and_leaves_the_rest(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, queue_type) as queue:
+            ids = await finish(queue, 3)
+            waiting = await queue.push("k", "waiting")
+            assert await queue.flush_archive() == 3
+            assert await queue.flush_archive() == 0
+            assert await archived(store) == ids
+            assert (await queue.get(waiting)).status == "queued"
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_store_that_takes_no_segments_keeps_the_jobs_in_the_queue(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, queue_type) as queue:
+            ids = await finish(queue, 3)
+
+            async def refuse(*_: object) -> list[str]:
+                message = "no segments today"
+                raise UnavailableError(message)
+
+            writer = queue._archiver._writer
+            writer.write, write = refuse, writer.write
+            await asyncio.sleep(60)
+            assert (await queue.stats()).total("done") == 3
+            writer.write = write
+            await asyncio.sleep(60)
+            assert await archived(store) == ids
+
+    run(main)
+
+
+def test_nobody_waits_for_the_archive_while_a_segment_is_written() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+            await finish(queue, 3)
+            writer = queue._archiver._writer
+            write = writer.write
+
+            async def slowly(*args: Any) -> list[str]:
+                await asyncio.sleep(1000)
+                keys: list[str] = await write(*args)
+                return keys
+
+            writer.write = slowly
+            await asyncio.sleep(20)
+            began = loop.time()
+            await queue.push("k", "meanwhile")
+            assert loop.time() - began < 1
+
+    run(main)
+
+
+def test_archiving_keeps_up_with_completion() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+            await queue.config(archive_after_s=1.0)
+            most = 0
+            for _ in range(40):
+                await asyncio.gather(*(queue.push("k", 0) for _ in range(50)))
+                jobs = await queue.claim(limit=50)
+                await asyncio.gather(*(queue.complete(job) for job in jobs))
+                most = max(most, (await queue.stats()).total("done"))
+                await asyncio.sleep(0.5)
+            assert most < 1000
+            await asyncio.sleep(10)
+            assert len(set(await archived(store))) == 2000
+
+    run(main)
+
+
+def test_two_processes_that_archive_at_once_lose_nothing() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop, Faults.harsh())
+        async with (
+            open_queue(loop, store, DirectQueue, "one") as one,
+            open_queue(loop, store, GroupCommitQueue, "two") as two,
+        ):
+            ids = [await one.push("k", number) for number in range(20)]
+            while jobs := await two.claim(limit=5):
+                for job in jobs:
+                    await two.complete(job)
+            await asyncio.gather(one.flush_archive(), two.flush_archive())
+            store.calm()
+            await one.flush_archive()
+            assert sorted(await archived(store)) == sorted(ids)
+
+    run(main, seed=5)
+
+
+def test_an_idle_queue_costs_no_request() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, DirectQueue) as queue:
+            await queue.push("k", 1)
+            asked: list[Request] = []
+            submit = queue._archiver._submit
+
+            async def watch(request: Request) -> Any:
+                asked.append(request)
+                return await submit(request)
+
+            queue._archiver._submit = watch
+            await asyncio.sleep(3600)
+            assert asked == []
+
+    run(main)
+
+
+def test_the_archive_is_pruned_by_the_retention_of_the_queue() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+            await queue.config(archive_retention_s=7200.0)
+            await finish(queue, 2)
+            await asyncio.sleep(3600)
+            assert len(await archived(store)) == 2
+            await asyncio.sleep(5 * 3600)
+            assert await archived(store) == []
+
+    run(main)
