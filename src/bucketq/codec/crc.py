@@ -8,23 +8,18 @@ checksum of what was appended.
 
 from __future__ import annotations
 
-from zlib import crc32
+from functools import lru_cache
 
 _POLYNOMIAL = 0xEDB88320
 _ONE = 0x80000000
 """The polynomial 1: the highest bit is the coefficient of x^0."""
-_STEP_BITS = 12
-_STEP = 1 << _STEP_BITS
+_BYTE = 0x00800000
+"""x^8: what a checksum is multiplied by when a byte is appended."""
 
 
 def combine(first: int, second: int, second_length: int) -> int:
     """The checksum of two parts, one behind the other."""
     return _multiply(_power(second_length), first) ^ second
-
-
-def drop_first_byte(whole: int, length: int, byte: bytes) -> int:
-    """The checksum of a part without the byte that it begins with."""
-    return whole ^ _multiply(_power(length - 1), crc32(byte))
 
 
 def _multiply(a: int, b: int) -> int:
@@ -38,25 +33,23 @@ def _multiply(a: int, b: int) -> int:
     return product
 
 
-def _powers(base: int, count: int) -> tuple[int, ...]:
-    powers = [_ONE]
-    for _ in range(count - 1):
-        powers.append(_multiply(powers[-1], base))
-    return tuple(powers)
+def _squares(base: int, count: int) -> tuple[int, ...]:
+    """A polynomial, its square, the square of that, and so on."""
+    squares = [base]
+    while len(squares) < count:
+        squares.append(_multiply(squares[-1], squares[-1]))
+    return tuple(squares)
 
 
-_BYTE = 0x00800000  # x^8
-_LOW = _powers(_BYTE, _STEP)
-"""x^(8n) for n below 4096."""
-_MIDDLE = _powers(_multiply(_LOW[-1], _BYTE), _STEP)
-"""x^(8n) for multiples of 4096 below 16 Mi."""
-_HIGH = _multiply(_MIDDLE[-1], _MIDDLE[1])
-"""x^(8n) for n = 16 Mi."""
+_SQUARES = _squares(_BYTE, 63)
 
 
+@lru_cache(maxsize=4096)
 def _power(length: int) -> int:
-    """x^(8 * length)."""
-    power = _multiply(_MIDDLE[(length >> _STEP_BITS) & (_STEP - 1)], _LOW[length & (_STEP - 1)])
-    for _ in range(length >> (2 * _STEP_BITS)):
-        power = _multiply(power, _HIGH)
+    """x^(8 * length). Remembered, because most parts keep their length from commit to commit."""
+    power = _ONE
+    for square in _SQUARES[: length.bit_length()]:
+        if length & 1:
+            power = _multiply(square, power)
+        length >>= 1
     return power

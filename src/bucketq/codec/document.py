@@ -1,26 +1,31 @@
 """A state together with its encoded form, so that a commit encodes only what has changed.
 
 The rows of a table are encoded block by block, and a block that nobody touched is taken from
-the commit before, with its checksum. The checksums of blocks are kept in groups as well, so
-that the checksum of the whole costs a few operations, not one a block.
+the commit before: its text is a view of the bytes that were written then, so that no row is kept
+encoded twice. Checksums are kept for groups of blocks, and that of the whole follows from them,
+so that only the groups that were touched are read again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 from msgspec import Raw, Struct
 
-from bucketq.codec.crc import combine, drop_first_byte
-from bucketq.codec.layout import END, FORMAT, OPENINGS, SEPARATOR, Head
+from bucketq.codec.crc import combine
+from bucketq.codec.layout import COMMA, END, FORMAT, OPENINGS, SEPARATOR, Head
 from bucketq.model.state import State
 from bucketq.model.table import Table
 
 _GROUP_BITS = 6
 
 _encoder = msgspec.json.Encoder()
+
+_Text = bytes | memoryview
 
 
 class Prepared(NamedTuple):
@@ -31,29 +36,13 @@ class Prepared(NamedTuple):
     commit: str
 
 
-class _Piece:
-    """The encoded rows of one block, each preceded by a separator."""
-
-    __slots__ = ("_crc", "text")
-
-    def __init__(self, text: bytes | memoryview) -> None:
-        self.text = text
-        self._crc: int | None = None
-
-    @property
-    def crc(self) -> int:
-        if self._crc is None:
-            self._crc = crc32(self.text)
-        return self._crc
-
-
 class _Section:
-    """The encoded form of one table."""
+    """The encoded form of one table: the rows of each block, each row preceded by a line break."""
 
     def __init__(self, name: str, table: Table[Any]) -> None:
         self.name = name
         self.table = table
-        self._pieces: dict[int, _Piece] = {}
+        self._texts: dict[int, _Text] = {}
         self._groups: dict[int, tuple[int, int]] = {}
 
     def adopt(self, body: bytes, start: int, end: int) -> None:
@@ -63,52 +52,53 @@ class _Section:
         what stands between the beginnings of two blocks are the rows of the first.
         """
         openings = [_line_start(rows[0]) for rows in self.table.blocks.values()]
-        if not openings or not body.startswith(openings[0][1:], start):
+        if not openings or not body.startswith(openings[0], start):
             return
-        starts = [start]
+        starts, ends = [start], list[int]()
         for opening in openings[1:]:
-            starts.append(body.find(opening, starts[-1] + 1, end))
-            if starts[-1] < 0:
+            comma = body.find(COMMA + opening, starts[-1], end)
+            if comma < 0:
                 return
-        view, ends = memoryview(body), [*starts[1:], end]
-        for number, begin, stop in zip(self.table.blocks, starts, ends, strict=True):
-            self._pieces[number] = _Piece(view[begin:stop])
-        first = next(iter(self.table.blocks))
-        self._pieces[first] = _Piece(SEPARATOR[:1] + body[start : ends[0]])
+            ends.append(comma)
+            starts.append(comma + len(COMMA))
+        view = memoryview(body)
+        for number, begin, stop in zip(self.table.blocks, starts, [*ends, end], strict=True):
+            self._texts[number] = view[begin:stop]
 
-    def encode(self, state: State) -> tuple[list[bytes | memoryview], int, int]:
+    def encode(self, state: State) -> tuple[list[_Text], int, int]:
         """The parts of the table's text, their checksum and their length."""
-        for number in self.table.take_touched():
+        touched: Iterable[int] = self.table.take_touched()
+        if not self._texts:
+            touched = self.table.blocks
+        for number in touched:
             self._groups.pop(number >> _GROUP_BITS, None)
             rows = self.table.blocks.get(number)
             if rows is None:
-                self._pieces.pop(number, None)
+                self._texts.pop(number, None)
             else:
-                self._pieces[number] = _Piece(self._encode_rows(state, rows))
-        for number in self.table.blocks.keys() - self._pieces.keys():
-            rows = self.table.blocks[number]
-            self._pieces[number] = _Piece(self._encode_rows(state, rows))
-        parts, crc, length = self._join()
-        if parts:
-            crc = drop_first_byte(crc, length, SEPARATOR[:1])
-            length -= 1
-            parts[0] = memoryview(parts[0])[1:]
-        return parts, crc, length
+                self._texts[number] = self._encode_rows(state, rows)
+        return self._join()
 
-    def _join(self) -> tuple[list[bytes | memoryview], int, int]:
-        parts: list[bytes | memoryview] = []
-        crc = length = 0
-        by_group: dict[int, list[_Piece]] = {}
+    def rest_on(self, body: memoryview, start: int) -> None:
+        """Keep the text as parts of an object that was just encoded, lest it be kept twice."""
         for number in self.table.blocks:
-            piece = self._pieces[number]
-            parts.append(piece.text)
-            by_group.setdefault(number >> _GROUP_BITS, []).append(piece)
+            stop = start + len(self._texts[number])
+            self._texts[number] = body[start:stop]
+            start = stop + len(COMMA)
+
+    def _join(self) -> tuple[list[_Text], int, int]:
+        parts: list[_Text] = []
+        crc = length = 0
         groups = {}
-        for group, pieces in by_group.items():
-            summed = self._groups.get(group) or _sum(pieces)
-            groups[group] = summed
-            crc = combine(crc, *summed)
-            length += summed[1]
+        for group, numbers in groupby(self.table.blocks, _group_of):
+            texts = [self._texts[number] for number in numbers]
+            groups[group] = self._groups.get(group) or _sum(texts)
+            if parts:
+                crc, length = crc32(COMMA, crc), length + len(COMMA)
+            crc = combine(crc, *groups[group])
+            length += groups[group][1]
+            for text in texts:
+                parts += (COMMA, text) if parts else (text,)
         self._groups = groups
         return parts, crc, length
 
@@ -116,22 +106,27 @@ class _Section:
         if not state.extra:
             text = _encoder.encode_lines(rows)
             if text.count(b"\n") == len(rows):
-                return SEPARATOR + text[:-1].replace(b"\n", SEPARATOR)
+                return b"\n" + text[:-1].replace(b"\n", SEPARATOR)
         lines = [_with_extra(row, state.extra.get((self.name, row.id))) for row in rows]
-        return SEPARATOR + SEPARATOR.join(lines)
+        return b"\n" + SEPARATOR.join(lines)
 
 
-def _sum(pieces: list[_Piece]) -> tuple[int, int]:
-    crc = length = 0
-    for piece in pieces:
-        crc = combine(crc, piece.crc, len(piece.text))
-        length += len(piece.text)
+def _group_of(block_number: int) -> int:
+    return block_number >> _GROUP_BITS
+
+
+def _sum(texts: list[_Text]) -> tuple[int, int]:
+    """The checksum and the length of the rows of some blocks."""
+    crc, length = crc32(texts[0]), len(texts[0])
+    for text in texts[1:]:
+        crc = crc32(text, crc32(COMMA, crc))
+        length += len(COMMA) + len(text)
     return crc, length
 
 
 def _line_start(row: Any) -> bytes:
-    """What the line of a row that is not the first begins with."""
-    return SEPARATOR + b'{"id":' + _encoder.encode(row.id) + b","
+    """What a row begins with."""
+    return b'\n{"id":' + _encoder.encode(row.id) + b","
 
 
 def _with_extra(row: Struct, extra: dict[str, Raw] | None) -> bytes:
@@ -180,10 +175,11 @@ class Document:
         state.commits.append(commit)
         state.changes, state.added_bytes = [], 0
         self._forget_extra()
-        parts: list[bytes | memoryview] = []
+        parts: list[_Text] = []
+        starts: dict[str, int] = {}
         crc = length = 0
 
-        def add(texts: list[bytes | memoryview], text_crc: int, text_length: int) -> None:
+        def add(texts: list[_Text], text_crc: int, text_length: int) -> None:
             nonlocal crc, length
             parts.extend(texts)
             crc = combine(crc, text_crc, text_length)
@@ -195,10 +191,13 @@ class Document:
         add_text(_encode_head(state))
         for name, opening in OPENINGS.items():
             add_text(opening)
+            starts[name] = length
             add(*self._sections[name].encode(state))
         add_text(END)
         first = b'{"format":%d,"checksum":"crc32:%08x","bytes":%d,\n' % (FORMAT, crc, length)
         body = b"".join([first, *parts])
+        for name, start in starts.items():
+            self._sections[name].rest_on(memoryview(body), len(first) + start)
         state.size_bytes = len(body)
         return Prepared(body, state.version, commit)
 

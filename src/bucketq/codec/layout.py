@@ -15,7 +15,8 @@ OPENINGS = {
     "jobs": b'\n],"jobs":[',
 }
 """What stands before the rows of each table, in the order of the tables."""
-SEPARATOR = b",\n"
+COMMA = b","
+SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"
 TABLES = tuple(OPENINGS)
 

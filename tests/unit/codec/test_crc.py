@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketq.codec.crc import combine, drop_first_byte
+from bucketq.codec.crc import combine
 
 MIB = 1024 * 1024
 LENGTHS = [0, 1, 2, 255, 4095, 4096, 4097, 8192, 3 * 4096 + 1]
@@ -47,14 +47,3 @@ def test_many_parts_combine_one_after_the_other(parts: list[bytes]) -> None:
     for part in parts:
         crc = combine(crc, crc32(part), len(part))
     assert crc == crc32(b"".join(parts))
-
-
-@given(st.binary(min_size=1, max_size=300))
-def test_the_first_byte_can_be_taken_out_of_a_checksum(whole: bytes) -> None:
-    assert drop_first_byte(crc32(whole), len(whole), whole[:1]) == crc32(whole[1:])
-
-
-@pytest.mark.parametrize("length", [length for length in LENGTHS + LARGE if length])
-def test_the_first_byte_can_be_taken_out_at_every_length(length: int) -> None:
-    whole = some_bytes(length)
-    assert drop_first_byte(crc32(whole), length, whole[:1]) == crc32(memoryview(whole)[1:])
