@@ -7,41 +7,41 @@ import inspect
 import bucketq
 from bucketq import BucketQError
 
-EXPORTS = """
-    Archive
-    Backoff
-    BlockingQueue
-    BucketQError
-    ClosedError
-    CorruptStateError
-    Failure
-    InvalidRequestError
-    Job
-    JobNotFoundError
-    JobPage
-    JobSpec
-    KeyConflictError
-    LeaseLostError
-    LeaseRef
-    NewerFormatError
-    OverloadedError
-    PayloadError
-    PayloadTooLargeError
-    Pulse
-    Queue
-    QueueFullError
-    QueueNotFoundError
-    RejectedError
-    Settings
-    Snapshot
-    Stats
-    StoreRefusedError
-    SupersededError
-    UnavailableError
-    connect
-    connect_sync
-    open_archive
-""".split()
+EXPORTS = [
+    "Archive",
+    "Backoff",
+    "BlockingQueue",
+    "BucketQError",
+    "ClosedError",
+    "CorruptStateError",
+    "Failure",
+    "InvalidRequestError",
+    "Job",
+    "JobNotFoundError",
+    "JobPage",
+    "JobSpec",
+    "KeyConflictError",
+    "LeaseLostError",
+    "LeaseRef",
+    "NewerFormatError",
+    "OverloadedError",
+    "PayloadError",
+    "PayloadTooLargeError",
+    "Pulse",
+    "Queue",
+    "QueueFullError",
+    "QueueNotFoundError",
+    "RejectedError",
+    "Settings",
+    "Snapshot",
+    "Stats",
+    "StoreRefusedError",
+    "SupersededError",
+    "UnavailableError",
+    "connect",
+    "connect_sync",
+    "open_archive",
+]
 
 
 def test_the_public_names_are_these() -> None:

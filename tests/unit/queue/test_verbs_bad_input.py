@@ -391,7 +391,7 @@ def test_an_option_that_makes_no_sense_is_refused_when_connecting(
 
 
 @pytest.mark.parametrize(
-    "url", [None, 5, b"memory://", "", "queue.json", "/tmp/queue.json", "http://x", "s3://b/k"]
+    "url", [None, 5, b"memory://", "", "queue.json", "/tmp/queue.json", "http://x", "ftp://x/y"]
 )
 @pytest.mark.parametrize("connect", [bucketq.connect, bucketq.connect_sync])
 def test_an_address_that_makes_no_sense_is_refused_when_connecting(
