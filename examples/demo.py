@@ -1,8 +1,8 @@
 """See a queue work: in one process, on one local file, without an account.
 
 A few thousand jobs are pushed and worked off by several workers at once. Some fail and are tried
-again; one dies and is redriven. Afterwards everything is counted. Run it with ``make demo``, or
-``python examples/demo.py DIRECTORY`` to choose where the file goes.
+again; one dies and is redriven. Afterwards everything is archived and counted. Run it with
+``make demo``, or ``python examples/demo.py DIRECTORY`` to choose where the file goes.
 
 It exits with 0 if every job came out as it should, with 1 if not, and with 130 after Ctrl-C.
 """
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import bucketq
@@ -116,9 +117,9 @@ def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
     """What is not as it should be."""
     expected = {POISON.n, *range(TOTAL_JOBS - 1)}
     if len(jobs) != TOTAL_JOBS:
-        yield f"{TOTAL_JOBS} jobs were pushed, the queue holds {len(jobs)}"
+        yield f"{TOTAL_JOBS} jobs were pushed, the archive holds {len(jobs)}"
     if {job.payload.n for job in jobs} != expected:
-        yield "the payloads in the queue are not those that were pushed"
+        yield "the payloads in the archive are not those that were pushed"
     if tally.completed != dict.fromkeys(expected, 1):
         yield "some jobs were not completed, or more than once"
     for job in jobs:
@@ -129,15 +130,11 @@ def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
             yield f"{job} was handled {tally.attempts.get(n)} times"
 
 
-async def all_jobs(queue: Queue[Number]) -> tuple[Job[Number], ...]:
-    """Read every job, page by page."""
-    jobs: list[Job[Number]] = []
-    after: int | None = 0
-    while after is not None:
-        page = await queue.jobs(after=after, limit=1000)
-        jobs += page.jobs
-        after = page.next_after
-    return tuple(jobs)
+async def archived(url: str) -> tuple[Job[Number], ...]:
+    """Read what the queue has finished."""
+    since = datetime.now(UTC) - timedelta(hours=1)
+    async with bucketq.open_archive(url, payload_type=Number) as archive:
+        return tuple([job async for job in archive.jobs(since)])
 
 
 @contextmanager
@@ -179,13 +176,15 @@ async def demo(path: Path) -> int:
         print_rate("completed", len(tally.completed), f"jobs with {WORKERS} workers", took_s)
         print(f"failed    {tally.failed_count:5,} attempts; their jobs were tried again, one died")
         await redrive(queue, tally)
-        jobs = await all_jobs(queue)
         stats = await queue.stats()
+        show(path)
+        await queue.flush_archive()
+        left = await queue.stats()
+    jobs = await archived(path.as_uri())
     print(
-        f"counted   {stats.total('done'):,} of {TOTAL_JOBS:,} jobs done, in {stats.version:,} "
-        f"commits; the file has {stats.bytes:,} bytes"
+        f"\ncounted   {len(jobs):,} of {TOTAL_JOBS:,} jobs in the archive, after {left.version:,} "
+        f"commits; the file had {stats.bytes:,} bytes and has {left.bytes:,} now"
     )
-    show(path)
     problems = list(discrepancies(tally, jobs))
     for problem in problems[:10]:
         print(f"WRONG: {problem}", file=sys.stderr)
@@ -200,6 +199,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "queue.json"
     path.unlink(missing_ok=True)
+    shutil.rmtree(path.with_suffix("") / "archive", ignore_errors=True)
     try:
         return asyncio.run(demo(path))
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 import msgspec
+from msgspec import Raw
 
 from bucketq.errors import (
     InvalidRequestError,
@@ -167,8 +168,18 @@ def _add(state: State, job: NewJob, now: datetime) -> None:
 
 
 def _digest(job: NewJob) -> str:
-    """A digest of all that was pushed except the id, which is new at every push."""
-    content = msgspec.structs.replace(job, id="")
+    """A digest of all that was pushed except the id, which is new at every push.
+
+    What means the same has the same digest, however it was written.
+    """
+    content = msgspec.structs.replace(
+        job,
+        id="",
+        payload=Raw(_encode(msgspec.json.decode(job.payload))),
+        delay_s=None if job.delay_s is None else float(job.delay_s),
+        run_at=None if job.run_at is None else job.run_at.astimezone(UTC),
+        tags=job.tags or None,
+    )
     return blake2b(_encode(content), digest_size=16).hexdigest()
 
 
