@@ -4,14 +4,16 @@ Promises: an address is understood or refused with an example of a right one; wh
 secret (``user:password@``) is refused and never repeated, neither in a message nor in
 ``Location.url``. Opening an address does no I/O, so that a wrong path shows at first use.
 
-May touch: nothing but the stores it makes.
+May touch: nothing but the stores it makes, and, for a cloud address, the environment.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from bucketq.errors import InvalidRequestError
@@ -38,11 +40,13 @@ class Location:
     url: str
 
 
-def open_store(url: str) -> Location:
+def open_store(url: str, *, credential_provider: Callable[[], Any] | None = None) -> Location:
     """Open the store that an address names.
 
     ``file:///path/queue.json`` is a file of this machine. ``memory://NAME`` is shared within
     this process, and ``memory://`` is a new store each time, for the caller alone.
+    ``s3://bucket/key``, ``gs://bucket/key`` and ``az://container/key`` are objects in a cloud;
+    ``cloud_options`` tells their options.
     """
     parts = _split(url)
     if "@" in parts.netloc:
@@ -51,13 +55,16 @@ def open_store(url: str) -> Location:
             "the '@' and give credentials through the environment"
         )
     if parts.scheme in _CLOUD_SCHEMES:
-        raise InvalidRequestError(
-            f"{parts.scheme}:// is not supported by this version; use file:// or memory://"
-        )
+        return _open_cloud(parts, credential_provider)
     if parts.scheme not in {"file", "memory"}:
         # Not repeated: in user:password@host the user takes the place of the scheme.
         raise InvalidRequestError(
-            "the scheme of the queue's address is not known; use file:// or memory://"
+            "the scheme of the queue's address is not known; use s3://, gs://, az://, file:// "
+            "or memory://"
+        )
+    if credential_provider is not None:
+        raise InvalidRequestError(
+            f"a {parts.scheme}:// address needs no credentials; leave out `credential_provider`"
         )
     if "?" in url or "#" in url:
         raise InvalidRequestError(
@@ -90,6 +97,20 @@ def _split(url: object) -> SplitResult:
     except ValueError:
         # Its message may repeat a password.
         raise InvalidRequestError(f"the address of the queue is no URL; {_EXAMPLE}") from None
+
+
+def _open_cloud(parts: SplitResult, credential_provider: Callable[[], Any] | None) -> Location:
+    """Open an object in a cloud."""
+    # Not at the top: its client is an extra, starts threads, and does not survive a fork.
+    try:
+        from bucketq.store.cloud import open_cloud  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "obstore":
+            raise
+        raise InvalidRequestError(
+            f'{parts.scheme}:// addresses need one more package: pip install "bucketq[cloud]"'
+        ) from error
+    return Location(*open_cloud(parts, credential_provider))
 
 
 def _open_file(parts: SplitResult) -> Location:

@@ -1,0 +1,351 @@
+"""A store in the cloud: S3 and what is compatible with it, Google Cloud Storage, Azure Blob.
+
+Promises: each call is at most one request. The client's own retries are off, because a
+conditional write whose answer is lost would be retried below us, conflict with itself, and
+come back as somebody else's change; doubt is resolved by whoever wrote, who knows his commit.
+A call ends in time, and its connection is dropped with it. No message shows a credential.
+
+May touch: the objects below the folder of the address, and nothing else of the bucket.
+
+This is the only module that imports obstore. It is imported when a cloud address is opened and
+not before, since obstore starts threads and does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, quote
+
+import obstore
+from obstore.exceptions import BaseError, NotModifiedError
+
+from bucketq.errors import (
+    BucketQError,
+    ClosedError,
+    InvalidRequestError,
+    StoreRefusedError,
+    UnavailableError,
+)
+from bucketq.store.base import (
+    ObjectInfo,
+    ObjectMissingError,
+    PreconditionFailedError,
+    StoredObject,
+)
+from bucketq.store.cloud_answers import Question, judge, read_error
+from bucketq.store.cloud_options import CloudAddress, check_key, read_address
+
+T = TypeVar("T")
+
+_SLOWEST_BYTES_PER_S = 1024 * 1024
+_PAGE_LENGTH = 1000
+# Shorter than the patience of servers: a connection that they have closed already would
+# swallow a write, and leave it in doubt.
+_IDLE_S = 15
+_LAST_BREATH_S = 0.05
+_EXIT_S = 2.0
+
+_CLIENTS: dict[str, Callable[..., Any]] = {
+    "s3": obstore.store.S3Store,
+    "gs": obstore.store.GCSStore,
+    "az": obstore.store.AzureStore,
+}
+
+
+def open_cloud(
+    parts: SplitResult,
+    credential_provider: Callable[[], Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[CloudStore, str, str]:
+    """Open a cloud address; return the store, the key of the queue in it, and a plain address."""
+    address = read_address(parts, environ)
+    return CloudStore(address, credential_provider), address.name, address.url
+
+
+class CloudStore:
+    """An ``ObjectStore`` whose objects lie below one folder of a bucket or container.
+
+    An etag is the provider's version and ETag, joined by a semicolon. Google compares the
+    first, the others the second. Only what has this form is ever sent as a condition, since
+    some values (``*``, generation 0) would turn "replace this version" into something else.
+    """
+
+    def __init__(
+        self, address: CloudAddress, credential_provider: Callable[[], Any] | None = None
+    ) -> None:
+        """Make a client; it sends nothing before it is used."""
+        self._address = address
+        self._folder = address.folder
+        self._url = f"{address.scheme}://{address.bucket}/{quote(address.folder)}".rstrip("/")
+        is_aws = address.scheme == "s3" and address.endpoint is None
+        # S3 itself tells a missing object from a changed one. Others do not, so we ask.
+        self._tells_missing = is_aws
+        # Compatible servers, and the directory buckets of S3 Express, list as they like.
+        self._lists_in_order = address.scheme != "s3" or (
+            is_aws and not address.bucket.endswith("--x-s3")
+        )
+        self._client = _make_client(address, credential_provider)
+        self._closed = False
+
+    @property
+    def url(self) -> str:
+        """The folder as a URL, without options."""
+        return self._url
+
+    @property
+    def write_interval_s(self) -> float:
+        """The pause that this provider wants between two writes of one object."""
+        return self._address.write_interval_s
+
+    async def get(self, key: str) -> StoredObject:
+        """Read an object. Raises ``ObjectMissingError``."""
+        found = await self._read(key, {})
+        assert found is not None  # noqa: S101 - only a condition goes without an object
+        return found
+
+    async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
+        """Read an object unless it still bears ``etag``; None means that it does."""
+        if self._address.scheme == "gs":
+            # The ETag is one of content there: an object that was rewritten as it is bears
+            # another generation, and a replacement that shows the old one is refused for ever.
+            meta = await self._ask("read", key, self._client.head_async, 0)
+            return None if _join_etag(meta) == etag else await self.get(key)
+        _, _, tag = etag.partition(";")
+        return await self._read(key, {"if_none_match": self._spelled(tag)} if tag else {})
+
+    async def create(self, key: str, body: bytes) -> str:
+        """Write an object that must not exist yet; return its etag."""
+        return await self._write("create", key, body, "create")
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        """Write an object that must still bear ``etag``; return its new one."""
+        condition = self._condition(etag)
+        if condition is None:
+            await self._demand_present(key)
+            raise PreconditionFailedError(f"{key} in {self.url} never had the etag {etag!r}")
+        try:
+            return await self._write("replace", key, body, condition)
+        except PreconditionFailedError:
+            if not self._tells_missing:
+                with suppress(UnavailableError, StoreRefusedError):
+                    await self._demand_present(key)
+            raise
+
+    async def put(self, key: str, body: bytes) -> str:
+        """Write an object whatever is there; return its etag."""
+        return await self._write("put", key, body, "overwrite")
+
+    async def delete(self, key: str) -> None:
+        """Remove an object. One that is not there is no error."""
+        with suppress(ObjectMissingError):
+            await self._ask("delete", key, self._client.delete_async, 0)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """List the objects whose keys begin with ``prefix``, in order of their keys.
+
+        The provider is asked for the last folder of the prefix, page by page. Where it is not
+        known to list in order of keys, all pages are read first and sorted here.
+        """
+        pages = self._pages(prefix)
+        if self._lists_in_order:
+            async for info in pages:
+                yield info
+        else:
+            for info in sorted([info async for info in pages], key=lambda info: info.key.encode()):
+                yield info
+
+    async def _pages(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        folder = self._folder + prefix[: prefix.rfind("/") + 1]
+        start = self._folder + prefix[:-1]
+        offset = start if len(start) > len(folder) else None
+        pages = self._client.list(folder or None, offset=offset, chunk_size=_PAGE_LENGTH)
+        while True:
+            page = await self._ask("list", prefix, lambda _: _next_page(pages), 0)
+            for entry in page or ():
+                key = entry["path"].removeprefix(self._folder)
+                if key.startswith(prefix):
+                    yield ObjectInfo(key, entry["size"], entry["last_modified"])
+            if page is None:
+                return
+
+    async def close(self) -> None:
+        """Refuse further calls. Idle connections end by themselves."""
+        self._closed = True
+
+    async def _read(self, key: str, options: dict[str, str]) -> StoredObject | None:
+        try:
+            result = await self._ask(
+                "read", key, lambda path: self._client.get_async(path, options=options), 0
+            )
+        except _NotModified:
+            return None
+        meta = result.meta
+        etag = _join_etag(meta)
+        if etag is None:
+            raise StoreRefusedError(
+                f"cannot read {key} in {self.url}: it answers, but without an ETag, as no such "
+                "store does; check the endpoint"
+            )
+        body = await self._ask("read", key, lambda _: result.bytes_async(), meta["size"])
+        return StoredObject(bytes(body), etag)
+
+    async def _write(self, verb: str, key: str, body: bytes, mode: str | dict[str, str]) -> str:
+        # In one part, because a write in several parts checks its condition at the end only.
+        result = await self._ask(
+            verb,
+            key,
+            lambda path: self._client.put_async(path, body, mode=mode, use_multipart=False),
+            len(body),
+        )
+        etag = _join_etag(result)
+        if etag is None:
+            raise UnavailableError(
+                f"cannot {verb} {key} in {self.url}: it answered without an ETag, as no such "
+                "store does; the outcome is unknown, check the endpoint"
+            )
+        return etag
+
+    async def _demand_present(self, key: str) -> None:
+        await self._ask("read", key, self._client.head_async, 0)
+
+    async def _ask(
+        self, verb: str, key: str, call: Callable[[str], Awaitable[T]], size_bytes: int
+    ) -> T:
+        """Make one request, for a time that grows with what it carries."""
+        if self._closed or _exit.has_begun:
+            raise ClosedError(f"the store {self.url} is closed; open it again")
+        if verb != "list":
+            check_key(key)
+        limit_s = self._address.timeout_s + size_bytes / _SLOWEST_BYTES_PER_S
+        try:
+            with _exit:
+                async with asyncio.timeout(limit_s):
+                    return await call(self._folder + key)
+        except NotModifiedError:
+            if verb == "read":
+                raise _NotModified from None
+            problem: BucketQError = UnavailableError(
+                f"cannot {verb} {key} in {self.url}: it answered 304 to a write; the outcome is "
+                "unknown, try again"
+            )
+        except TimeoutError:
+            problem = UnavailableError(
+                f"cannot {verb} {key} in {self.url}: no answer in {limit_s:g} s; the outcome is "
+                "unknown, try again"
+            )
+        except (BaseError, FileNotFoundError) as error:
+            question = Question(verb, key, self.url, self._address.bucket)
+            problem = judge(read_error(error), question)
+        # Out of reach of the client's error, which would show what is not to be shown.
+        raise problem
+
+    def _condition(self, etag: str) -> dict[str, str] | None:
+        """Say how this provider is asked for a version; None where it cannot ever match."""
+        version, _, tag = etag.partition(";")
+        if self._address.scheme == "gs":
+            return {"version": version} if re.fullmatch(r"[1-9]\d*", version) else None
+        return {"e_tag": self._spelled(tag)} if tag and "*" not in tag else None
+
+    def _spelled(self, tag: str) -> str:
+        """Write an ETag as this server wants to see it."""
+        return tag.strip('"') if self._address.unquoted_etag else tag
+
+
+class _NotModified(Exception):  # noqa: N818 - an answer, not an error
+    """The object is as it was."""
+
+
+class _Exit:
+    """Lets the client's threads come to rest before the interpreter goes away.
+
+    When a call ends, a thread of the client still lets go of Python objects for a moment. If
+    the interpreter ends in that moment the process aborts (about one exit in ten). So the
+    exit waits for calls that are under way in other threads, and then for a moment more.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._used = False
+        self.has_begun = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._calls += 1
+            if not self._used:
+                self._used = True
+                atexit.register(self._wait)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._calls -= 1
+
+    def _wait(self) -> None:
+        self.has_begun = True
+        for _ in range(int(_EXIT_S / _LAST_BREATH_S)):
+            time.sleep(_LAST_BREATH_S)
+            if not self._calls:
+                return
+
+
+_exit = _Exit()
+
+
+def _make_client(address: CloudAddress, credential_provider: Callable[[], Any] | None) -> Any:
+    options = address.client | {
+        # Each call has a limit of its own, which knows its size.
+        "timeout": timedelta(hours=1),
+        "pool_idle_timeout": timedelta(seconds=_IDLE_S),
+    }
+    more = {} if credential_provider is None else {"credential_provider": credential_provider}
+    problem = "it cannot be used"
+    try:
+        return _CLIENTS[address.scheme](
+            address.bucket,
+            config=address.config,
+            client_options=options,
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(0)},
+            **more,
+        )
+    except (BaseError, ValueError, TypeError) as error:
+        problem = _shortly(error)
+    # Not chained: the client's error repeats values of its settings.
+    raise InvalidRequestError(
+        f"{address.scheme}://{address.bucket} cannot be opened: {problem}; check the "
+        "credentials and settings in the environment"
+    )
+
+
+def _shortly(error: Exception) -> str:
+    """Name what is wrong with the settings of a client, without their values."""
+    reasons = {
+        "MissingAccount": "no storage account is named (?account=NAME)",
+        "OpenCredentials": "the file of credentials cannot be read",
+        "DecodeCredentials": "the file of credentials cannot be understood",
+        "InvalidAccessKey": "the access key is not one",
+    }
+    text = str(error)
+    return next((reason for name, reason in reasons.items() if name in text), "wrong settings")
+
+
+async def _next_page(pages: Any) -> Any:
+    """Return the next page of a listing, or None at its end."""
+    try:
+        return await anext(pages)
+    except StopAsyncIteration:
+        return None
+
+
+def _join_etag(meta: Mapping[str, Any]) -> str | None:
+    """Make one etag of what a provider tells of a version; None where it tells nothing."""
+    version, tag = meta["version"] or "", meta["e_tag"] or ""
+    return f"{version};{tag}" if version or tag else None

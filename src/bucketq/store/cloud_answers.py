@@ -1,0 +1,212 @@
+"""What an answer of a cloud store means: the one table between HTTP and bucketq's errors.
+
+Promises: after a write, only an answer that proves that nothing was written, and never will
+be, is called final. Whatever else is not a plain yes is *unknown*: a timeout, a broken
+connection, an error of the server, and everything that this table does not know. Whoever wrote
+then reads the object back (``queue/register.py``).
+
+=========================  ================  =================  ===================
+answer                     read              create             replace
+=========================  ================  =================  ===================
+304                        not changed       unknown            unknown
+404, bucket is missing     final             final              final
+404                        missing           final              missing
+409, conflict under way    unknown           unknown            unknown
+409                        unknown           exists             unknown
+412                        unknown           exists             changed
+429, or told to slow down  unknown, slower   unknown, slower    unknown, slower
+301, 307, 400, 401, 403,   final             final              final
+405, 411, 413, 414, 501
+anything else              unknown           unknown            unknown
+=========================  ================  =================  ===================
+
+A 409 is no 412: S3 sends it when two conditional writes meet, and it says of neither how it
+ended. 400 has a few codes that speak of a connection that broke; those are unknown too.
+
+The client tells the class of an error and, in its text, the status and body of the answer.
+Only the status, the provider's error code and the kind of a network error are taken from
+that text. The rest is dropped, cause included, because addresses in it can hold signatures
+and bodies can repeat access keys.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bucketq.errors import BucketQError, StoreRefusedError, UnavailableError
+from bucketq.store.base import ObjectMissingError, PreconditionFailedError
+
+_NOT_MODIFIED = 304
+_NOT_FOUND = 404
+_TOO_MANY = 429
+_STATUS = re.compile(r"\n\s*inner: Status \{\n\s*status: (\d{3}),")
+_STATUS_LINE = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
+_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
+_KIND = re.compile(r"\bkind: ([A-Z][A-Za-z]{1,40})\b")
+_URI = re.compile(r"\n\s*uri: Some\(\n\s*(\S+),\n")
+_PROVIDER = re.compile(r"External \w+ credential provider")
+# Where machines in a cloud ask for their credentials.
+_CREDENTIALS_URI = re.compile(
+    r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity/|oauth2|sts\."
+)
+_NONSENSE = re.compile(r"missing from response|Got invalid|Unable to extract metadata")
+
+_NO_BUCKET_CODES = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"})
+_UNDER_WAY_CODES = frozenset({"ConditionalRequestConflict", "OperationAborted"})
+_BROKEN_OFF_CODES = frozenset({"RequestTimeout", "IncompleteBody", "BadDigest", "InternalError"})
+_CREDENTIAL_CODES = frozenset(
+    {
+        "AuthenticationFailed",
+        "AuthorizationHeaderMalformed",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    }
+)
+_SLOWER_CODES = frozenset({"SlowDown", "SlowDownRead", "SlowDownWrite", "ServerBusy"})
+
+_REDIRECT_ADVICE = "it sends us elsewhere; check the region and the endpoint of the bucket"
+_CREDENTIAL_ADVICE = (
+    "the credentials are missing, wrong or expired; check those in the environment, or pass a "
+    "`credential_provider`"
+)
+_PERMISSION_ADVICE = (
+    "these credentials lack a permission; give them reading, writing, deleting and listing of "
+    "this bucket (without listing, a missing object reads as forbidden)"
+)
+# The statuses after which trying again cannot help, and what to do instead.
+_ADVICE = {
+    301: _REDIRECT_ADVICE,
+    307: _REDIRECT_ADVICE,
+    308: _REDIRECT_ADVICE,
+    400: "it does not understand the request; check that the endpoint is such a store",
+    401: _CREDENTIAL_ADVICE,
+    403: _PERMISSION_ADVICE,
+    405: "it does not allow this; check that the endpoint is such a store",
+    411: "it does not understand the request; check that the endpoint is such a store",
+    413: "the object is too large for it; archive finished jobs, or use smaller payloads",
+    414: "the key is too long for it; use a shorter one",
+    501: (
+        "it has no conditional writes (If-Match and If-None-Match), without which a queue "
+        "would lose jobs; use another store"
+    ),
+}
+_CODE_ADVICE = {
+    "RequestTimeTooSkewed": "this machine's clock is wrong; set it",
+    "InvalidBucketName": "the name of the bucket is not a valid one; check the address",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked of a store; ``verb`` is read, create, replace, put, delete or list."""
+
+    verb: str
+    key: str
+    where: str
+    """The address of the store, without secrets."""
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What can be told of an answer without repeating it."""
+
+    kind: str
+    """The class of the client's error."""
+    status: int | None
+    code: str
+    network: str
+    """The kinds of a network error, innermost last."""
+    is_nonsense: bool
+    lacks_credentials: bool
+
+
+def read_error(error: BaseException) -> Answer:
+    """Take from an error of the client what is known to hold no secret."""
+    text = str(error)
+    headline, _, source = text.partition("\n\nDebug source:")
+    # Strings in the second part are escaped, so neither a key nor a body can forge this line.
+    found = _STATUS.search(source) or (None if source else _STATUS_LINE.search(headline))
+    code = _CODE.search(headline)
+    uri = _URI.search(source)
+    return Answer(
+        kind=type(error).__name__,
+        status=int(found[1]) if found else None,
+        code=code[1] if code else "",
+        network=", ".join(dict.fromkeys(_KIND.findall(source))) if found is None else "",
+        is_nonsense=found is None and bool(_NONSENSE.search(headline)),
+        lacks_credentials=bool(
+            _PROVIDER.search(headline) or (uri and _CREDENTIALS_URI.search(uri[1]))
+        ),
+    )
+
+
+def judge(answer: Answer, question: Question) -> BucketQError:
+    """Say what an answer that is not a plain yes means for a question."""
+    what = f"cannot {question.verb} {question.key} in {question.where}"
+    told = _told(answer)
+    if answer.lacks_credentials:
+        return StoreRefusedError(f"{what}: {told}; {_CREDENTIAL_ADVICE}")
+    if (verdict := _judge_condition(answer, question)) is not None:
+        return verdict
+    if answer.status is None and answer.kind in {"UnauthenticatedError", "PermissionDeniedError"}:
+        return StoreRefusedError(f"{what}: {told}; {_CREDENTIAL_ADVICE}")
+    if answer.is_nonsense and question.verb in {"read", "list"}:
+        return StoreRefusedError(
+            f"{what}: it answers, but not as such a store does; check the endpoint"
+        )
+    if advice := _final_advice(answer):
+        return StoreRefusedError(f"{what}: {told}; {advice}")
+    return UnavailableError(
+        f"{what}: {told}; the outcome is unknown, try again",
+        throttled=answer.status == _TOO_MANY or answer.code in _SLOWER_CODES,
+    )
+
+
+def _judge_condition(answer: Answer, question: Question) -> BucketQError | None:
+    """Judge what speaks of the object and its version; None where the answer does not."""
+    verb, key, where = question.verb, question.key, question.where
+    status = answer.status
+    is_missing = status == _NOT_FOUND or (status is None and answer.kind == "FileNotFoundError")
+    if is_missing or answer.code in _NO_BUCKET_CODES:
+        # A plain write and a listing can miss nothing but the bucket.
+        if verb in {"create", "put", "list"} or answer.code in _NO_BUCKET_CODES:
+            return StoreRefusedError(
+                f"there is no bucket or container {question.bucket} at {where}; create it, or "
+                "check its name and the endpoint"
+            )
+        return ObjectMissingError(f"there is no object {key} in {where}")
+    if answer.code in _UNDER_WAY_CODES:
+        return None
+    if verb == "create" and answer.kind == "AlreadyExistsError" and status != _NOT_MODIFIED:
+        return PreconditionFailedError(f"{key} already exists in {where}")
+    if verb == "replace" and answer.kind == "PreconditionError":
+        return PreconditionFailedError(f"{key} in {where} has changed")
+    return None
+
+
+def _final_advice(answer: Answer) -> str | None:
+    """Say what to do about an answer that is final; None where it is not."""
+    if answer.status is None or answer.code in _BROKEN_OFF_CODES:
+        return None
+    advice = _ADVICE.get(answer.status)
+    if advice is None:
+        return None
+    if answer.code in _CREDENTIAL_CODES:
+        return _CREDENTIAL_ADVICE
+    return _CODE_ADVICE.get(answer.code, advice)
+
+
+def _told(answer: Answer) -> str:
+    """Repeat an answer, as far as it holds no secret."""
+    if answer.status is not None:
+        return f"it answered {answer.status}{f' {answer.code}' if answer.code else ''}"
+    if answer.is_nonsense:
+        return "it answers, but not as such a store does (check the endpoint)"
+    if answer.kind == "UnauthenticatedError":
+        return "the credential provider failed"
+    return f"no answer came ({answer.network or answer.kind})"
