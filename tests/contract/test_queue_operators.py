@@ -245,3 +245,32 @@ async def test_what_one_connection_did_the_next_question_of_another_shows(
             assert (await other.stats()).total("queued") == 1
             assert await other.cancel(job_id) == "cancelled"
             assert (await queue.get(job_id)).outcome == "cancelled"
+
+
+async def test_finished_jobs_leave_for_the_archive_and_the_others_stay(
+    place: Place, queue: Queue[Any]
+) -> None:
+    await dead_jobs(queue, "dead")
+    done = await claimed(queue)
+    await queue.complete(done, "result")
+    cancelled = await queue.push("mail", "cancelled")
+    await queue.cancel(cancelled)
+    waiting = await queue.push("mail", "waiting")
+    assert await queue.flush_archive() == 2
+    assert await queue.flush_archive() == 0
+    for gone in (done.id, cancelled):
+        with pytest.raises(JobNotFoundError):
+            await queue.get(gone)
+    assert (await queue.get(waiting)).status == "queued"
+    async with place.connect() as other:
+        assert (await other.stats()).counts == {"mail": {"dead": 1, "queued": 1}}
+
+
+async def test_whoever_completes_a_job_that_has_left_is_told_where_it_went(
+    queue: Queue[Any],
+) -> None:
+    job = await claimed(queue)
+    await queue.complete(job)
+    await queue.flush_archive()
+    with pytest.raises(JobNotFoundError, match="has been archived"):
+        await queue.complete(job)

@@ -38,6 +38,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
     "jobs": lambda queue: queue.jobs(),
     "stats": lambda queue: queue.stats(),
     "snapshot": lambda queue: queue.snapshot(),
+    "flush_archive": lambda queue: queue.flush_archive(),
 }
 """A call of every verb."""
 

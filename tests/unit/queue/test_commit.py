@@ -210,8 +210,15 @@ async def test_requests_whose_commit_was_forgotten_are_known_again_by_their_ids(
         await world.rival_pushes(RING_LENGTH)
         await queue.pause("rival")
         old = await queue.push("mail", "old")
-        world.store.plan("replace", fault(lambda: world.rival_pushes(RING_LENGTH + 6)))
-        pushed, claimed = await asyncio.gather(queue.push("mail", 1), queue.claim(limit=1))
+        gate = Gate()
+        world.store.plan("replace", gate, fault(lambda: world.rival_pushes(RING_LENGTH + 6)))
+        held = start(queue.push("index", 1))
+        await gate.reached.wait()
+        batch = [start(queue.push("mail", 1)), start(queue.claim("mail"))]
+        await settle()
+        gate.open()
+        await held
+        pushed, claimed = await asyncio.gather(*batch)
         assert (await world.ids()).count(pushed) == 1
         assert [(job.id, job.attempt) for job in claimed] == [(old, 1)]
         await queue.complete(claimed[0])
