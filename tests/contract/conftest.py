@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +23,15 @@ async def queue(place: Place) -> AsyncIterator[Queue[Any]]:
     """A new queue, open."""
     async with place.connect() as opened:
         yield opened
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the server said beside a test that failed on it."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("server")
+    if report.failed and server is not None and server.child is not None:
+        report.sections.append(("log of the server", server.child.log_end()))
+    return report

@@ -6,8 +6,10 @@ that nothing goes untested unseen.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +42,8 @@ def running(name: str) -> Server:
 def _start(name: str) -> Server | Exception:
     """Start a server, or remember why that cannot be done."""
     folder = Path(tempfile.mkdtemp(prefix=f"bucketq-{name}-"))
+    # Behind the server, which is stopped first: the last that is asked for is the first done.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
         return SERVERS[name](folder)
     except (NotInstalledError, RuntimeError) as error:
