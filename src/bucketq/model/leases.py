@@ -50,10 +50,12 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
     ]
     heapify(heads)
     claimed: list[JobRecord] = []
-    while heads and len(claimed) < operation.limit:
+    while heads:
         _, job = heappop(heads)
         state.take(job)
         claimed.append(_hand_out(state, operation, job, now))
+        if len(claimed) == operation.limit:
+            break
         following = state.head_of(job.kind, now)
         if following is not None:
             heappush(heads, (following.order, following))

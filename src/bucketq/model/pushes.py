@@ -58,7 +58,7 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> None:
     ids, keys, size_bytes = set[str](), set[str](), 0
     for job in jobs:
         check.new_job(job, settings)
-        size_bytes += len(bytes(job.payload))
+        size_bytes += len(memoryview(job.payload))
         if job.id in ids or job.key in keys:
             what = f"job id {job.id!r}" if job.id in ids else f"idempotency key {job.key!r}"
             message = f"{what} stands twice in one push"
@@ -126,8 +126,11 @@ def _check_room(state: State, fresh: list[NewJob]) -> None:
             "key_retention_s, or try again when some have been forgotten"
         )
         raise QueueFullError(message)
+    kinds = {job.kind for job in fresh}
+    if len(kinds) + len(state.counts) <= settings.max_kinds:
+        return  # A kind has one count or more, so there cannot be too many.
     present = {kind for kind, _ in state.counts}
-    if len(present | {job.kind for job in fresh}) > settings.max_kinds:
+    if len(present | kinds) > settings.max_kinds:
         message = (
             f"too many kinds: the queue holds {len(present):,}, {settings.max_kinds:,} are "
             "allowed (max_kinds); put what varies in the payload or a tag"
@@ -184,4 +187,4 @@ def _digest(job: NewJob) -> str:
 
 
 def _size_bytes(job: NewJob) -> int:
-    return _LINE_BYTES + len(bytes(job.payload))
+    return _LINE_BYTES + len(memoryview(job.payload))

@@ -64,10 +64,13 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
         """Forget what the client has had the answer of."""
         if floor <= self.floor:
             return
-        self.floor = floor
         self.done = [[max(first, floor), last] for first, last in self.done if last >= floor]
-        if self.answers:
+        if floor - self.floor < len(self.answers):
+            for number in range(self.floor, floor):
+                self.answers.pop(number, None)
+        elif self.answers:
             self.answers = {n: answer for n, answer in self.answers.items() if n >= floor}
+        self.floor = floor
 
 
 class Sessions:

@@ -107,11 +107,9 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
         if len(state.changes) != mark:
             raise AssertionError(f"{operation!r} was refused half way") from error
         return Applied(None, error, [])
-    changes = state.changes[mark:]
-    if changes and request.session:
+    if request.session and len(state.changes) != mark:
         _remember(state, request, answer, now)
-        changes = state.changes[mark:]
-    return Applied(answer, None, changes)
+    return Applied(answer, None, state.changes[mark:])
 
 
 def _find_earlier(state: State, request: Request) -> object:
