@@ -153,7 +153,7 @@ class Document:
 
     def adopt(self, body: bytes) -> None:
         """Keep what can be kept of the object that the state was just read from."""
-        if self.state.extra or not body.endswith(END):
+        if not body.endswith(END):
             return
         found = [0]
         for opening in OPENINGS.values():
