@@ -30,7 +30,7 @@ def empty() -> State:
 
 
 def full() -> State:
-    """A queue with every status, and every field of everything set by some row."""
+    """A queue with every status, and every field of a row set by some row."""
     state = State(incarnation="0123456789abcdef", created_at=_CREATED)
     state.version = 41
     state.commits.extend(["commit-40", "commit-41"])

@@ -101,7 +101,7 @@ def test_an_object_with_any_other_byte_in_its_first_line_is_refused() -> None:
 
 def test_accepting_damage_takes_it_or_refuses_it_and_nothing_else() -> None:
     for at in range(len(BODY)):
-        for byte in (0x00, 0x22, 0x2C, 0x31, 0x5B, 0x7D, 0xFF):
+        for byte in (0x22, 0x31, 0x7D, 0xFF):
             damaged = BODY[:at] + bytes([byte]) + BODY[at + 1 :]
             try:
                 document = decode(damaged, WHERE, accept=True)
@@ -377,7 +377,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(st.data())
 def test_content_in_which_anything_was_replaced_is_refused_or_served(data: st.DataObject) -> None:
     content = deepcopy(CONTENT)

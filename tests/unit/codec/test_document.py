@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from bucketq.codec import Document, decode, document
+from bucketq.codec.layout import END, OPENINGS
 from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import (
     AnyOperation,
@@ -47,10 +48,12 @@ from tests.unit.codec.objects import (
     edited,
     empty_state,
     job,
+    rest_of,
     running,
     second,
     small_body,
     small_state,
+    stamped,
 )
 
 BLOCK = 1 << BLOCK_BITS
@@ -406,3 +409,21 @@ def test_a_table_in_which_blocks_do_not_begin_as_ours_is_laid_out_anew(
     body = medium_document().prepare("commit-1").body
     other = decode(edited(body, old, new), WHERE)
     assert other.prepare("commit-2").body == decode(body, WHERE).prepare("commit-2").body
+
+
+def test_tables_in_another_order_are_put_into_ours() -> None:
+    body = medium_document().prepare("commit-1").body
+    head, rest = rest_of(body).split(OPENINGS["keys"])
+    keys, jobs = rest.removesuffix(END).split(OPENINGS["jobs"])
+    swapped = stamped(head + OPENINGS["jobs"] + jobs + OPENINGS["keys"] + keys + END)
+    other = decode(swapped, WHERE).prepare("commit-2").body
+    assert other == decode(body, WHERE).prepare("commit-2").body
+
+
+def test_rows_are_kept_as_parts_of_the_last_object_and_not_beside_it() -> None:
+    document = medium_document()
+    for number in (1, 2):
+        document.state.put_job(running(100))
+        body = document.prepare(f"commit-{number}").body
+        for section in document._sections.values():
+            assert all(memoryview(text).obj is body for text in section._texts.values())

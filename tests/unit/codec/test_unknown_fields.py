@@ -166,6 +166,20 @@ def test_the_unknown_fields_of_a_broker_do_not_pass_to_the_next() -> None:
     check_kept(json.loads(document.prepare("commit-2").body), "head")
     document.state.broker = None
     assert json.loads(document.prepare("commit-3").body)["broker"] is None
+    assert [*document.state.extra] == [("head", "")]
+
+
+def test_an_unknown_field_with_line_breaks_in_it_is_written_on_one_line() -> None:
+    body = edited(small_body(), b'{"id":"job-1",', b'{"news":{\n"a":\n1},"id":"job-1",')
+    body = decode(body, WHERE).prepare("commit-2").body
+    assert b',"news":{"a":1}}' in body
+    assert len(body.split(b"\n")) == len(small_body().split(b"\n"))
+
+
+def test_a_queue_with_unknown_fields_is_taken_over_line_by_line_as_well() -> None:
+    first = decode(with_news(*PLACES), WHERE).prepare("commit-2").body
+    second = decode(first, WHERE).prepare("commit-3").body
+    assert first.split(b"\n")[2:] == second.split(b"\n")[2:]
 
 
 @pytest.mark.parametrize(
