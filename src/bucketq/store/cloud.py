@@ -239,7 +239,7 @@ class CloudStore:
             )
         except TimeoutError:
             problem = UnavailableError(
-                f"cannot {verb} {key} in {self.url}: no answer in {limit_s:g} s; the outcome is "
+                f"cannot {verb} {key} in {self.url}: no answer in {limit_s:.3g} s; the outcome is "
                 "unknown, try again"
             )
         except (BaseError, FileNotFoundError) as error:
