@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from bucketq.clock import Clock, crockford, new_id
 from bucketq.errors import InvalidRequestError
-from bucketq.model.operations import AnyOperation, Request
+from bucketq.model.operations import AnyOperation, Operation, Request
 
-_TOKEN = re.compile(r"([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})")
+_TOKEN = re.compile(r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})")
 _TIME_LENGTH = 10
 _HASH_LENGTH = 16
 
@@ -45,17 +45,27 @@ def token_of(request: Request, version: int) -> str | None:
     if not request.session:
         return None
     since = version if request.since is None else request.since
-    return f"{request.session}.{request.number}.{since}"
+    return f"{_verb(type(request.operation))}.{request.session}.{request.number}.{since}"
 
 
-def parse_token(token: object) -> RequestId:
-    """Read a token that an error gave to a caller."""
+def parse_token(token: object, operation: type[Operation]) -> RequestId:
+    """Read a token that an error gave to a caller, who does the same operation again.
+
+    Another operation under the same id would be answered as if it had been done.
+    """
     found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
     if found is None:
         shown = reprlib.repr(token)
         message = f"bad request {shown}: pass the `request` of an UnavailableError as it is"
         raise InvalidRequestError(message)
-    return RequestId(found[1], int(found[2]), since=int(found[3]))
+    if found[1] != _verb(operation):
+        message = f"the request belongs to a {found[1]}: pass it to the verb that raised the error"
+        raise InvalidRequestError(message)
+    return RequestId(found[2], int(found[3]), since=int(found[4]))
+
+
+def _verb(operation: type[Operation]) -> str:
+    return operation.__name__.lower()
 
 
 class RequestIds:

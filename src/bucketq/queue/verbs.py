@@ -101,7 +101,7 @@ class Verbs(Host, Generic[T]):
     ) -> list[str]:
         """Add jobs, all or none, in one commit; return their ids in order."""
         self._guard()
-        request_id = self._ids.give() if request is None else parse_token(request)
+        request_id = self._ids.give() if request is None else parse_token(request, ops.Push)
         try:
             several = _several(jobs, "push_many takes an iterable of JobSpec objects")
             new = tuple(_new_job(job, request_id.job_id(i)) for i, job in enumerate(several))
@@ -299,9 +299,8 @@ class Verbs(Host, Generic[T]):
         self._guard()
         if isinstance(operation, _WITHOUT_ID):
             return await self._submit(ops.Request(operation))
-        return await self._submit_as(
-            self._ids.give() if token is None else parse_token(token), operation
-        )
+        request_id = self._ids.give() if token is None else parse_token(token, type(operation))
+        return await self._submit_as(request_id, operation)
 
     async def _submit_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Any:
         try:

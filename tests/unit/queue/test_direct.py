@@ -11,6 +11,7 @@ import pytest
 
 from bucketq.errors import (
     ClosedError,
+    InvalidRequestError,
     JobNotFoundError,
     StoreRefusedError,
     SupersededError,
@@ -228,6 +229,22 @@ async def test_every_other_change_asked_again_has_the_effect_of_one(lands: bool)
         await queue.fail(dead, "x", retry=False)
         assert await twice(queue.purge) == 1
         assert (await queue.get(job_id)).result == "done"
+
+
+@virtual
+async def test_a_request_of_another_verb_is_refused_and_not_taken_for_done() -> None:
+    world = World()
+    async with world.direct(timeout_s=30) as queue:
+        await queue.push("mail", 1)
+        (job,) = await queue.claim()
+        away(world, lands=True)
+        request = await unknown(queue.complete(job))
+        back(world)
+        for call in (queue.push("mail", 2, request=request), queue.claim(request=request)):
+            with pytest.raises(InvalidRequestError, match="belongs to a complete"):
+                await call
+        await queue.complete(job, request=request)
+        assert len(await world.ids()) == 1
 
 
 @virtual

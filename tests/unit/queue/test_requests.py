@@ -6,7 +6,7 @@ import pytest
 
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
-from bucketq.model.operations import Request, Tidy
+from bucketq.model.operations import Push, Request, Tidy
 from bucketq.queue.requests import RequestId, RequestIds, parse_token, token_of
 
 SESSION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -71,12 +71,18 @@ def test_a_token_names_the_request_and_a_version_before_it() -> None:
     request = RequestId(SESSION, 7, 3).request(Tidy())
     token = token_of(request, 42)
     assert token is not None
-    assert parse_token(token) == RequestId(SESSION, 7, since=42)
+    assert parse_token(token, Tidy) == RequestId(SESSION, 7, since=42)
 
 
 def test_a_token_keeps_the_version_that_the_request_bears_already() -> None:
     request = RequestId(SESSION, 7, since=12).request(Tidy())
-    assert parse_token(token_of(request, 42)).since == 12
+    assert parse_token(token_of(request, 42), Tidy).since == 12
+
+
+def test_a_token_is_good_for_the_same_operation_only() -> None:
+    token = token_of(RequestId(SESSION, 7).request(Tidy()), 42)
+    with pytest.raises(InvalidRequestError, match="belongs to a tidy"):
+        parse_token(token, Push)
 
 
 def test_a_request_without_an_id_has_no_token() -> None:
@@ -91,16 +97,19 @@ def test_a_request_without_an_id_has_no_token() -> None:
         5,
         b"bytes",
         ["list"],
-        f"{SESSION}.1",
-        f"{SESSION}.1.-1",
-        f"{SESSION}.one.2",
-        f"{SESSION}.1.2\n",
-        f"{SESSION}.1.2.3",
-        f"{SESSION.lower()}.1.2",
-        f"{SESSION}.{'9' * 40}.1",
-        f"{SESSION}.\u0661.\u0662",
+        f"{SESSION}.1.2",
+        f".{SESSION}.1.2",
+        f"TIDY.{SESSION}.1.2",
+        f"tidy.{SESSION}.1",
+        f"tidy.{SESSION}.1.-1",
+        f"tidy.{SESSION}.one.2",
+        f"tidy.{SESSION}.1.2\n",
+        f"tidy.{SESSION}.1.2.3",
+        f"tidy.{SESSION.lower()}.1.2",
+        f"tidy.{SESSION}.{'9' * 40}.1",
+        f"tidy.{SESSION}.\u0661.\u0662",
     ],
 )
 def test_what_is_no_token_is_refused(token: object) -> None:
     with pytest.raises(InvalidRequestError, match="pass the `request` of an UnavailableError"):
-        parse_token(token)
+        parse_token(token, Tidy)
