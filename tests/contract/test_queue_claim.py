@@ -76,7 +76,7 @@ async def test_an_empty_claim_answers_at_once_and_writes_nothing(
 ) -> None:
     await queue.push("mail", 1)
     before = await place.stored()
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(0.9):
         assert await queue.claim("index") == []
         assert await queue.claim("index", limit=100, wait_s=0) == []
     assert await place.stored() == before
@@ -96,7 +96,7 @@ async def test_a_claim_that_waits_in_vain_ends_on_time_and_has_written_nothing(
 async def test_a_waiting_claim_is_woken_by_a_push_to_the_same_queue(queue: Queue[Any]) -> None:
     waiting = asyncio.create_task(queue.claim(wait_s=30))
     await asyncio.sleep(0.3)
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(0.9):
         await queue.push("mail", 1)
         assert payloads(await waiting) == [1]
 
@@ -115,7 +115,7 @@ async def test_a_waiting_claim_sees_a_push_through_another_connection(
 async def test_several_waiting_claims_share_what_comes(queue: Queue[Any]) -> None:
     waiting = [asyncio.create_task(queue.claim(wait_s=30)) for _ in range(4)]
     await asyncio.sleep(0.05)
-    async with asyncio.timeout(0.8):  # Sooner than they would look again by themselves.
+    async with asyncio.timeout(0.9):  # Sooner than they would look again by themselves.
         for number in range(4):
             await queue.push("mail", number)
         claims = await asyncio.gather(*waiting)
@@ -132,7 +132,7 @@ async def test_a_delayed_job_comes_on_time_without_anybody_writing(
     assert await queue.claim(limit=5) == []
     assert await place.stored() == before
     assert payloads(await queue.claim(wait_s=30)) == ["late"]
-    assert 0.24 < loop.time() - began < 0.6
+    assert 0.24 < loop.time() - began < 0.9
 
 
 async def test_a_delay_is_a_number_of_seconds_a_timedelta_or_a_moment(
@@ -180,7 +180,7 @@ async def test_the_jobs_of_a_cancelled_claim_are_given_back(
             (job,) = await claim
         except asyncio.CancelledError:
             # Nobody has it, so it waits for the next one.
-            async with asyncio.timeout(0.8):
+            async with asyncio.timeout(0.9):
                 (job,) = await queue.claim(wait_s=30)
         assert job.payload == number
         await queue.complete(job)
