@@ -19,7 +19,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.operations import LeaseRef
+from bucketq.model.operations import LeaseRef, Push
 from bucketq.queue import admin
 from bucketq.queue.requests import token_of
 from tests.unit.queue.worlds import (
@@ -227,7 +227,7 @@ async def test_after_a_restore_the_old_lease_is_lost_and_attempts_never_repeat()
 async def test_after_a_restore_an_old_request_is_answered_unknown() -> None:
     world = World()
     async with world.direct() as queue:
-        request = queue._ids.give().request(None)  # type: ignore[arg-type]
+        request = queue._ids.give().request(Push(jobs=()))
         token = token_of(request, queue._register.version)
         await queue.push("a", 1, request=token)
         copy = await admin.backup(place(world))
