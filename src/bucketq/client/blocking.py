@@ -15,6 +15,8 @@ from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, cast
 from bucketq.client.connect import Connection, Mode, connect
 from bucketq.errors import ClosedError
 from bucketq.queue.base import Queue
+from bucketq.store.base import ObjectStore
+from bucketq.store.url import CredentialProvider
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -160,6 +162,8 @@ def connect_sync(
     worker: str | None = None,
     timeout_s: float = 60.0,
     create: bool = True,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
 ) -> BlockingConnection[T]: ...
 
 
@@ -171,6 +175,8 @@ def connect_sync(
     worker: str | None = None,
     timeout_s: float = 60.0,
     create: bool = True,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
 ) -> BlockingConnection[Any]: ...
 
 
@@ -182,6 +188,8 @@ def connect_sync(
     worker: str | None = None,
     timeout_s: float = 60.0,
     create: bool = True,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
 ) -> BlockingConnection[Any]:
     """Open a queue without asyncio: ``with bucketq.connect_sync(url) as queue``.
 
@@ -194,5 +202,7 @@ def connect_sync(
         worker=worker,
         timeout_s=timeout_s,
         create=create,
+        store=store,
+        credential_provider=credential_provider,
     )
     return BlockingConnection(connection)

@@ -16,7 +16,8 @@ from bucketq.queue.base import Queue
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.register import Register
-from bucketq.store.url import Location, open_store
+from bucketq.store.base import ObjectStore
+from bucketq.store.url import CredentialProvider, Location, open_store
 
 T = TypeVar("T")
 
@@ -61,7 +62,8 @@ class Connection(Generic[T]):
             raise ClosedError(message)
         location = self._location
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(location.store.close)
+            if not location.is_lent:
+                stack.push_async_callback(location.store.close)
             register = Register(location.store, location.key, location.url, self._clock)
             queue: Queue[T] = await stack.enter_async_context(
                 self._make(
@@ -106,6 +108,8 @@ def connect(
     worker: str | None = None,
     timeout_s: float = 60.0,
     create: bool = True,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
 ) -> Connection[T]: ...
 
 
@@ -117,6 +121,8 @@ def connect(
     worker: str | None = None,
     timeout_s: float = 60.0,
     create: bool = True,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
 ) -> Connection[Any]: ...
 
 
@@ -128,11 +134,14 @@ def connect(
     worker: str | None = None,
     timeout_s: float = 60.0,
     create: bool = True,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
 ) -> Connection[Any]:
     """Open the queue at ``url``: ``async with bucketq.connect(url) as queue``.
 
     Args:
-        url: ``file:///path/queue.json`` or ``memory://name``.
+        url: ``s3://bucket/key``, ``gs://bucket/key``, ``az://container/key``,
+            ``file:///path/queue.json`` or ``memory://name``.
         payload_type: What payloads are: a dataclass, a msgspec Struct, a pydantic model, or any
             type that msgspec decodes. Left out, payloads are plain JSON values or bytes.
         mode: ``direct`` writes every operation by itself; ``embedded`` commits what all callers
@@ -140,6 +149,10 @@ def connect(
         worker: The name under which this process claims jobs; by default host and process.
         timeout_s: How long an operation is tried before its outcome is called unknown.
         create: Whether to create the queue where there is none.
+        store: A store of your own, which you also close; ``url`` is then the key of the queue's
+            object in it.
+        credential_provider: Called for credentials of a cloud address, where those of the
+            environment will not do; see ``CredentialProvider``.
     """
     if not isinstance(mode, str) or mode not in _QUEUES:
         message = f"unknown mode {mode!r}: use one of {', '.join(_QUEUES)}"
@@ -156,7 +169,7 @@ def connect(
         raise InvalidRequestError(message)
     payloads.check_type(payload_type)
     return Connection(
-        open_store(url),
+        open_store(url, store=store, credential_provider=credential_provider),
         mode=mode,
         payload_type=payload_type,
         worker=worker,

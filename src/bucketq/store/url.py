@@ -25,6 +25,7 @@ _MEMORY_KEY = "queue.json"
 _MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _STRAY = re.compile(r"[\x00-\x1f\x7f]|\s\Z|%(?![0-9A-Fa-f]{2})")
+_STRAY_KEY = re.compile(r"[\x00-\x1f\x7f]|^/|/$")
 _CLOUD_SCHEMES = frozenset({"s3", "gs", "az"})
 
 
@@ -32,22 +33,42 @@ _CLOUD_SCHEMES = frozenset({"s3", "gs", "az"})
 class Location:
     """Where a queue is: a store, the key of the queue's object, and the address of both.
 
-    ``url`` is the address in its plainest spelling. It holds no secret.
+    ``url`` is the address in its plainest spelling. It holds no secret. ``is_lent`` means that
+    the store belongs to the caller, who also closes it.
     """
 
     store: ObjectStore
     key: str
     url: str
+    is_lent: bool = False
 
 
-def open_store(url: str, *, credential_provider: Callable[[], Any] | None = None) -> Location:
+CredentialProvider = Callable[[], Any]
+"""Returns credentials, or a coroutine of them, whenever the client wants new ones.
+
+What credentials are is told by obstore, for each provider: ``S3CredentialProvider``,
+``GCSCredentialProvider`` and ``AzureCredentialProvider``. Its module ``obstore.auth`` has some
+that are ready for use, of boto3 and of the SDKs of Google and Azure.
+"""
+
+
+def open_store(
+    url: str,
+    *,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> Location:
     """Open the store that an address names.
 
     ``file:///path/queue.json`` is a file of this machine. ``memory://NAME`` is shared within
     this process, and ``memory://`` is a new store each time, for the caller alone.
     ``s3://bucket/key``, ``gs://bucket/key`` and ``az://container/key`` are objects in a cloud;
     ``cloud_options`` tells their options.
+
+    With ``store``, that one is used, and ``url`` is the key of the queue's object in it.
     """
+    if store is not None:
+        return _lent(store, url, credential_provider)
     parts = _split(url)
     if "@" in parts.netloc:
         raise InvalidRequestError(
@@ -72,6 +93,26 @@ def open_store(url: str, *, credential_provider: Callable[[], Any] | None = None
             "in a file name they are written %3F and %23"
         )
     return _open_file(parts) if parts.scheme == "file" else _open_memory(parts)
+
+
+def _lent(
+    store: ObjectStore, key: object, credential_provider: CredentialProvider | None
+) -> Location:
+    """Use a store of the caller's own."""
+    if credential_provider is not None:
+        raise InvalidRequestError(
+            "a store of your own has its credentials; leave out `credential_provider`"
+        )
+    if not callable(getattr(store, "get_if_changed", None)):
+        raise InvalidRequestError(
+            f"`store` is an object with the methods of bucketq's ObjectStore, and "
+            f"{type(store).__name__} has others; for a client of a cloud, use its address"
+        )
+    if not isinstance(key, str) or not key or "://" in key or _STRAY_KEY.search(key):
+        raise InvalidRequestError(
+            'with `store`, the first argument is the key of the queue in it, like "queue.json"'
+        )
+    return Location(store, key, f"{store.url.rstrip('/')}/{key}", is_lent=True)
 
 
 def _split(url: object) -> SplitResult:
@@ -99,7 +140,7 @@ def _split(url: object) -> SplitResult:
         raise InvalidRequestError(f"the address of the queue is no URL; {_EXAMPLE}") from None
 
 
-def _open_cloud(parts: SplitResult, credential_provider: Callable[[], Any] | None) -> Location:
+def _open_cloud(parts: SplitResult, credential_provider: CredentialProvider | None) -> Location:
     """Open an object in a cloud."""
     # Not at the top: its client is an extra, starts threads, and does not survive a fork.
     try:
