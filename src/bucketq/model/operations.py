@@ -210,12 +210,25 @@ AnyOperation = (
 )
 
 
+REPEATABLE = (
+    Heartbeat,
+    Expire,
+    Tidy,
+    Archived,
+    ReadOutbox,
+    Get,
+    List,
+    ReadStats,
+    ReadSnapshot,
+)
+"""Operations that do no harm when they are applied twice: they need no id, and are not recorded."""
+
+
 class Request(Struct, frozen=True, omit_defaults=True):
     """An operation with the id that its client gave it.
 
     A retry bears the same ``session`` and ``number``, and ``since``: a version of the object at
-    which it had certainly not been applied. An operation that needs no id (a read, a
-    heartbeat, housekeeping) bears none.
+    which it had certainly not been applied. ``REPEATABLE`` operations need no id.
     """
 
     operation: AnyOperation

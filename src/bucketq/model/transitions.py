@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from bucketq.errors import InvalidRequestError, RejectedError, UnavailableError
 from bucketq.model import finished, leases, operators, pushes, reads
 from bucketq.model.operations import (
+    REPEATABLE,
     Archived,
     Cancel,
     Claim,
@@ -97,8 +98,9 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
     """Apply a request to a state, or answer it again where it was applied before."""
     mark = len(state.changes)
     operation = request.operation
+    is_recorded = bool(request.session) and not isinstance(operation, REPEATABLE)
     try:
-        if request.session:
+        if is_recorded:
             answer = _find_earlier(state, request)
             if answer is not MISSING:
                 return Applied(answer, None, [])
@@ -107,7 +109,7 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
         if len(state.changes) != mark:
             raise AssertionError(f"{operation!r} was refused half way") from error
         return Applied(None, error, [])
-    if request.session and len(state.changes) != mark:
+    if is_recorded and len(state.changes) != mark:
         _remember(state, request, answer, now)
     return Applied(answer, None, state.changes[mark:])
 

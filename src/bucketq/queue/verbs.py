@@ -297,7 +297,7 @@ class Verbs(Host, Generic[T]):
     async def _do(self, operation: ops.AnyOperation, token: str | None) -> Any:
         """Give an operation its id, submit it, and keep the books of what is outstanding."""
         self._guard()
-        if isinstance(operation, _WITHOUT_ID):
+        if isinstance(operation, ops.REPEATABLE):
             return await self._submit(ops.Request(operation))
         request_id = self._ids.give() if token is None else parse_token(token, type(operation))
         return await self._submit_as(request_id, operation)
@@ -337,7 +337,6 @@ class Verbs(Host, Generic[T]):
         self._finish_later(asyncio.get_running_loop().create_task(give_back()))
 
 
-_WITHOUT_ID = (ops.Heartbeat, ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot)
 _LARGEST = Settings(max_payload_bytes=2**31, max_tags=2**31)
 """The queue's own limits are known only when the operation is applied."""
 

@@ -101,6 +101,8 @@ class _World:
     def __init__(self, loop: VirtualLoop, *, storm: bool) -> None:
         self.loop = loop
         self.storm = storm
+        self.is_calm = False
+        """Whether the end has come, in which fresh and quick workers clear up."""
         self.rng = loop.stream("world")
         self.store = SimulatedStore(
             loop,
@@ -177,7 +179,7 @@ class _World:
                                 rng,
                                 self._new_token,
                                 heartbeat_s=2.0,
-                                forgetful=self.storm and rng.random() < 0.3,  # noqa: PLR2004
+                                forgetful=self.storm and not self.is_calm and rng.random() < 0.3,  # noqa: PLR2004
                             ),
                         )
                     )
@@ -197,7 +199,8 @@ class _World:
                 actor, count=self.rng.randint(8, 25), pause_s=self.rng.choice((0.1, 1.0, 3.0))
             )
         elif role == "work":
-            await work(actor, longest_s=self.rng.choice((0.5, 3.0, 20.0)))
+            longest_s = self.rng.choice((0.5, 3.0, 20.0))
+            await work(actor, longest_s=min(1.0, longest_s) if self.is_calm else longest_s)
         else:
             await operate(actor, self._known_jobs)
 
@@ -231,6 +234,7 @@ class _World:
             if host.process is not None:
                 host.process.kill()
         self.store.calm()
+        self.is_calm = True
         for host in self.hosts:
             host.roles = ("work",)
             self._start(host)
