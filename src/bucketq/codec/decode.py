@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec.document import Document
 from bucketq.codec.layout import END, FORMAT, TABLES
 from bucketq.errors import CorruptStateError, NewerFormatError
-from bucketq.model.job import BrokerRecord, JobRecord, KeyRecord
+from bucketq.model.job import NOTHING, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -242,6 +242,7 @@ def _build(found: _Object) -> State:
     _check_sessions(found.sessions)
     _check_jobs(found.jobs, found.next_seq)
     _check_times(found)
+    _let_go(found.jobs)
     state = State(incarnation=found.incarnation, created_at=found.created_at)
     state.version = found.version
     state.commits.extend(found.commits)
@@ -257,6 +258,21 @@ def _build(found: _Object) -> State:
         _check_order(found)
         raise
     return state
+
+
+def _let_go(jobs: list[JobRecord]) -> None:
+    """Let jobs hold no more than they need, for they outlive the bytes that they came from.
+
+    The parser leaves payloads as views, of which one keeps the whole object in memory, and makes
+    the name of a kind anew for every job. Records never change; these were made a moment ago,
+    and nobody else has seen them.
+    """
+    kinds: dict[str, str] = {}
+    for job in jobs:
+        structs.force_setattr(job, "kind", kinds.setdefault(job.kind, job.kind))
+        structs.force_setattr(job, "payload", job.payload.copy())
+        if job.result is not NOTHING:
+            structs.force_setattr(job, "result", job.result.copy())
 
 
 def _check_order(found: _Object) -> None:
