@@ -158,12 +158,13 @@ async def test_what_proves_that_nothing_was_written_is_final_and_shows_no_secret
 async def test_any_other_answer_leaves_the_outcome_unknown(
     scheme: str, status: int, code: str, throttled: bool
 ) -> None:
-    with answering(answer(status, failure(code)), scheme) as (store, _):
-        for verb in VERBS:
+    with answering(answer(status, failure(code)), scheme) as (store, server):
+        for number, verb in enumerate(VERBS, start=1):
             error = await outcome(store, verb)
             assert type(error) is UnavailableError, (verb, error)
             assert error.throttled is throttled
             _demand_discreet(error)
+            assert len(server.asked) == number  # It is not for the client to try again.
 
 
 def _demand_discreet(error: BaseException) -> None:
