@@ -47,6 +47,8 @@ _SAID_AGAIN = {
 }
 # They hold a queue to fractions of a second, which are the server's here.
 _ON_TIME = {
+    "test_a_failed_job_waits_and_is_tried_again",
+    "test_a_job_released_with_a_delay_comes_back_then",
     "test_a_delayed_job_comes_on_time_without_anybody_writing",
     "test_a_waiting_claim_is_woken_by_a_push_to_the_same_queue",
     "test_an_empty_claim_answers_at_once_and_writes_nothing",

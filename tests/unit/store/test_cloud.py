@@ -196,6 +196,14 @@ async def test_what_is_missing_is_told_by_what_was_asked(scheme: str) -> None:
         assert scheme == "az" or await outcome(store, "delete") is None
 
 
+async def test_s3_itself_is_not_asked_again_whether_the_object_is_missing() -> None:
+    for status, kind in ((404, ObjectMissingError), (412, PreconditionFailedError)):
+        with answering(answer(status, failure("NoSuchKey"))) as (store, server):
+            store._tells_missing = True  # type: ignore[attr-defined]
+            assert type(await outcome(store, "replace")) is kind
+            assert [request.method for request in server.asked] == ["PUT"]
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_a_page_of_html_is_no_answer(scheme: str) -> None:
     page = answer(200, b"<html><body>Welcome</body></html>", content_type="text/html")
