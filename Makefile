@@ -78,7 +78,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with its development tools into $(VENV)"
-	@$(PIP) install --editable '.[cloud,dev]'
+	@$(PIP) install --editable '.[cli,cloud,dev]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.servers: constraints.txt | $(PY)

@@ -1,0 +1,21 @@
+"""``bucketq``: the command line.
+
+It needs the extra ``cli``; everything heavier than the standard library is imported when it is
+used, so that ``bucketq --help`` is quick and a missing extra is told in a sentence.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command that the arguments name."""
+    try:
+        from bucketq.cli.app import app  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
+            raise
+        print('the command line is not installed: pip install "bucketq[cli]"', file=sys.stderr)
+        sys.exit(1)
+    app(prog_name="bucketq")

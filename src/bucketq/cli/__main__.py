@@ -1,0 +1,5 @@
+"""``python -m bucketq.cli``."""
+
+from bucketq.cli import main
+
+main()

@@ -1,0 +1,117 @@
+"""The commands, in the order in which ``bucketq --help`` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from bucketq.cli import archive, care, exits, look, operate, work
+from bucketq.cli.command import QueueCommand, as_command, help_of
+from bucketq.cli.doctor import doctor
+from bucketq.cli.edit import edit
+from bucketq.cli.import_jobs import import_jobs
+from bucketq.cli.push import push
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "push": push,
+    "import": import_jobs,
+    "claim": work.claim,
+    "heartbeat": work.heartbeat,
+    "complete": work.complete,
+    "fail": work.fail,
+    "release": work.release,
+    "stats": look.stats,
+    "ls": look.ls,
+    "show": look.show,
+    "cancel": operate.cancel,
+    "pause": operate.pause,
+    "resume": operate.resume,
+    "dead": look.dead,
+    "redrive": operate.redrive,
+    "purge": operate.purge,
+    "config": operate.config,
+    "create": care.create,
+    "delete": care.delete,
+    "backup": care.backup,
+    "restore": care.restore,
+    "edit": edit,
+    "repair": care.repair,
+    "doctor": doctor,
+}
+ARCHIVE_COMMANDS: dict[str, Callable[..., Any]] = {
+    "ls": archive.ls,
+    "cat": archive.cat,
+    "flush": archive.flush,
+    "prune": archive.prune,
+    "collect": archive.collect,
+}
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_CODES = "\n".join(
+    ["\b", "Exit codes:", *(f"  {code:>3}  {text}" for code, text in exits.MEANING.items())]
+)
+_EXAMPLES = "\n".join(
+    [
+        "\b",
+        "Examples:",
+        """  bucketq push file:///srv/jobs/queue.json email '{"to": "ada@example.org"}'""",
+        "  bucketq claim file:///srv/jobs/queue.json --kind email --json",
+        "  export BUCKETQ_URL=s3://bucket/jobs/queue.json; bucketq stats",
+    ]
+)
+
+
+def _group(description: str, epilog: str) -> typer.Typer:
+    return typer.Typer(
+        help=description,
+        epilog=epilog,
+        context_settings=_SETTINGS,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
+def _add(group: typer.Typer, commands: dict[str, Callable[..., Any]]) -> None:
+    for name, function in commands.items():
+        text, examples = help_of(function)
+        register = group.command(
+            name, cls=QueueCommand, help=text, epilog=examples, context_settings=_SETTINGS
+        )
+        register(as_command(function))
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415
+
+        print(f"bucketq {version('bucketq')}")
+        raise typer.Exit
+
+
+app = _group(
+    "A distributed job queue whose whole state is one JSON object on object storage.",
+    f"{_EXAMPLES}\n\n{_CODES}",
+)
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """A distributed job queue whose whole state is one JSON object on object storage."""
+    del version
+
+
+_add(app, COMMANDS)
+_archive = _group("Finished jobs, by the time at which they finished.", "")
+_add(_archive, ARCHIVE_COMMANDS)
+app.add_typer(_archive, name="archive")

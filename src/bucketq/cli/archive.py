@@ -1,0 +1,147 @@
+"""``bucketq archive``: finished jobs, by the time at which they finished."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.options import Kinds, Url, Yes, now, opened, parse_duration, parse_moment
+from bucketq.cli.output import Column, Output, counted
+from bucketq.cli.prompt import confirmed
+from bucketq.client.archive import open_archive
+from bucketq.errors import InvalidRequestError
+
+Since = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="From: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Up to, not including; by default now."),
+]
+
+
+async def ls(
+    out: Output,
+    *,
+    url: Url,
+    since: Since = "24h",
+    until: Until = None,
+    kinds: Kinds = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1)] = 50,
+    job: Annotated[
+        str | None, typer.Option("--id", metavar="JOB", help="Only the job with this id.")
+    ] = None,
+) -> None:
+    """List finished jobs of a range of time, each once.
+
+    Examples:
+        bucketq archive ls s3://bucket/jobs/queue.json --since 2h
+        bucketq archive ls s3://bucket/jobs/queue.json --since 2026-02-15 --until 2026-02-16
+        bucketq archive ls s3://bucket/jobs/queue.json --since 7d --id JOB
+    """
+    begin, end = _range(since, until)
+    rows: list[tuple[object, ...]] = []
+    is_cut = False
+    async with open_archive(url) as archive:
+        async for found in archive.jobs(begin, end, kinds=kinds or None):
+            if job is not None and found.id != job:
+                continue
+            if len(rows) == limit:
+                is_cut = True
+                break
+            rows.append((found.id, found.kind, found.outcome, found.attempt, found.finished_at))
+            if out.json:
+                out.value(found.record)
+    if not out.json:
+        columns = [Column("JOB"), Column("KIND"), Column("OUTCOME")]
+        out.table([*columns, Column("ATTEMPT", right=True), Column("FINISHED")], rows)
+    if is_cut:
+        out.note(f"there are more than {limit}: narrow the range, or raise --limit")
+
+
+async def cat(
+    out: Output, *, url: Url, since: Since = "24h", until: Until = None, kinds: Kinds = None
+) -> None:
+    """Print finished jobs of a range of time as JSON lines, each once.
+
+    Examples:
+        bucketq archive cat s3://bucket/jobs/queue.json --since 1h | jq -r .result
+        bucketq archive cat s3://bucket/jobs/queue.json --since 7d --kind email > email.jsonl
+    """
+    begin, end = _range(since, until)
+    async with open_archive(url) as archive:
+        async for found in archive.jobs(begin, end, kinds=kinds or None):
+            out.value(found.record)
+
+
+async def flush(out: Output, *, url: Url) -> None:
+    """Archive everything that is finished now.
+
+    Long-lived processes do that by themselves, `archive_after_s` after a job has finished.
+
+    Examples:
+        bucketq archive flush file:///srv/jobs/queue.json
+    """
+    async with opened(url, out.timeout_s) as queue:
+        count = await queue.flush_archive()
+    out.done(f"{counted(count, 'job')} archived", {"archived": count})
+
+
+async def prune(
+    out: Output,
+    *,
+    url: Url,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Finished so long ago, as 90d.")
+    ],
+    yes: Yes = False,
+) -> int:
+    """Delete archived jobs that are too old, in whole hours. It asks first.
+
+    Examples:
+        bucketq archive prune s3://bucket/jobs/queue.json --older-than 90d
+        bucketq archive prune s3://bucket/jobs/queue.json --older-than 90d --yes
+    """
+    age = timedelta(seconds=parse_duration(older_than, "--older-than"))
+    if not yes and not confirmed(out, f"delete archived jobs older than {older_than}"):
+        return 1
+    async with open_archive(url) as archive:
+        count = await archive.prune(age)
+    out.done(f"{counted(count, 'segment')} deleted", {"segments": count})
+    return 0
+
+
+async def collect(
+    out: Output,
+    *,
+    url: Url,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="From here on; by default from the start."),
+    ] = None,
+) -> None:
+    """Delete segments that a crash has left and that only repeat others.
+
+    Examples:
+        bucketq archive collect s3://bucket/jobs/queue.json
+        bucketq archive collect s3://bucket/jobs/queue.json --since 7d
+    """
+    begin = None if since is None else parse_moment(since, "--since", now())
+    async with open_archive(url) as archive:
+        count = await archive.collect(begin)
+    out.done(f"{counted(count, 'segment')} deleted", {"segments": count})
+
+
+def _range(since: str, until: str | None) -> tuple[datetime, datetime]:
+    moment = now()
+    begin = parse_moment(since, "--since", moment)
+    end = moment if until is None else parse_moment(until, "--until", moment)
+    if begin >= end:
+        message = f"--since {since} is not before {until or 'now'}"
+        raise InvalidRequestError(message)
+    return begin, end

@@ -1,0 +1,89 @@
+"""``bucketq edit``: the object in an editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.options import Url, place_of
+from bucketq.cli.output import Output, counted, plain
+from bucketq.errors import BucketQError, InvalidRequestError
+from bucketq.queue import admin
+
+
+async def edit(
+    out: Output,
+    *,
+    url: Url,
+    pretty: Annotated[
+        bool, typer.Option("--pretty", help="Indented, instead of one job a line.")
+    ] = False,
+) -> int:
+    """Open the object in $VISUAL or $EDITOR, and write back what you make of it.
+
+    The text is checked and stamped anew; whatever stands in its first line is ignored. Workers
+    may go on meanwhile: your changes to jobs and settings are made to the newest version, unless
+    somebody else has changed just these. If it cannot be written, nothing is lost: your text is
+    kept in a file, and you are told which.
+
+    Examples:
+        EDITOR=nano bucketq edit file:///srv/jobs/queue.json
+        bucketq edit s3://bucket/jobs/queue.json --pretty
+    """
+    async with place_of(url) as place:
+        draft = await admin.begin_edit(place, pretty=pretty)
+        path = _write_draft(place.key, draft.text)
+        out.after_interrupt = f"nothing was written; your text is in {path}"
+        keep = True
+        try:
+            _run_editor(path)
+            text = path.read_bytes()
+            if text == draft.text:
+                keep = False
+                out.done("nothing was changed", {"changed": 0})
+                return 0
+            edited = await admin.finish_edit(place, draft, text)
+            keep = False
+        except (BucketQError, OSError) as error:
+            message = f"{error}; your text is kept in {path}"
+            if isinstance(error, BucketQError):
+                error.args = (message,)
+                raise
+            raise InvalidRequestError(message) from error
+        finally:
+            if not keep:
+                path.unlink(missing_ok=True)
+    out.done(
+        f"written as version {edited.summary.version:,}: {counted(edited.changed, 'job')} changed",
+        plain(edited),
+    )
+    for field in edited.unknown:
+        out.note(f"kept, but bucketq does not know this field: {field}")
+    return 0
+
+
+def _write_draft(key: str, text: bytes) -> Path:
+    name = Path(key).name.removesuffix(".json")
+    handle, path = tempfile.mkstemp(prefix=f"bucketq-edit-{name}-", suffix=".json")
+    with os.fdopen(handle, "wb") as file:
+        file.write(text)
+    return Path(path)
+
+
+def _run_editor(path: Path) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        words = [*shlex.split(editor), str(path)]
+        ended = subprocess.run(words, check=False)  # noqa: S603 - the user's own editor
+    except (OSError, ValueError) as error:
+        message = f"the editor {editor!r} cannot be run: {error}; set EDITOR"
+        raise InvalidRequestError(message) from None
+    if ended.returncode:
+        message = f"the editor {editor!r} ended with code {ended.returncode}; nothing was written"
+        raise InvalidRequestError(message)

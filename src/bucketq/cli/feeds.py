@@ -1,0 +1,329 @@
+"""Where many jobs come from: lines of a file, lines of stdin, another queue.
+
+A feed yields jobs in an order that does not change, each with a *mark* behind it from which it
+can go on later. Every job has an id that follows from the feed alone, so that pushing it again is
+recognised.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from bucketq.errors import InvalidRequestError, RejectedError
+from bucketq.model import check
+from bucketq.model.job import Backoff, JobRecord
+from bucketq.model.operations import NewJob, Snapshot
+from bucketq.model.settings import Settings
+from bucketq.queue.job import JobSpec
+
+_CHUNK_BYTES = 1024 * 1024
+_decode_raw = msgspec.json.Decoder(Raw).decode
+
+
+class Mark(NamedTuple):
+    """A place in a feed: where to go on, the number of the line or job there, jobs so far."""
+
+    at: int = 0
+    number: int = 0
+    jobs: int = 0
+
+
+class Item(NamedTuple):
+    """A job of a feed and the mark behind it."""
+
+    spec: JobSpec[Any]
+    size_bytes: int
+    end: Mark
+    has_made_id: bool
+    """Whether the id was made from the feed, so that nobody else uses it."""
+
+
+class Feed(Protocol):
+    """Many jobs, in order."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """What tells it from another feed, or the same after a change."""
+        ...
+
+    @property
+    def total(self) -> int | None:
+        """How many lines or jobs it has, where that is known."""
+        ...
+
+    def items(self, start: Mark) -> Iterator[Item]:
+        """The jobs behind a mark."""
+        ...
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What the command line says of all jobs of a feed."""
+
+    kind: str | None = None
+    """Given: each line is a payload. Not given: each line is a job with a kind of its own."""
+    priority: int | None = None
+    delay_s: float | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    tags: dict[str, str] | None = None
+    kinds: tuple[str, ...] = ()
+    """Only jobs of these kinds."""
+    statuses: tuple[str, ...] = ("queued",)
+    """Only jobs with these statuses, where a line tells one."""
+
+    @property
+    def digest(self) -> str:
+        """What is mixed into ids, so that other options make other jobs."""
+        shaping = (self.kind, self.priority, self.delay_s, self.run_at, self.max_attempts)
+        return msgspec.json.encode([*shaping, self.tags]).decode()
+
+
+class _Line(Struct, forbid_unknown_fields=True):
+    """A job as a line tells it: what can be pushed, and what a job's line in the object has."""
+
+    kind: str
+    payload: Raw
+    id: str | None = None
+    payload_encoding: str | None = None
+    priority: int | None = None
+    delay_s: float | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    key: str | None = None
+    tags: dict[str, str] | None = None
+    status: str | None = None
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+_RECORD_ONLY = frozenset(JobRecord.__struct_fields__) - frozenset(_Line.__struct_fields__)
+
+
+class LineReader:
+    """Turns lines into jobs."""
+
+    def __init__(self, name: str, run: str, defaults: Defaults) -> None:
+        """Make ids out of ``run`` and the number of a line."""
+        self._name = name
+        self._run = run
+        self._defaults = defaults
+
+    def read(self, line: bytes, end: Mark) -> Item | None:
+        """The job on a line; None where it is blank or not wanted."""
+        line = line.strip()
+        if not line:
+            return None
+        try:
+            found = self._understand(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+            message = f"{self._name}, line {end.number}: {_why(error)}"
+            raise InvalidRequestError(message) from None
+        defaults = self._defaults
+        if found.status is not None and found.status not in defaults.statuses:
+            return None
+        if defaults.kinds and found.kind not in defaults.kinds:
+            return None
+        job_id = found.id or f"{self._run}-{end.number}"
+        spec = _spec(found, job_id, defaults)
+        end = end._replace(jobs=end.jobs + 1)
+        return Item(spec, len(line), end, found.id is None and found.key is None)
+
+    def _understand(self, line: bytes) -> _Line:
+        kind = self._defaults.kind
+        if kind is not None:
+            _decode_raw(line)
+            line.decode()
+            return _Line(kind=kind, payload=Raw(line))
+        try:
+            return _decode_line(line)
+        except msgspec.ValidationError:
+            fields = msgspec.json.decode(line, type=dict[str, Raw])
+            if not _RECORD_ONLY & fields.keys():
+                raise
+            kept = {name: raw for name, raw in fields.items() if name not in _RECORD_ONLY}
+            return _decode_line(msgspec.json.encode(kept))
+
+
+class FileFeed:
+    """The lines of a file, which is read once before, for its digest and its length."""
+
+    def __init__(self, path: Path, defaults: Defaults, salt: str = "") -> None:
+        """Read the file through."""
+        self.name = str(path)
+        self._path = path
+        content = blake2b(digest_size=16)
+        self.total = 0
+        last = b"\n"
+        with _opened(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                content.update(chunk)
+                self.total += chunk.count(b"\n")
+                last = chunk[-1:]
+        self.total += last != b"\n"
+        self.digest = content.hexdigest()
+        self._reader = LineReader(self.name, run_id(self.digest, defaults, salt), defaults)
+
+    def items(self, start: Mark) -> Iterator[Item]:
+        """The jobs behind a mark."""
+        with _opened(self._path) as file:
+            file.seek(start.at)
+            mark = start
+            for line in file:
+                mark = Mark(mark.at + len(line), mark.number + 1, mark.jobs)
+                item = self._reader.read(line, mark)
+                if item is not None:
+                    mark = item.end
+                    yield item
+
+
+class StreamFeed:
+    """Lines that come once and cannot be read again."""
+
+    total = None
+
+    def __init__(self, file: BinaryIO, defaults: Defaults, run: str) -> None:
+        """Read from ``file``; ids are made out of ``run``."""
+        self.name = "stdin"
+        self.digest = run
+        self._file = file
+        self._reader = LineReader(self.name, run_id(run, defaults, ""), defaults)
+
+    def items(self, start: Mark) -> Iterator[Item]:
+        """All jobs; there is no going back to a mark."""
+        mark = start
+        for line in self._file:
+            mark = Mark(mark.at + len(line), mark.number + 1, mark.jobs)
+            item = self._reader.read(line, mark)
+            if item is not None:
+                mark = item.end
+                yield item
+
+
+class QueueFeed:
+    """The jobs of another queue, as they were at one version; they keep their ids."""
+
+    def __init__(self, name: str, snapshot: Snapshot, defaults: Defaults) -> None:
+        """Take the jobs that are wanted, in the order of their pushes."""
+        self.name = name
+        self.digest = snapshot.incarnation
+        self._defaults = defaults
+        self._jobs = [
+            job
+            for job in snapshot.jobs
+            if job.status in defaults.statuses
+            and (not defaults.kinds or job.kind in defaults.kinds)
+        ]
+        self.total: int | None = len(self._jobs)
+
+    def items(self, start: Mark) -> Iterator[Item]:
+        """The jobs behind a mark."""
+        count = start.jobs
+        for job in self._jobs:
+            if job.seq <= start.at:
+                continue
+            count += 1
+            line = _Line(
+                kind=job.kind,
+                payload=job.payload,
+                payload_encoding=job.payload_encoding,
+                priority=job.priority,
+                run_at=job.run_at,
+                max_attempts=job.max_attempts,
+                backoff=job.backoff,
+                key=job.key,
+                tags=job.tags,
+            )
+            spec = _spec(line, job.id, self._defaults)
+            yield Item(
+                spec, len(bytes(job.payload)), Mark(job.seq, count, count), has_made_id=False
+            )
+
+
+def run_id(digest: str, defaults: Defaults, salt: str) -> str:
+    """What the ids of a feed begin with."""
+    text = f"{digest}/{defaults.digest}/{salt}".encode()
+    return blake2b(text, digest_size=8).hexdigest()
+
+
+def check_item(name: str, item: Item, settings: Settings) -> None:
+    """Refuse a job that the queue would refuse, before any is pushed."""
+    spec = item.spec
+    payload = spec.payload
+    raw = payload if isinstance(payload, Raw) else Raw(b'"%b"' % base64.b64encode(payload))
+    try:
+        check.new_job(
+            NewJob(
+                id=spec.id or "",
+                kind=spec.kind,
+                payload=raw,
+                priority=spec.priority,
+                delay_s=cast("float | None", spec.delay_s),
+                run_at=spec.run_at,
+                max_attempts=spec.max_attempts,
+                backoff=spec.backoff,
+                key=spec.key,
+                tags=spec.tags,
+            ),
+            settings,
+        )
+    except RejectedError as error:
+        message = f"{name}, line {item.end.number}: {error}"
+        raise InvalidRequestError(message) from None
+
+
+def _spec(line: _Line, job_id: str, defaults: Defaults) -> JobSpec[Any]:
+    payload: Raw | bytes = line.payload
+    if line.payload_encoding == "base64":
+        payload = base64.b64decode(msgspec.json.decode(payload, type=str), validate=True)
+    has_time = line.run_at is not None or line.delay_s is not None
+    return JobSpec(
+        kind=line.kind,
+        payload=payload,
+        id=job_id,
+        priority=_first(line.priority, defaults.priority, 0),
+        delay_s=line.delay_s if has_time else defaults.delay_s,
+        run_at=line.run_at if has_time else defaults.run_at,
+        max_attempts=_first(line.max_attempts, defaults.max_attempts, None),
+        backoff=line.backoff,
+        key=line.key,
+        tags=(defaults.tags or {}) | (line.tags or {}) or None,
+    )
+
+
+def _first(own: Any, default: Any, otherwise: Any) -> Any:
+    return own if own is not None else default if default is not None else otherwise
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, binascii.Error):
+        return f"the payload is not base64: {error}"
+    if isinstance(error, msgspec.ValidationError):
+        return (
+            f'{error}; a line is a job like {{"kind": "email", "payload": ...}}, or a payload '
+            "where the command names the kind"
+        )
+    return f"not JSON: {error}"
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        message = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+        raise InvalidRequestError(message) from None

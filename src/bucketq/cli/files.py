@@ -1,0 +1,48 @@
+"""Writing files of the user's: whole or not at all, and never over another without asking."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from bucketq.errors import InvalidRequestError, RejectedError, StoreRefusedError
+
+
+def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
+    """Write a file so that it is there whole, and on the disk, or not there at all."""
+    folder = path.absolute().parent
+    try:
+        handle, temp_name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=folder)
+        temp = Path(temp_name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            if overwrite:
+                temp.replace(path)
+            else:
+                path.hardlink_to(temp)
+            _sync(folder)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                temp.unlink()
+    except FileExistsError:
+        message = f"{path} is there already; name another file, or use --force"
+        raise RejectedError(message) from None
+    except IsADirectoryError:
+        message = f"{path} is a directory; name a file in it"
+        raise InvalidRequestError(message) from None
+    except OSError as error:
+        message = f"cannot write {path}: {(error.strerror or str(error)).lower()}"
+        raise StoreRefusedError(message) from None
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,194 @@
+"""``bucketq push``: one job, or one for each line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bucketq.cli.bulk import Plan, push_feed, push_file
+from bucketq.cli.feeds import Defaults, StreamFeed
+from bucketq.cli.options import (
+    Request,
+    Url,
+    opened,
+    parse_duration,
+    parse_json,
+    parse_tags,
+    parse_time,
+    read_bytes,
+)
+from bucketq.cli.output import Output
+from bucketq.cli.progress import SUFFIX
+from bucketq.clock import SystemClock, new_id
+from bucketq.errors import InvalidRequestError
+
+BATCH = 10_000
+
+Batch = Annotated[
+    int, typer.Option("--batch", metavar="N", help="Jobs in one commit, with --bulk.", min=1)
+]
+ProgressPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--progress", metavar="PATH", help=f"Where to note how far it got; by default FILE{SUFFIX}."
+    ),
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Push every line again, as new jobs.")]
+
+
+async def push(  # noqa: PLR0913 - each is an option
+    out: Output,
+    *,
+    url: Url,
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="KIND", help="Which handler it is for.", show_default=False),
+    ] = None,
+    payload: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PAYLOAD",
+            help="JSON; left out, it is read from --file or stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="PATH", help="Read it from a file; - is stdin."),
+    ] = None,
+    encoding: Annotated[
+        str, typer.Option("--as", metavar="json|text|bytes", help="What the payload is.")
+    ] = "json",
+    bulk: Annotated[
+        bool, typer.Option("--bulk", help="Push each line of the file (JSON lines) as a job.")
+    ] = False,
+    job_id: Annotated[str | None, typer.Option("--id", help="Id of the job.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: pushed once within an hour.")
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", "-p", help="Lower goes first.")] = 0,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="DURATION", help="Not before, like 15m.")
+    ] = None,
+    run_at: Annotated[
+        str | None, typer.Option("--run-at", metavar="TIME", help="Not before this time.")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option("--max-attempts", help="Instead of the setting.")
+    ] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="NAME=VALUE", help="A tag.")
+    ] = None,
+    batch: Batch = BATCH,
+    progress: ProgressPath = None,
+    restart: Restart = False,
+    request: Request = None,
+) -> int:
+    """Push a job and print its id; with --bulk, one job for each line.
+
+    The queue is created where there is none.
+
+    With --bulk and a KIND each line is a payload. Without a KIND each line is a job:
+    {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}, where id,
+    priority, delay_s, run_at, max_attempts, backoff, key and tags may be left out. All lines are
+    checked before the first is pushed.
+
+    A bulk push can be stopped at any moment, also by kill -9, and gone on with by running the
+    same command again: no line is lost and none is doubled. How far it got is noted in
+    FILE.bucketq-progress, and the id of a job follows from the content of the file and the number
+    of its line. The file stays when all is done, so that running the command once more does
+    nothing; --restart pushes everything again. Lines from stdin cannot be gone on with.
+
+    Examples:
+        bucketq push file:///srv/jobs/queue.json email '{"to": "ada@example.org"}'
+        echo '{"to": "ada@example.org"}' | bucketq push file:///srv/jobs/queue.json email
+        bucketq push file:///srv/jobs/queue.json thumbnail --file picture.png --as bytes
+        bucketq push file:///srv/jobs/queue.json email --delay 15m --key ada --file mail.json
+        bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
+        bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
+    """
+    delay_s = None if delay is None else parse_duration(delay, "--delay")
+    moment = None if run_at is None else parse_time(run_at, "--run-at")
+    options: dict[str, Any] = {
+        "priority": priority,
+        "delay_s": delay_s,
+        "run_at": moment,
+        "max_attempts": max_attempts,
+        "tags": parse_tags(tags),
+    }
+    if bulk:
+        _refuse_single(payload=payload, id=job_id, key=key, request=request)
+        if encoding != "json":
+            message = "lines are JSON: --as does not go with --bulk"
+            raise InvalidRequestError(message)
+        defaults = Defaults(kind=kind, **(options | {"priority": priority or None}))
+        return await _push_lines(out, url, defaults, file, batch, progress, restart=restart)
+    if progress is not None or restart:
+        message = "--progress and --restart go with --bulk only"
+        raise InvalidRequestError(message)
+    if kind is None:
+        message = "name the kind of the job: bucketq push URL KIND PAYLOAD"
+        raise InvalidRequestError(message)
+    value = _read_payload(payload, file, encoding)
+    made_id = job_id or (None if request else new_id(SystemClock()))
+    if made_id:
+        out.after_interrupt = (
+            f"it may have been pushed: to make sure, run it again with --id {made_id}"
+        )
+    async with opened(url, out.timeout_s, create=True) as queue:
+        pushed = await queue.push(kind, value, id=made_id, key=key, request=request, **options)
+    out.result(pushed, {"id": pushed})
+    return 0
+
+
+async def _push_lines(
+    out: Output,
+    url: str,
+    defaults: Defaults,
+    file: Path | None,
+    batch: int,
+    progress: Path | None,
+    *,
+    restart: bool,
+) -> int:
+    if file is None or str(file) == "-":
+        if progress is not None or restart:
+            message = "stdin cannot be read twice: --progress and --restart need --file"
+            raise InvalidRequestError(message)
+        plan = Plan(url, defaults, None, restart=False, batch_jobs=batch)
+        feed = StreamFeed(sys.stdin.buffer, defaults, new_id(SystemClock()))
+        return await push_feed(out, plan, feed, None)
+    path = progress or file.with_name(file.name + SUFFIX)
+    return await push_file(out, Plan(url, defaults, path, restart, batch), file)
+
+
+def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
+    if encoding not in {"json", "text", "bytes"}:
+        message = f"--as {encoding!r} is not known; use json, text or bytes"
+        raise InvalidRequestError(message)
+    if payload is not None and file is not None:
+        message = "the payload is given twice, as an argument and by --file"
+        raise InvalidRequestError(message)
+    if payload is None and file is None and sys.stdin.isatty():
+        message = "no payload: give it as an argument, by --file, or on stdin"
+        raise InvalidRequestError(message)
+    raw = read_bytes(file or Path("-")) if payload is None else payload.encode()
+    if encoding == "bytes":
+        return raw
+    if encoding == "text":
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            message = f"the payload is no text in UTF-8: {error}; use --as bytes"
+            raise InvalidRequestError(message) from None
+    return parse_json(raw, "the payload")
+
+
+def _refuse_single(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            message = f"--bulk pushes many jobs: {name} goes with a single one only"
+            raise InvalidRequestError(message)
