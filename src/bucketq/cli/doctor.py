@@ -107,6 +107,6 @@ def describe(expected: Expectation, scheme: str) -> list[str]:
     return [
         *lines,
         f"  cost      ${expected.dollars_per_million_jobs:.2f} for a million jobs, one by one",
-        f"            ${expected.dollars_per_million_jobs_batched:.2f} with {_BATCH} in each commit",
+        f"            ${expected.dollars_per_million_jobs_batched:.2f} with {_BATCH} in a commit",
         f"            ({PRICES_FROM}: {price.source})",
     ]
