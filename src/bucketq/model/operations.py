@@ -210,17 +210,10 @@ AnyOperation = (
 )
 
 
-REPEATABLE = (
-    Heartbeat,
-    Expire,
-    Tidy,
-    Archived,
-    ReadOutbox,
-    Get,
-    List,
-    ReadStats,
-    ReadSnapshot,
-)
+READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot)
+"""Operations that change nothing."""
+
+REPEATABLE = (*READS, Heartbeat, Expire, Tidy, Archived)
 """Operations that do no harm when they are applied twice: they need no id, and are not recorded."""
 
 

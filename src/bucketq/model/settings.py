@@ -123,15 +123,15 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
 def check_backoff(backoff: object) -> None:
     """Raise ``InvalidRequestError`` where a backoff makes no sense."""
     if not isinstance(backoff, Backoff):
-        message = f"backoff must be a Backoff, got {backoff!r}"
+        message = f"backoff must be a Backoff, got {type(backoff).__name__}"
         raise InvalidRequestError(message)
     for name in ("base_s", "factor", "max_s"):
         value = getattr(backoff, name)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            message = f"backoff {name} must be a number, got {value!r}"
+            message = f"backoff {name} must be a number, got {type(value).__name__}"
             raise InvalidRequestError(message)
         if not abs(value) <= _HIGHEST_NUMBER:
-            message = f"backoff {name} must be at most {_HIGHEST_NUMBER:g}, got {value!r}"
+            message = f"backoff {name} must be at most {_HIGHEST_NUMBER:g}"
             raise InvalidRequestError(message)
     if backoff.base_s < 0 or backoff.factor < 1 or backoff.max_s < 0:
         message = "a backoff needs base_s >= 0, factor >= 1 and max_s >= 0"

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.errors import BucketQError, OverloadedError, StoreRefusedError, UnavailableError
-from bucketq.model.operations import Claim, Push, Request, Tidy
+from bucketq.model.operations import READS, Claim, Push, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
@@ -157,14 +157,24 @@ class GroupCommitQueue(Verbs[T]):
             return  # A request spoiled it, and has been told so; the others start over.
         self._in_flight, self._batch = self._batch, []
         if not document.state.has_changes:
+            self._read(document)
             await self._confirm(document)
             return
         now = self._clock.now()
         if is_untidy(document.state, now):
             apply(document.state, Request(Tidy()), now)
         base_version = self._register.version
-        settled = await self._register.commit(document, self._register.prepare(document))
+        prepared = self._register.prepare(document)
+        self._read(document)
+        settled = await self._register.commit(document, prepared)
         self._settle(document, settled, base_version)
+
+    def _read(self, document: Document) -> None:
+        """Let the reads of a batch see exactly the version that is about to be written."""
+        now = self._clock.now()
+        for waiting in self._in_flight:
+            if isinstance(waiting.request.operation, READS):
+                waiting.applied = apply(document.state, waiting.request, now)
 
     async def _confirm(self, document: Document) -> None:
         """Answer a batch that changes nothing, once the object is known not to have changed."""
@@ -212,6 +222,8 @@ class GroupCommitQueue(Verbs[T]):
 
     def _apply(self, waiting: _Waiting, document: Document) -> None:
         """Apply one request; if that goes wrong in a way it never should, it fails alone."""
+        if isinstance(waiting.request.operation, READS):
+            return
         state, now = document.state, self._clock.now()
         try:
             if isinstance(waiting.request.operation, Claim) and state.broker is None:

@@ -26,6 +26,7 @@ class LeaseWatch:
         """Begin without having seen anything."""
         self._seen: dict[str, tuple[int, datetime | None, float]] = {}
         self._scanned_at: float | None = None
+        self._watching_since = 0.0
 
     def stale(self, state: State, now: datetime, monotonic_s: float) -> list[Expire]:
         """The leases to be ended; looks once a second at most.
@@ -40,7 +41,10 @@ class LeaseWatch:
             return []
         self._scanned_at = monotonic_s
         settings = state.settings
-        paused = last is not None and monotonic_s - last > settings.grace_s
+        # A healthy worker beats more than once in a lease, so a shorter gap hides nothing.
+        paused = last is not None and monotonic_s - last > settings.lease_s
+        if last is None or paused:
+            self._watching_since = monotonic_s
         latest = monotonic_s - settings.lease_s if paused else float("-inf")
         seen: dict[str, tuple[int, datetime | None, float]] = {}
         stale = []
@@ -53,9 +57,10 @@ class LeaseWatch:
             seen[job_id] = (job.attempt, job.heartbeat_at, since)
             silent_s = monotonic_s - since
             wall_s = (now - job.heartbeat_at).total_seconds() if job.heartbeat_at else 0.0
-            if (
-                silent_s >= settings.lease_s + settings.grace_s
-                or wall_s >= settings.lease_s + settings.clock_margin_s
+            watched_s = min(silent_s, monotonic_s - self._watching_since)
+            has_grace = last is not None and watched_s < settings.grace_s
+            if silent_s >= settings.lease_s + settings.grace_s or (
+                wall_s >= settings.lease_s + settings.clock_margin_s and not has_grace
             ):
                 stale.append(Expire(job=job_id, attempt=job.attempt))
         self._seen = seen

@@ -8,6 +8,7 @@ to be locked: two processes that archive at once write a job twice, and readers 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,8 @@ from bucketq.clock import Clock, fraction
 from bucketq.errors import BucketQError, UnavailableError
 from bucketq.model.operations import Archived, Outbox, ReadOutbox, Request
 from bucketq.model.state import State
+
+_log = logging.getLogger("bucketq")
 
 _LOOK_S = 1.0
 _PRUNE_S = 3600.0
@@ -54,6 +57,8 @@ class Archiver:
                     await self._prune(state.settings.archive_retention_s)
             except BucketQError:
                 continue  # They stay where they are; the next look tries again.
+            except Exception:  # noqa: BLE001 - whatever it is, archiving goes on
+                _log.exception("archiving failed; the jobs stay in the queue")
 
     async def flush(self) -> int:
         """Archive everything that is finished now; return how many jobs left."""

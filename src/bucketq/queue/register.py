@@ -49,6 +49,7 @@ from bucketq.store.base import (
 
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
+_FIRST_GUESS_BYTES = 16 * 1024 * 1024
 _COMMIT_BYTES = 8
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
@@ -94,6 +95,7 @@ class Register:
         self._clock = clock
         self._pacer = Pacer(store.write_interval_s)
         self._seen: _Seen | None = None
+        self._expected_bytes = 0
 
     @property
     def where(self) -> str:
@@ -137,10 +139,15 @@ class Register:
         """
         seen = self._seen
         try:
-            found = await self._ask(self._store.get(self._key), 0)
+            found = await self._ask(self._store.get(self._key), self._expected_bytes)
         except ObjectMissingError:
             self._refuse_if_seen()
             raise
+        except UnavailableError:
+            # It may be larger than thought; the next try has more time.
+            self._expected_bytes = 2 * self._expected_bytes + _FIRST_GUESS_BYTES
+            raise
+        self._expected_bytes = len(found.body)
         return self._take(found, seen)
 
     async def refresh(self, document: Document) -> Document:

@@ -109,22 +109,40 @@ def test_after_a_pause_every_job_keeps_at_least_the_grace() -> None:
     watched = Watched()
     assert watched.first_stale(0, 40) is None
     # It stood still, and when it wakes the job has been silent for far more than a lease.
-    assert watched.first_stale(40 + GRACE_S + 100, 1000) == 40 + GRACE_S + 100 + GRACE_S
+    assert watched.first_stale(40 + LEASE_S + 100, 1000) == 40 + LEASE_S + 100 + GRACE_S
 
 
 def test_a_pause_is_a_floor_under_what_was_left_and_not_a_new_lease() -> None:
     watched = Watched()
-    assert watched.first_stale(0, 10) is None
-    woken_s = 10 + GRACE_S + 1
-    assert watched.first_stale(woken_s, 1000) == LEASE_S + GRACE_S
+    assert watched.first_stale(0, 2) is None
+    woken_s = 2 + LEASE_S + 1
+    assert watched.first_stale(woken_s, 1000) == woken_s + GRACE_S
 
 
 def test_looking_often_costs_one_scan_a_second() -> None:
     watched = Watched()
+    assert watched.first_stale(0, LEASE_S + GRACE_S, step_s=1.02) is None
+    assert watched.stale_at(LEASE_S + GRACE_S + 0.2) == [], "the last look was too recent"
+    assert watched.stale_at(LEASE_S + GRACE_S + 1) == ["job-0"]
+
+
+def test_a_process_that_claims_rarely_still_notices_silence() -> None:
+    watched = Watched()
+    assert watched.first_stale(0, 1000, step_s=LEASE_S - 10) == 60
+
+
+def test_after_a_long_pause_the_wall_clock_takes_nothing_before_the_grace_is_over() -> None:
+    watched = Watched()
+    assert watched.first_stale(0, 10) is None
+    woken_s = LEASE_S + MARGIN_S + 100
+    assert watched.first_stale(woken_s, 10_000) == woken_s + GRACE_S
+
+
+def test_a_wall_clock_that_jumps_far_ahead_takes_nothing_before_the_grace_is_over() -> None:
+    watched = Watched()
     assert watched.stale_at(0) == []
     watched.wall_error_s = 2 * MARGIN_S
-    assert watched.stale_at(0.9) == []
-    assert watched.stale_at(1.0) == ["job-0"]
+    assert watched.first_stale(1, 1000) == GRACE_S
 
 
 def test_a_job_that_ends_and_comes_again_is_watched_afresh() -> None:
