@@ -161,8 +161,8 @@ def _json_line(raw: bytes, what: str) -> None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"{what} is not valid JSON: {error}"
         raise PayloadError(message) from error
-    if b"\n" in raw:
-        message = f"{what} is JSON on several lines: encode it without line breaks"
+    if b"\n" in raw or b"\r" in raw or raw != raw.strip():
+        message = f"{what} is JSON with line breaks or blanks around it: encode it on one line"
         raise PayloadError(message)
 
 

@@ -62,23 +62,25 @@ class Lane:
         """Drop the entries of jobs that have left, once they outnumber those that wait."""
         if len(self) <= 2 * waiting_count + _SWEEP_ABOVE:
             return
-        self._run = [job for job in self._run[self._head :] if _waits(jobs.get(job.id))]
+        self._run = [job for job in self._run[self._head :] if _waiting(jobs, job.id, job.seq)]
         self._head = 0
-        self._heap = [entry for entry in self._heap if _waits(jobs.get(entry[2]))]
+        self._heap = [entry for entry in self._heap if _waiting(jobs, entry[2], entry[1])]
         heapify(self._heap)
 
     def _first_of_run(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._head < len(self._run):
-            job = jobs.get(self._run[self._head].id)
-            if job is not None and job.status == "queued":
+            entry = self._run[self._head]
+            job = _waiting(jobs, entry.id, entry.seq)
+            if job is not None:
                 return job
             self._skip()
         return None
 
     def _first_of_heap(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._heap:
-            job = jobs.get(self._heap[0][2])
-            if job is not None and job.status == "queued":
+            _, seq, job_id = self._heap[0]
+            job = _waiting(jobs, job_id, seq)
+            if job is not None:
                 return job
             heappop(self._heap)
         return None
@@ -92,5 +94,7 @@ class Lane:
             self._head = 0
 
 
-def _waits(job: JobRecord | None) -> bool:
-    return job is not None and job.status == "queued"
+def _waiting(jobs: dict[str, JobRecord], job_id: str, seq: int) -> JobRecord | None:
+    """The job of an entry, if it still waits; its id may belong to a later job by now."""
+    job = jobs.get(job_id)
+    return job if job is not None and job.status == "queued" and job.seq == seq else None

@@ -178,12 +178,19 @@ def _digest(job: NewJob) -> str:
     content = msgspec.structs.replace(
         job,
         id="",
-        payload=Raw(_encode(msgspec.json.decode(job.payload))),
+        payload=_normal(job.payload),
         delay_s=None if job.delay_s is None else float(job.delay_s),
         run_at=None if job.run_at is None else job.run_at.astimezone(UTC),
         tags=job.tags or None,
     )
     return blake2b(_encode(content), digest_size=16).hexdigest()
+
+
+def _normal(payload: Raw) -> Raw:
+    try:
+        return Raw(_encode(msgspec.json.decode(payload)))
+    except msgspec.ValidationError:  # A number that no type of Python holds.
+        return payload
 
 
 def _size_bytes(job: NewJob) -> int:

@@ -126,18 +126,16 @@ class State:
     def promote(self, now: datetime) -> None:
         """Let delayed jobs whose time has come wait with the others."""
         while self.delayed and self.delayed[0][0] <= now:
-            run_at, _, job_id = heappop(self.delayed)
-            job = self.jobs.get(job_id)
-            if job is not None and job.status == "queued" and job.run_at == run_at:
+            job = self._delayed_job(heappop(self.delayed))
+            if job is not None:
                 self._lane(job.kind).add(job)
 
     def next_due(self) -> datetime | None:
         """When the next delayed job becomes claimable, or None."""
         while self.delayed:
-            run_at, _, job_id = self.delayed[0]
-            job = self.jobs.get(job_id)
-            if job is not None and job.status == "queued" and job.run_at == run_at:
-                return run_at
+            job = self._delayed_job(self.delayed[0])
+            if job is not None:
+                return job.run_at
             heappop(self.delayed)
         return None
 
@@ -197,6 +195,14 @@ class State:
         else:
             heappush(self.delayed, (job.run_at, job.seq, job.id))
 
+    def _delayed_job(self, entry: tuple[datetime, int, str]) -> JobRecord | None:
+        """The job of an entry, if it still waits; its id may belong to a later job by now."""
+        run_at, seq, job_id = entry
+        job = self.jobs.get(job_id)
+        if job is None or job.status != "queued" or (job.run_at, job.seq) != (run_at, seq):
+            return None
+        return job
+
     def _lane(self, kind: str) -> Lane:
         lane = self.lanes.get(kind)
         if lane is None:
@@ -227,11 +233,10 @@ class State:
         self._left_delayed += 1
         if self._left_delayed > _SWEEP_ABOVE and 2 * self._left_delayed > len(self.delayed):
             self._left_delayed = 0
-            waiting = (self.jobs.get(job_id) for _, _, job_id in self.delayed)
-            jobs = {job.id: job for job in waiting if job is not None and job is not left}
+            jobs = list(map(self._delayed_job, self.delayed))
             self.delayed = []
-            for job in jobs.values():
-                if job.status == "queued":
+            for job in jobs:
+                if job is not None and job is not left:
                     self._wait(job)
 
 
