@@ -1,0 +1,400 @@
+"""The queue as its rulings tell it: plain dictionaries, one loop for each rule, no index.
+
+What nobody can predict from the rulings alone, a lease and the jitter of a delay, is taken from
+the job that the model shows (``seen``), after a check that it is one that the rulings allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from bucketq.errors import (
+    InvalidRequestError,
+    JobNotFoundError,
+    KeyConflictError,
+    LeaseLostError,
+    QueueFullError,
+    UnavailableError,
+)
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import (
+    Archived,
+    Cancel,
+    Claim,
+    Complete,
+    Configure,
+    Expire,
+    Fail,
+    Heartbeat,
+    NewJob,
+    Pause,
+    Pulse,
+    Purge,
+    Push,
+    Redrive,
+    Release,
+    Request,
+    Resume,
+    Tidy,
+)
+from bucketq.model.settings import Settings
+
+Row = dict[str, Any]
+Seen = Callable[[str], JobRecord]
+
+_NEVER = object()
+_FREE: Row = {"lease": None, "worker": None, "claimed_at": None, "heartbeat_at": None}
+
+
+def row_of(job: JobRecord) -> Row:
+    """A job as a plain row."""
+    row = {name: getattr(job, name) for name in JobRecord.__struct_fields__}
+    errors = tuple(msgspec.structs.astuple(failure) for failure in job.errors)
+    return row | {"payload": bytes(job.payload), "result": bytes(job.result), "errors": errors}
+
+
+class Reference:
+    """A queue that is slow and obvious."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.settings = Settings()
+        self.jobs: dict[str, Row] = {}
+        self.keys: dict[str, Row] = {}
+        self.sessions: dict[str, Row] = {}
+        self.paused = False
+        self.paused_kinds: list[str] = []
+        self.version = 0
+        self.horizon = 0
+        self.leases_given: set[str] = set()
+        self.pushed = 0
+
+    def apply(self, request: Request, now: datetime, seen: Seen) -> object:
+        """Answer a request, or raise the error that refuses it."""
+        if request.session:
+            answer = self._recall(request)
+            if answer is not _NEVER:
+                return answer
+        before = self._content()
+        operation = request.operation
+        answer = getattr(self, f"_{type(operation).__name__.lower()}")(operation, now, seen)
+        if request.session and self._content() != before:
+            self._remember(request, answer, now)
+        return answer
+
+    def with_status(self, status: str) -> list[Row]:
+        """The jobs with a status, in the order of their pushes."""
+        return [row for row in self.jobs.values() if row["status"] == status]
+
+    def claimable(self, now: datetime, kinds: tuple[str, ...] = ()) -> list[Row]:
+        """The jobs that a claim may take, in the order in which it takes them."""
+        if self.paused:
+            return []
+        due = [
+            row
+            for row in self.with_status("queued")
+            if (row["run_at"] is None or row["run_at"] <= now)
+            and (not kinds or row["kind"] in kinds)
+            and row["kind"] not in self.paused_kinds
+        ]
+        return sorted(due, key=lambda row: (row["priority"], row["seq"]))
+
+    def dead(self) -> list[Row]:
+        """The dead jobs, first dead first."""
+        return sorted(self.with_status("dead"), key=lambda row: (row["finished_at"], row["seq"]))
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many jobs there are by kind and status."""
+        slots = [(row["kind"], row["status"]) for row in self.jobs.values()]
+        return {slot: slots.count(slot) for slot in slots}
+
+    def _content(self) -> tuple[object, ...]:
+        rows = {job: dict(row) for job, row in self.jobs.items()}
+        keys = {key: dict(row) for key, row in self.keys.items()}
+        head = (self.settings, self.paused, list(self.paused_kinds), list(self.sessions))
+        return rows, keys, head
+
+    # Requests that come again.
+
+    def _recall(self, request: Request) -> object:
+        session = self.sessions.get(request.session)
+        if session is not None:
+            if request.number < session["floor"]:
+                raise InvalidRequestError
+            if request.number in session["done"]:
+                return self._answer_again(request, session["done"][request.number])
+        if request.since is not None and request.since < self.horizon:
+            raise UnavailableError("")
+        return _NEVER
+
+    def _answer_again(self, request: Request, answer: Any) -> object:
+        if isinstance(request.operation, Configure):
+            return self.settings
+        if isinstance(request.operation, Claim):
+            claimed = [(self.jobs.get(row["id"]), row["attempt"]) for row in answer]
+            return tuple(
+                dict(row)
+                for row, attempt in claimed
+                if row is not None and row["status"] == "running" and row["attempt"] == attempt
+            )
+        return answer
+
+    def _remember(self, request: Request, answer: object, now: datetime) -> None:
+        session = self.sessions.setdefault(request.session, {"floor": 0, "done": {}})
+        session.update(at=now, version=self.version + 1)
+        session["done"][request.number] = answer
+        session["floor"] = max(session["floor"], request.acknowledged_below)
+
+    # How jobs come in.
+
+    def _push(self, operation: Push, now: datetime, _seen: Seen) -> tuple[str, ...]:
+        ids = [job.id for job in operation.jobs]
+        keys = [job.key for job in operation.jobs if job.key is not None]
+        if len(ids) > self.settings.max_batch_jobs:
+            raise InvalidRequestError
+        if len(set(ids)) < len(ids) or len(set(keys)) < len(keys):
+            raise InvalidRequestError
+        if any(job.delay_s is not None and job.run_at is not None for job in operation.jobs):
+            raise InvalidRequestError
+        answer = [self._known(job, now) for job in operation.jobs]
+        fresh = [job for job, known in zip(operation.jobs, answer, strict=True) if not known]
+        if fresh and len(self.jobs) + len(fresh) > self.settings.max_jobs:
+            raise QueueFullError
+        new_keys = {job.key for job in fresh if job.key and job.key not in self.keys}
+        if new_keys and len(self.keys) + len(new_keys) > self.settings.max_keys:
+            raise QueueFullError
+        for job in fresh:
+            self._add(job, now)
+        return tuple(known or job.id for job, known in zip(operation.jobs, answer, strict=True))
+
+    def _known(self, job: NewJob, now: datetime) -> str | None:
+        content = msgspec.structs.replace(job, id="")
+        key = self.keys.get(job.key) if job.key is not None else None
+        retention = timedelta(seconds=self.settings.key_retention_s)
+        if key is not None and key["at"] >= now - retention:
+            if key["content"] != content:
+                raise KeyConflictError
+            return str(key["job"])
+        row = self.jobs.get(job.id)
+        if row is None:
+            return None
+        same = ("kind", "priority", "key")
+        if any(row[name] != getattr(job, name) for name in same):
+            raise KeyConflictError
+        if row["payload"] != bytes(job.payload):
+            raise KeyConflictError
+        return job.id
+
+    def _add(self, job: NewJob, now: datetime) -> None:
+        self.pushed += 1
+        run_at = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
+        row = msgspec.structs.asdict(job) | _FREE
+        del row["delay_s"]
+        self.jobs[job.id] = row | {
+            "payload": bytes(job.payload),
+            "status": "queued",
+            "seq": self.pushed,
+            "pushed_at": now,
+            "run_at": run_at,
+            "attempt": 0,
+            "failures": 0,
+            "lost_leases": 0,
+            "cancel_requested": False,
+            "errors": (),
+            "finished_at": None,
+            "outcome": None,
+            "result": b"",
+            "result_encoding": None,
+        }
+        if job.key is not None:
+            self.keys.pop(job.key, None)
+            content = msgspec.structs.replace(job, id="")
+            self.keys[job.key] = {"job": job.id, "content": content, "at": now}
+
+    # What workers do.
+
+    def _claim(self, operation: Claim, now: datetime, seen: Seen) -> tuple[Row, ...]:
+        if operation.limit > self.settings.max_batch_jobs:
+            raise InvalidRequestError
+        chosen = self.claimable(now, operation.kinds)[: operation.limit]
+        for row in chosen:
+            lease = seen(row["id"]).lease
+            assert lease is not None
+            assert lease not in self.leases_given, "a lease was handed out twice"
+            self.leases_given.add(lease)
+            row.update(status="running", attempt=row["attempt"] + 1, run_at=None, lease=lease)
+            row.update(worker=operation.worker, claimed_at=now, heartbeat_at=now)
+        return tuple(dict(row) for row in chosen)
+
+    def _heartbeat(self, operation: Heartbeat, now: datetime, _seen: Seen) -> tuple[Pulse, ...]:
+        if len(operation.leases) > self.settings.max_batch_jobs:
+            raise InvalidRequestError
+        pulses = []
+        for lease in operation.leases:
+            row = self.jobs.get(lease.job)
+            held = row is not None and row["status"] == "running" and row["lease"] == lease.lease
+            if row is not None and held:
+                row["heartbeat_at"] = now
+                pulses.append(Pulse(lease.job, held=True, cancel_requested=row["cancel_requested"]))
+            else:
+                pulses.append(Pulse(lease.job, held=False))
+        return tuple(pulses)
+
+    def _held(self, job: str, lease: str) -> Row:
+        row = self._existing(job)
+        if row["status"] != "running" or row["lease"] != lease:
+            raise LeaseLostError
+        return row
+
+    def _complete(self, operation: Complete, now: datetime, _seen: Seen) -> None:
+        row = self.jobs.get(operation.job)
+        if row and row["outcome"] == "completed" and row["lease"] == operation.lease:
+            return
+        row = self._held(operation.job, operation.lease)
+        row.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
+        row["result"] = bytes(operation.result)
+
+    def _fail(self, operation: Fail, now: datetime, seen: Seen) -> str:
+        row = self._held(operation.job, operation.lease)
+        row["failures"] += 1
+        self._note(row, "failed", operation.error, now)
+        backoff = row["backoff"] or self.settings.backoff
+        full_s = min(backoff.base_s * backoff.factor ** (row["failures"] - 1), backoff.max_s)
+        self._end(row, now, give_up=not operation.retry)
+        if row["status"] == "queued" and full_s:
+            run_at = seen(operation.job).run_at
+            assert run_at is not None
+            assert full_s / 2 <= (run_at - now).total_seconds() <= full_s
+            row["run_at"] = run_at
+        return str(row["status"])
+
+    def _release(self, operation: Release, now: datetime, _seen: Seen) -> None:
+        row = self._held(operation.job, operation.lease)
+        self._end(row, now, costs=False)
+        if row["status"] == "queued" and operation.delay_s:
+            row["run_at"] = now + timedelta(seconds=operation.delay_s)
+
+    def _expire(self, operation: Expire, now: datetime, _seen: Seen) -> bool:
+        row = self.jobs.get(operation.job)
+        if row is None or row["status"] != "running" or row["attempt"] != operation.attempt:
+            return False
+        row["lost_leases"] += 1
+        self._note(row, "lost", "no heartbeat", now)
+        self._end(row, now)
+        return True
+
+    def _note(self, row: Row, cause: str, error: str, now: datetime) -> None:
+        line = (now, row["attempt"], cause, error, row["worker"])
+        errors = [*row["errors"], line]
+        while len(errors) > self.settings.max_errors:
+            errors.pop(0)
+        row["errors"] = tuple(errors)
+
+    def _end(self, row: Row, now: datetime, *, give_up: bool = False, costs: bool = True) -> None:
+        row.update(_FREE)
+        limit = row["max_attempts"] or self.settings.max_attempts
+        if row["cancel_requested"]:
+            row.update(status="done", outcome="cancelled", finished_at=now, cancel_requested=False)
+        elif give_up or (costs and row["failures"] + row["lost_leases"] >= limit):
+            row.update(status="dead", finished_at=now)
+        else:
+            row.update(status="queued", run_at=None)
+
+    def _archived(self, operation: Archived, _now: datetime, _seen: Seen) -> int:
+        done = {row["id"] for row in self.with_status("done")} & set(operation.jobs)
+        for job in done:
+            del self.jobs[job]
+        return len(done)
+
+    # What operators do.
+
+    def _existing(self, job: str) -> Row:
+        if job not in self.jobs:
+            raise JobNotFoundError
+        return self.jobs[job]
+
+    def _cancel(self, operation: Cancel, now: datetime, _seen: Seen) -> str:
+        row = self._existing(operation.job)
+        if row["status"] == "queued":
+            row.update(status="done", outcome="cancelled", finished_at=now)
+        if row["status"] == "running":
+            row["cancel_requested"] = True
+            return "requested"
+        return "cancelled" if row["outcome"] == "cancelled" else "finished"
+
+    def _chosen(self, operation: Redrive | Purge) -> list[Row]:
+        rows = [self._existing(job) for job in operation.jobs]
+        if any(row["status"] != "dead" for row in rows):
+            raise InvalidRequestError
+        chosen = rows or self.dead()
+        return [row for row in chosen if not operation.kinds or row["kind"] in operation.kinds]
+
+    def _redrive(self, operation: Redrive, _now: datetime, _seen: Seen) -> int:
+        chosen = self._chosen(operation)
+        if operation.limit:
+            chosen = chosen[: operation.limit]
+        for row in chosen:
+            row.update(status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
+        return len(chosen)
+
+    def _purge(self, operation: Purge, now: datetime, _seen: Seen) -> int:
+        chosen = self._chosen(operation)
+        if operation.older_than_s:
+            age = timedelta(seconds=operation.older_than_s)
+            chosen = [row for row in chosen if now - row["finished_at"] >= age]
+        for row in chosen:
+            row.update(status="done", outcome="dead", finished_at=now)
+        return len(chosen)
+
+    def _pause(self, operation: Pause, _now: datetime, _seen: Seen) -> None:
+        if operation.kind is None:
+            self.paused = True
+        elif operation.kind not in self.paused_kinds:
+            self.paused_kinds.append(operation.kind)
+
+    def _resume(self, operation: Resume, _now: datetime, _seen: Seen) -> None:
+        if operation.kind is None:
+            self.paused, self.paused_kinds = False, []
+        elif operation.kind in self.paused_kinds:
+            self.paused_kinds.remove(operation.kind)
+
+    def _configure(self, operation: Configure, _now: datetime, _seen: Seen) -> Settings:
+        if not set(operation.changes) <= set(Settings.__struct_fields__):
+            raise InvalidRequestError
+        settings = msgspec.structs.replace(self.settings, **operation.changes)
+        if settings.heartbeat_s >= settings.lease_s:
+            raise InvalidRequestError
+        self.settings = settings
+        return settings
+
+    def _tidy(self, _operation: Tidy, now: datetime, _seen: Seen) -> int:
+        """Each kind of row is dropped from its oldest on, and no further than the first to stay."""
+        settings, count = self.settings, 0
+        while self.sessions:
+            oldest = min(self.sessions, key=lambda name: self.sessions[name]["version"])
+            age = now - self.sessions[oldest]["at"]
+            if not (
+                age > timedelta(seconds=settings.session_retention_s)
+                or len(self.sessions) > settings.max_sessions
+            ):
+                break
+            self.horizon = max(self.horizon, self.sessions.pop(oldest)["version"])
+            count += 1
+        while self.keys:
+            key = next(iter(self.keys))
+            if now - self.keys[key]["at"] <= timedelta(seconds=settings.key_retention_s):
+                break
+            del self.keys[key]
+            count += 1
+        while dead := self.dead():
+            age = now - dead[0]["finished_at"]
+            too_many = len(dead) > settings.max_dead
+            if not (too_many or age > timedelta(seconds=settings.dead_retention_s)):
+                break
+            dead[0].update(status="done", outcome="dead", finished_at=now)
+            count += 1
+        return count

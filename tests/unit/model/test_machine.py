@@ -1,0 +1,401 @@
+"""The model against the reference, one request after the other, in every order that is found.
+
+Beside the model runs a twin that is now and then read back from the bytes of a commit. Both
+must stay equal to the last byte: what a state answers depends on its rows, not on its past.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import Raw
+
+from bucketq.codec import Document, decode
+from bucketq.errors import BucketQError
+from bucketq.model.job import STATUSES, Backoff, JobRecord
+from bucketq.model.operations import (
+    AnyOperation,
+    Archived,
+    Cancel,
+    Claim,
+    Complete,
+    Configure,
+    Expire,
+    Fail,
+    Get,
+    Heartbeat,
+    LeaseRef,
+    List,
+    NewJob,
+    Pause,
+    Purge,
+    Push,
+    ReadOutbox,
+    ReadStats,
+    Redrive,
+    Release,
+    Request,
+    Resume,
+    Tidy,
+)
+from bucketq.model.operators import is_untidy
+from bucketq.model.state import Change, State
+from bucketq.model.transitions import Applied, apply
+from tests.unit.model.driver import START
+from tests.unit.model.reference import Reference, row_of
+
+KINDS = ("a", "b", "c")
+pick = st.integers(0, 99)
+some_kinds = st.sampled_from([(), (), (), ("a",), ("b",), ("a", "c"), ("c", "c", "never")])
+sender = st.tuples(st.sampled_from(["", "x", "x", "y", "z"]), st.integers(0, 6))
+"""Which client asks, and how many of its latest answers it has not acknowledged yet."""
+
+new_jobs = st.lists(
+    st.fixed_dictionaries(
+        {"kind": st.sampled_from(KINDS), "payload": st.sampled_from([Raw(b"1"), Raw(b'{"n":2}')])},
+        optional={
+            "priority": st.sampled_from([-1, 1]),
+            "delay_s": st.sampled_from([0, 0.5, 5.0, 60.0]),
+            "key": st.sampled_from(["k1", "k2", "k3"]),
+            "max_attempts": st.integers(1, 3),
+            "backoff": st.sampled_from([Backoff(0.0), Backoff(4.0, 3.0, 10.0)]),
+            "tags": st.just({"team": "red"}),
+        },
+    ),
+    min_size=1,
+    max_size=4,
+)
+changes = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "max_attempts": st.integers(1, 4),
+            "backoff": st.sampled_from([Backoff(), Backoff(0.0), Backoff(8.0, 2.0, 20.0)]),
+            "max_errors": st.integers(0, 3),
+            "max_dead": st.integers(0, 3),
+            "max_jobs": st.sampled_from([4, 100]),
+            "max_keys": st.integers(1, 4),
+            "max_batch_jobs": st.sampled_from([2, 100]),
+            "max_sessions": st.integers(1, 3),
+            "key_retention_s": st.sampled_from([10.0, 100.0]),
+            "dead_retention_s": st.sampled_from([10.0, 1000.0]),
+            "session_retention_s": st.sampled_from([10.0, 1000.0]),
+        },
+    ),
+    st.sampled_from([{}, {"lease_s": 1.0}, {"colour": 1}, {"max_jobs": 100}, {"max_errors": 1}]),
+)
+
+
+def chosen(values: list[Any], number: int) -> Any:
+    """One of some values, most likely one of the last few."""
+    return values[-1 - number % len(values)]
+
+
+def tables(state: State) -> dict[Change, object]:
+    """Every row of a state by the name that a change gives it."""
+    head = (state.settings, state.paused, tuple(state.paused_kinds), state.sessions.horizon)
+    rows: dict[Change, object] = {("head", ""): head}
+    rows.update({("jobs", job.id): job for job in state.jobs})
+    rows.update({("keys", key.id): key for key in state.keys})
+    sessions = state.sessions.table
+    rows.update({("sessions", row.id): msgspec.json.encode(row) for row in sessions})
+    return rows
+
+
+def plain(answer: object) -> object:
+    """An answer with its jobs as plain rows."""
+    if isinstance(answer, tuple):
+        return tuple(row_of(item) if isinstance(item, JobRecord) else item for item in answer)
+    return answer
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Requests of a few clients, a clock that jumps, and commits."""
+
+    def __init__(self) -> None:
+        """Begin with three empty queues."""
+        super().__init__()
+        self.model = Document(State(incarnation="test", created_at=START))
+        self.twin = Document(State(incarnation="test", created_at=START))
+        self.reference = Reference()
+        self.now = START
+        self.numbers: Counter[str] = Counter()
+        self.sent: list[Request] = []
+        self.leases = [LeaseRef("unknown", "lease")]
+        self.ids = ["unknown"]
+        self.secrets = 0
+        self.commits = 0
+
+    @property
+    def state(self) -> State:
+        return self.model.state
+
+    def send(self, operation: AnyOperation, by: tuple[str, int] = ("", 0)) -> None:
+        """Send a new request, and see what the reference makes of it."""
+        session, outstanding = by
+        if not session:
+            self.check(Request(operation))
+            return
+        self.numbers[session] += 1
+        number = self.numbers[session]
+        request = Request(operation, session, number, max(0, number - outstanding))
+        self.check(request)
+        since = self.state.version
+        self.sent.append(msgspec.structs.replace(request, since=since))
+
+    def check(self, request: Request) -> None:
+        before = tables(self.state)
+        applied = apply(self.state, request, self.now)
+        self.check_changes(before, applied, request.operation)
+        mirrored = apply(self.twin.state, request, self.now)
+        assert plain(mirrored.answer) == plain(applied.answer)
+        assert type(mirrored.error) is type(applied.error)
+        assert mirrored.changes == applied.changes
+        answer, refusal = None, None
+        try:
+            answer = self.reference.apply(request, self.now, self.state.jobs.by_id.__getitem__)
+        except BucketQError as error:
+            refusal = error
+        assert type(applied.error) is type(refusal), (request, applied.error)
+        assert plain(applied.answer) == answer
+
+    def check_changes(
+        self, before: dict[Change, object], applied: Applied, operation: AnyOperation
+    ) -> None:
+        after = tables(self.state)
+        differing = {row for row in before | after if before.get(row) != after.get(row)}
+        if applied.error is not None:
+            assert not applied.changes
+            assert not differing
+        reported = set(applied.changes)
+        if isinstance(operation, Heartbeat):  # Two in one moment leave the same row.
+            reported -= {("jobs", lease.job) for lease in operation.leases} - differing
+        assert reported == differing
+
+    @initialize(jobs=new_jobs, backoff=st.sampled_from([Backoff(0.0), Backoff(2.0)]))
+    def begin(self, jobs: list[dict[str, Any]], backoff: Backoff) -> None:
+        small = {"max_attempts": 3, "max_errors": 2, "backoff": backoff, "max_jobs": 60}
+        self.send(Configure(changes=small))
+        self.push(jobs, 99, ("x", 3))
+        self.claim((), 2, ("y", 3), "w")
+
+    @rule(jobs=new_jobs, number=pick, by=sender)
+    def push(self, jobs: list[dict[str, Any]], number: int, by: tuple[str, int]) -> None:
+        fresh = [f"j{len(self.ids) + place}" for place in range(len(jobs))]
+        self.ids.extend(fresh)
+        if number < 20:
+            fresh[-1] = chosen(self.ids, number)
+        elif number < 30:
+            jobs[0]["run_at"] = self.now + timedelta(seconds=number - 25)
+        pairs = zip(fresh, jobs, strict=True)
+        self.send(Push(jobs=tuple(NewJob(id=job_id, **job) for job_id, job in pairs)), by)
+
+    @rule(number=pick, by=sender)
+    def push_what_is_there(self, number: int, by: tuple[str, int]) -> None:
+        job = self.state.jobs.get(chosen(self.ids, number))
+        if job is not None:
+            same = NewJob(id=job.id, kind=job.kind, payload=job.payload, priority=job.priority)
+            self.send(Push(jobs=(msgspec.structs.replace(same, key=job.key),)), by)
+
+    @precondition(lambda self: self.state.lanes or self.state.delayed)
+    @rule(kinds=some_kinds, limit=st.integers(1, 4), by=sender, worker=st.sampled_from("vw"))
+    def claim(self, kinds: tuple[str, ...], limit: int, by: tuple[str, int], worker: str) -> None:
+        self.secrets += 1
+        secret = f"{self.secrets:032x}"
+        self.send(Claim(worker=worker, secret=secret, kinds=kinds, limit=limit), by)
+        for job_id in self.state.running:
+            job = self.state.jobs.by_id[job_id]
+            lease = LeaseRef(job_id, job.lease or "")
+            if lease not in self.leases:
+                self.leases.append(lease)
+
+    def some_lease(self, number: int) -> LeaseRef:
+        """Mostly one that is held; sometimes one from the past, or of no job at all."""
+        if number % 5 and self.state.running:
+            job = self.state.jobs.by_id[chosen(list(self.state.running), number)]
+            return LeaseRef(job.id, job.lease or "")
+        lease = chosen(self.leases, number)
+        assert isinstance(lease, LeaseRef)
+        return lease
+
+    @precondition(lambda self: len(self.leases) > 1)
+    @rule(numbers=st.lists(pick, max_size=4))
+    def heartbeat(self, numbers: list[int]) -> None:
+        self.send(Heartbeat(leases=tuple(map(self.some_lease, numbers))))
+
+    @precondition(lambda self: len(self.leases) > 1)
+    @rule(number=pick, by=sender, result=st.sampled_from([Raw(b""), Raw(b"[1]")]))
+    def complete(self, number: int, by: tuple[str, int], result: Raw) -> None:
+        lease = self.some_lease(number)
+        self.send(Complete(job=lease.job, lease=lease.lease, result=result), by)
+
+    @precondition(lambda self: len(self.leases) > 1)
+    @rule(number=pick, by=sender, retry=st.sampled_from([True, True, False]))
+    def fail(self, number: int, by: tuple[str, int], retry: bool) -> None:
+        lease = self.some_lease(number)
+        error = f"error {number}"
+        self.send(Fail(job=lease.job, lease=lease.lease, error=error, retry=retry), by)
+
+    @precondition(lambda self: len(self.leases) > 1)
+    @rule(number=pick, by=sender, delay_s=st.sampled_from([0.0, 0.0, 3.0, 50.0]))
+    def release(self, number: int, by: tuple[str, int], delay_s: float) -> None:
+        lease = self.some_lease(number)
+        self.send(Release(job=lease.job, lease=lease.lease, delay_s=delay_s), by)
+
+    @precondition(lambda self: self.state.running)
+    @rule(number=pick, older=st.sampled_from([0, 0, 0, 1]))
+    def expire(self, number: int, older: int) -> None:
+        job = self.state.jobs.by_id[chosen(list(self.state.running), number)]
+        self.send(Expire(job=job.id, attempt=job.attempt - older))
+
+    @rule(number=pick, by=sender)
+    def cancel(self, number: int, by: tuple[str, int]) -> None:
+        running = list(self.state.running)
+        self.send(Cancel(job=chosen(running if running and number % 2 else self.ids, number)), by)
+
+    def some_dead(self, number: int) -> tuple[str, ...]:
+        if number < 60:
+            return ()
+        if number < 70:
+            return (chosen(self.ids, number),)
+        return tuple(sorted(self.state.dead)[: 1 + number % 2])
+
+    @precondition(lambda self: self.state.dead)
+    @rule(kinds=some_kinds, limit=st.integers(0, 2), number=pick, by=sender)
+    def redrive(self, kinds: tuple[str, ...], limit: int, number: int, by: tuple[str, int]) -> None:
+        self.send(Redrive(jobs=self.some_dead(number), kinds=kinds, limit=limit), by)
+
+    @precondition(lambda self: self.state.dead)
+    @rule(kinds=some_kinds, age_s=st.sampled_from([0.0, 5.0]), number=pick, by=sender)
+    def purge(self, kinds: tuple[str, ...], age_s: float, number: int, by: tuple[str, int]) -> None:
+        jobs = self.some_dead(number)
+        self.send(Purge(jobs=jobs, kinds=kinds, older_than_s=age_s), by)
+
+    @rule(
+        kind=st.sampled_from([None, "a", "b"]),
+        pauses=st.sampled_from([True, False, False]),
+        by=sender,
+    )
+    def pause_or_resume(self, kind: str | None, pauses: bool, by: tuple[str, int]) -> None:
+        self.send(Pause(kind=kind) if pauses else Resume(kind=kind), by)
+
+    @rule(changes=changes, by=sender)
+    def configure(self, changes: dict[str, Any], by: tuple[str, int]) -> None:
+        self.send(Configure(changes=changes), by)
+
+    @precondition(lambda self: self.state.done)
+    @rule(number=pick)
+    def archive(self, number: int) -> None:
+        ready = apply(self.state, Request(ReadOutbox(limit=1 + number % 4)), self.now).answer
+        done = [row["id"] for row in self.reference.with_status("done")]
+        assert [job.id for job, _ in ready.jobs] == done[: 1 + number % 4]
+        other = chosen(self.ids, number)
+        self.send(Archived(jobs=(other, *(job.id for job, _ in ready.jobs), other)))
+
+    @precondition(lambda self: self.now != START)
+    @rule()
+    def tidy(self) -> None:
+        untidy = is_untidy(self.state, self.now)
+        before = len(self.state.changes)
+        self.send(Tidy())
+        assert untidy == (len(self.state.changes) > before)
+        assert not is_untidy(self.state, self.now)
+
+    @precondition(lambda self: self.sent)
+    @rule(number=pick)
+    def send_again(self, number: int) -> None:
+        self.check(chosen(self.sent, number))
+
+    @rule(seconds=st.sampled_from([0.25, 1, 1, 5, 5, 30, 200, 2000, -1, -40, -1000]))
+    def pass_time_or_set_the_clock_back(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(reload=st.booleans())
+    def commit(self, reload: bool) -> None:
+        self.commits += 1
+        written = self.model.prepare(f"c{self.commits}")
+        assert self.twin.prepare(f"c{self.commits}") == written
+        self.reference.version += 1
+        assert self.state.version == self.reference.version
+        self.check_order(written.body)
+        if reload:
+            self.twin = decode(written.body, "twin")
+
+    def check_order(self, body: bytes) -> None:
+        """Claim all that is due from a copy, and see that it comes in order."""
+        copy = decode(body, "copy").state
+        everything = Claim(worker="w", secret="f" * 32, limit=copy.settings.max_batch_jobs)
+        applied = apply(copy, Request(everything), self.now)
+        expected = [row["id"] for row in self.reference.claimable(self.now)]
+        assert [job.id for job in applied.answer] == expected[: everything.limit]
+
+    @invariant()
+    def rows_are_those_of_the_reference(self) -> None:
+        assert [row_of(job) for job in self.state.jobs] == list(self.reference.jobs.values())
+        assert list(self.twin.state.jobs) == list(self.state.jobs)
+        keys = [(key.id, key.job, key.at) for key in self.state.keys]
+        assert keys == [(k, row["job"], row["at"]) for k, row in self.reference.keys.items()]
+        assert list(self.twin.state.keys) == list(self.state.keys)
+        assert [row.id for row in self.state.sessions.table] == list(self.reference.sessions)
+        assert self.state.sessions.horizon == self.reference.horizon
+        assert self.state.settings == self.reference.settings
+        assert self.state.paused == self.reference.paused
+        assert list(self.state.paused_kinds) == self.reference.paused_kinds
+
+    @invariant()
+    def indexes_agree_with_a_recount(self) -> None:
+        for state in (self.state, self.twin.state):
+            assert state.counts == self.reference.counts()
+            for status, index in (
+                ("running", state.running),
+                ("dead", state.dead),
+                ("done", state.done),
+            ):
+                assert set(index) == {row["id"] for row in self.reference.with_status(status)}
+            assert [job.id for job in state.dead_jobs()] == [
+                row["id"] for row in self.reference.dead()
+            ]
+            self.check_waiting(state)
+
+    def check_waiting(self, state: State) -> None:
+        """Every waiting job has one entry, in the lane of its kind or among the delayed."""
+        by_seq = {job.seq: job for job in state.jobs}
+        entries = [seq for _, seq, _ in state.delayed]
+        for kind, lane in state.lanes.items():
+            in_lane = [job.seq for job in lane._run[lane._head :]]
+            in_lane += [seq for _, seq, _ in lane._heap]
+            assert all(by_seq[seq].kind == kind for seq in in_lane if seq in by_seq)
+            entries += in_lane
+        waiting = [seq for seq in entries if seq in by_seq and by_seq[seq].status == "queued"]
+        assert sorted(waiting) == [row["seq"] for row in self.reference.with_status("queued")]
+
+    @rule(number=pick, kinds=some_kinds, status=st.sampled_from(STATUSES))
+    def read(self, number: int, kinds: tuple[str, ...], status: Any) -> None:
+        job_id = chosen(self.ids, number)
+        found = apply(self.state, Request(Get(job=job_id)), self.now)
+        if job_id in self.reference.jobs:
+            assert row_of(found.answer) == self.reference.jobs[job_id]
+        else:
+            assert found.error is not None
+        page = apply(self.state, Request(List(statuses=(status,), kinds=kinds, limit=2)), self.now)
+        rows = [
+            row for row in self.reference.with_status(status) if row["kind"] in (kinds or KINDS)
+        ]
+        assert [row_of(job) for job in page.answer.jobs] == rows[:2]
+        stats = apply(self.state, Request(ReadStats()), self.now)
+        assert stats.answer.total(status) == len(self.reference.with_status(status))
+
+
+QueueMachine.TestCase.settings = settings(
+    max_examples=100,
+    stateful_step_count=50,
+    deadline=None,
+    phases=set(Phase) - {Phase.explain},
+)
+TestQueueMachine = QueueMachine.TestCase

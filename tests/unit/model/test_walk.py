@@ -1,0 +1,144 @@
+"""Long walks through the model: what the machine checks, with more jobs and a longer past.
+
+The machine finds short histories and shrinks them. Dead jobs that were redriven, keys that
+came again, sessions forgotten and met again need hundreds of requests first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from bucketq.model.job import STATUSES, Backoff
+from bucketq.model.operations import Configure
+from tests.unit.model.test_machine import KINDS, QueueMachine
+
+STEPS = 300
+
+
+class Walker:
+    """Draws the arguments of the machine's rules, the common ones more often."""
+
+    def __init__(self, seed: int) -> None:
+        """Begin a walk that the seed determines."""
+        self.random = random.Random(seed)
+        self.machine = QueueMachine()
+        changes = {"max_attempts": 3, "max_errors": 2, "max_jobs": 1000, "backoff": Backoff(2.0)}
+        self.machine.send(Configure(changes=changes))
+        self.steps: dict[Callable[[], None], int] = {
+            self.push: 20,
+            self.claim: 24,
+            self.work: 30,
+            self.operate: 12,
+            self.house: 16,
+            self.repeat: 12,
+            self.time: 12,
+        }
+
+    def go(self) -> None:
+        """Take one step, and look at everything."""
+        (step,) = self.random.choices(list(self.steps), list(self.steps.values()))
+        step()
+        self.machine.rows_are_those_of_the_reference()
+        self.machine.indexes_agree_with_a_recount()
+
+    @property
+    def number(self) -> int:
+        return self.random.randrange(100)
+
+    @property
+    def by(self) -> tuple[str, int]:
+        return self.random.choice(["", "x", "x", "y", "z"]), self.random.randrange(12)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return self.random.choice([(), (), (), ("a",), ("b", "c")])
+
+    def new_job(self) -> dict[str, Any]:
+        payload = Raw(self.random.choice([b"1", b'{"n":2}']))
+        job: dict[str, Any] = {"kind": self.random.choice(KINDS), "payload": payload}
+        options = {
+            "priority": self.random.choice([-1, 1]),
+            "delay_s": self.random.choice([0.5, 5.0, 60.0]),
+            "key": f"k{self.random.randrange(20)}",
+            "max_attempts": self.random.randint(1, 3),
+            "backoff": self.random.choice([Backoff(0.0), Backoff(4.0, 3.0, 10.0)]),
+        }
+        return job | {name: value for name, value in options.items() if self.number < 15}
+
+    def push(self) -> None:
+        jobs = [self.new_job() for _ in range(self.random.randint(1, 3))]
+        self.machine.push(jobs, self.number, self.by)
+
+    def claim(self) -> None:
+        limit = self.random.randint(1, 4)
+        self.machine.claim(self.kinds, limit, self.by, self.random.choice("vw"))
+
+    def work(self) -> None:
+        machine, number, by = self.machine, self.number, self.by
+        choice = self.random.randrange(10)
+        if choice < 3:
+            machine.fail(number, by, retry=self.number < 70)
+        elif choice < 5:
+            machine.complete(number, by, Raw(b"[1]"))
+        elif choice < 6:
+            machine.release(number, by, self.random.choice([0.0, 3.0]))
+        elif choice < 8 and machine.state.running:
+            machine.expire(number, older=int(self.number < 10))
+        else:
+            machine.heartbeat([self.number for _ in range(self.random.randrange(4))])
+
+    def operate(self) -> None:
+        machine, choice = self.machine, self.random.randrange(8)
+        if choice < 3:
+            machine.redrive(self.kinds, self.random.randrange(3), self.number, self.by)
+        elif choice < 4:
+            machine.purge(self.kinds, self.random.choice([0.0, 5.0]), self.number, self.by)
+        elif choice < 6:
+            machine.cancel(self.number, self.by)
+        else:
+            kind = self.random.choice([None, "a", "b"])
+            machine.pause_or_resume(kind, self.number < 30, self.by)
+
+    def house(self) -> None:
+        machine, choice = self.machine, self.random.randrange(5)
+        if choice == 0:
+            machine.tidy()
+        elif choice == 4:
+            machine.archive(self.number)
+        elif choice == 1:
+            machine.commit(reload=self.number < 50)
+        elif choice == 2:
+            machine.read(self.number, self.kinds, self.random.choice(STATUSES))
+        else:
+            options = {
+                "max_attempts": self.random.choice([1, 3, 3, 6]),
+                "max_dead": self.random.randrange(1, 8),
+                "max_sessions": self.random.randrange(1, 5),
+                "max_keys": self.random.choice([3, 100]),
+                "max_jobs": self.random.choice([20, 1000, 1000]),
+                "key_retention_s": self.random.choice([20.0, 200.0]),
+                "dead_retention_s": self.random.choice([50.0, 1000.0]),
+                "session_retention_s": self.random.choice([50.0, 1000.0]),
+            }
+            name = self.random.choice(list(options))
+            machine.configure({name: options[name]}, self.by)
+
+    def repeat(self) -> None:
+        if self.machine.sent:
+            self.machine.send_again(self.random.choice([0, 0, 1, 2, self.number]))
+
+    def time(self) -> None:
+        seconds = self.random.choice([0.25, 1, 5, 30, 100, 300, -1, -20])
+        self.machine.pass_time_or_set_the_clock_back(seconds)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_long_walk_agrees_with_the_reference(seed: int) -> None:
+    walker = Walker(seed)
+    for _ in range(STEPS):
+        walker.go()
