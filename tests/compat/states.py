@@ -93,7 +93,7 @@ _SESSIONS = (
         version=40,
         floor=5,
         done=[[5, 7], [9, 9]],
-        answers={5: ["job-1", "job-2"], 6: [["job-2", 1]], 7: "dead", 9: 3},
+        answers={5: ["job-1", "job-2"], 6: [["job-2", 2, 1]], 7: "dead", 9: 3},
     ),
 )
 _KEYS = (

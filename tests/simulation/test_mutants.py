@@ -163,7 +163,7 @@ def test_a_completion_without_fencing_is_noticed(monkeypatch: Patch) -> None:
 
     held_really = lease_rules._held
     monkeypatch.setattr(lease_rules, "_held", held)
-    expect("completed means completed")
+    expect("completed means completed", "failed means failed")
 
 
 def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Patch) -> None:

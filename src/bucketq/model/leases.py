@@ -62,20 +62,20 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
     return tuple(claimed)
 
 
-def remember_claim(_operation: Claim, answer: tuple[JobRecord, ...]) -> list[tuple[str, int]]:
-    """Keep which jobs were handed out, and which attempt each was."""
-    return [(job.id, job.attempt) for job in answer]
+def remember_claim(_operation: Claim, answer: tuple[JobRecord, ...]) -> list[tuple[str, int, int]]:
+    """Keep which jobs were handed out; an id may come again, its number never does."""
+    return [(job.id, job.seq, job.attempt) for job in answer]
 
 
 def recall_claim(
-    state: State, _operation: Claim, stored: list[tuple[str, int]]
+    state: State, _operation: Claim, stored: list[tuple[str, int, int]]
 ) -> tuple[JobRecord, ...]:
     """Answer a retried claim: the same jobs, less those that are held no longer."""
-    jobs = ((state.jobs.get(job_id), attempt) for job_id, attempt in stored)
+    jobs = ((state.jobs.get(job_id), seq, attempt) for job_id, seq, attempt in stored)
     return tuple(
         job
-        for job, attempt in jobs
-        if job is not None and job.status == "running" and job.attempt == attempt
+        for job, seq, attempt in jobs
+        if job is not None and job.status == "running" and (job.seq, job.attempt) == (seq, attempt)
     )
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from bucketq.errors import InvalidRequestError, RejectedError, UnavailableError
-from bucketq.model import finished, leases, operators, pushes, reads
+from bucketq.model import check, finished, leases, operators, pushes, reads
 from bucketq.model.operations import (
     REPEATABLE,
     Archived,
@@ -56,6 +56,8 @@ class Applied(NamedTuple):
             raise self.error
         return self.answer
 
+
+_MAX_NUMBER = 2**63 - 1
 
 _Handler = Callable[[State, Any, datetime], Any]
 
@@ -101,6 +103,7 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
     is_recorded = bool(request.session) and not isinstance(operation, REPEATABLE)
     try:
         if is_recorded:
+            _check_id(request)
             answer = _find_earlier(state, request)
             if answer is not MISSING:
                 return Applied(answer, None, [])
@@ -112,6 +115,14 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
     if is_recorded and len(state.changes) != mark:
         _remember(state, request, answer, now)
     return Applied(answer, None, state.changes[mark:])
+
+
+def _check_id(request: Request) -> None:
+    check.name(request.session, "session")
+    check.whole_number(request.number, "number", 0, _MAX_NUMBER)
+    check.whole_number(request.acknowledged_below, "acknowledged_below", 0, _MAX_NUMBER)
+    if request.since is not None:
+        check.whole_number(request.since, "since", 0, _MAX_NUMBER)
 
 
 def _find_earlier(state: State, request: Request) -> object:

@@ -257,3 +257,34 @@ def test_a_claim_without_a_good_secret_is_refused(queue: Driver, secret: str) ->
 @pytest.mark.parametrize("limit", [0, -1, 10_001, 1.0, True])
 def test_a_claim_with_a_bad_limit_is_refused(queue: Driver, limit: int) -> None:
     queue.refused(Claim(worker="w", secret=SECRET, limit=limit), InvalidRequestError)
+
+
+def test_a_retried_claim_never_gets_the_lease_of_a_later_job_with_the_same_id(
+    queue: Driver,
+) -> None:
+    claim = Claim(worker="first", secret=SECRET)
+    queue.push("a")
+    [job] = queue.ok(claim, "s", number=1)
+    queue.complete(job)
+    queue.ok(Archived(jobs=("a",)))
+    queue.push("a")
+    [again] = queue.claim(worker="second")
+    assert (again.id, again.attempt) == (job.id, job.attempt)
+    assert queue.ok(claim, "s", number=1) == ()
+
+
+@pytest.mark.parametrize(
+    ("session", "fields"),
+    [
+        ("s" * 300, {"number": 1}),
+        ("lone \ud800", {"number": 1}),
+        ("s", {"number": -1}),
+        ("s", {"number": 1, "acknowledged_below": -1}),
+        ("s", {"number": 1, "since": 2**70}),
+    ],
+)
+def test_a_request_with_a_senseless_id_is_refused(
+    queue: Driver, session: str, fields: dict[str, int]
+) -> None:
+    applied = queue.send(Claim(worker="w", secret=SECRET), session, **fields)
+    assert isinstance(applied.error, InvalidRequestError)
