@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bucketq.store.base import ObjectStore, PreconditionFailedError
+from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
 from bucketq.store.cloud import CloudStore, open_cloud
 from tests.contract import (
     faults,
@@ -109,6 +109,7 @@ def _tests_of_servers() -> dict[str, Any]:
         of_sixteen_clients_that_create_at_once_one_wins,
         sixteen_clients_that_compare_and_set_lose_no_update,
         etags_do_not_repeat,
+        a_deleted_object_is_missing_to_whoever_would_replace_it,
         a_listing_of_more_than_a_page_is_whole,
         *faults.TESTS,
     )
@@ -148,6 +149,15 @@ async def etags_do_not_repeat(store: CloudStore) -> None:
         await store.delete("key")
         etags.append(await store.create("key", b"%04d" % number))
     assert len(set(etags)) == len(etags)
+
+
+async def a_deleted_object_is_missing_to_whoever_would_replace_it(store: CloudStore) -> None:
+    etag = await store.create("key", b"one")
+    await store.delete("key")
+    with pytest.raises(ObjectMissingError):
+        await store.replace("key", b"two", etag)
+    with pytest.raises(ObjectMissingError):
+        await store.get("key")
 
 
 async def a_listing_of_more_than_a_page_is_whole(store: CloudStore) -> None:
