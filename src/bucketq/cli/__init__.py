@@ -13,6 +13,8 @@ def main() -> None:
     """Run the command that the arguments name."""
     try:
         from bucketq.cli.app import app  # noqa: PLC0415
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
             raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -63,7 +64,7 @@ async def push_feed(
     async with opened(plan.url, out.timeout_s, create=True) as queue:
         snapshot = await queue.snapshot()
         record = _choose(plan, feed, snapshot, record, restarts)
-        if record.finished_at is not None:
+        if record.finished_at is not None and not feed.grows:
             _tell_finished(out, plan, record)
             return exits.OK
         progress = Progress(plan.progress, record, clock)
@@ -79,7 +80,7 @@ def _choose(
     plan: Plan, feed: Feed, snapshot: Snapshot, record: Record | None, restarts: int
 ) -> Record:
     """Go on with an earlier run where it is the same one; begin anew where told; or refuse."""
-    options = plan.defaults.digest
+    options = plan.defaults.choice
     fresh = Record(
         source=feed.digest,
         target=plan.url,
@@ -163,15 +164,16 @@ class _Pusher:
         size_bytes = min(_BATCH_BYTES, settings.max_batch_bytes)
         items = self._feed.items(self._progress.record.done)
         try:
-            with self._stop_gently():
-                for batch in _batches(items, jobs, size_bytes):
+            _let_ctrl_c_interrupt()
+            for batch in _batches(items, jobs, size_bytes):
+                with self._stop_gently():
                     self._progress.begin(batch[-1].end)
                     await self._queue.push_many([item.spec for item in batch])
                     self._progress.settle(batch[-1].end)
                     self._bar.show(batch[-1].end.number)
                     await asyncio.sleep(0)
-                    if self._is_stopped:
-                        return self._stopped(before)
+                if self._is_stopped:
+                    return self._stopped(before)
         except BucketQError:
             self._out.note(self._how_far())
             raise
@@ -184,7 +186,7 @@ class _Pusher:
 
     @contextlib.contextmanager
     def _stop_gently(self) -> Iterator[None]:
-        """Take the first Ctrl-C for a wish, and the second for an order."""
+        """While a batch is under way, take a Ctrl-C for a wish and the second for an order."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def stop() -> None:
@@ -203,7 +205,7 @@ class _Pusher:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            _let_ctrl_c_interrupt()
 
     def _stopped(self, before: int) -> int:
         self._progress.stop()
@@ -227,6 +229,12 @@ class _Pusher:
         return f"{far}; to go on, run the same command again"
 
 
+def _let_ctrl_c_interrupt() -> None:
+    """Let Ctrl-C end the reading of lines, which holds up the event loop, at once."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _is_there(found: set[Any], wanted: set[Any], own: set[Any]) -> bool:
     """Whether a batch has landed: one job of our own making proves it, since all go together."""
     return bool(found) if own else found == wanted
@@ -242,18 +250,32 @@ def _up_to(items: Iterator[Item], end: Mark) -> list[Item]:
 
 
 def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list[Item]]:
-    """Cut a feed into batches; the same id or key never stands twice in one."""
+    """Cut a feed into batches; the same id or key never stands twice in one.
+
+    A batch is handed out as soon as it is full, and what comes before a bad line is not lost.
+    """
     batch: list[Item] = []
     names: set[tuple[str, str | None]] = set()
     total = 0
-    for item in items:
+    while True:
+        try:
+            item = next(items, None)
+        except InvalidRequestError:
+            if batch:
+                yield batch
+            raise
+        if item is None:
+            break
         own = {("id", item.spec.id)} | ({("key", item.spec.key)} if item.spec.key else set())
-        if batch and (len(batch) >= jobs or total + item.size_bytes > size_bytes or names & own):
+        if batch and (total + item.size_bytes > size_bytes or names & own):
             yield batch
             batch, names, total = [], set(), 0
         batch.append(item)
         names |= own
         total += item.size_bytes
+        if len(batch) >= jobs:
+            yield batch
+            batch, names, total = [], set(), 0
     if batch:
         yield batch
 

@@ -66,6 +66,11 @@ class Feed(Protocol):
         """How many lines or jobs it has, where that is known."""
         ...
 
+    @property
+    def grows(self) -> bool:
+        """Whether more may come behind the end."""
+        ...
+
     def items(self, start: Mark) -> Iterator[Item]:
         """The jobs behind a mark."""
         ...
@@ -92,6 +97,11 @@ class Defaults:
         """What is mixed into ids, so that other options make other jobs."""
         shaping = (self.kind, self.priority, self.delay_s, self.run_at, self.max_attempts)
         return msgspec.json.encode([*shaping, self.tags]).decode()
+
+    @property
+    def choice(self) -> str:
+        """What a run that goes on must have in common with the one that it goes on with."""
+        return f"{self.digest} {msgspec.json.encode([self.kinds, self.statuses]).decode()}"
 
 
 class _Line(Struct, forbid_unknown_fields=True):
@@ -129,18 +139,17 @@ class LineReader:
         line = line.strip()
         if not line:
             return None
+        defaults = self._defaults
         try:
             found = self._understand(line)
+            spec = _spec(found, found.id or f"{self._run}-{end.number}", defaults)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
             message = f"{self._name}, line {end.number}: {_why(error)}"
             raise InvalidRequestError(message) from None
-        defaults = self._defaults
         if found.status is not None and found.status not in defaults.statuses:
             return None
         if defaults.kinds and found.kind not in defaults.kinds:
             return None
-        job_id = found.id or f"{self._run}-{end.number}"
-        spec = _spec(found, job_id, defaults)
         end = end._replace(jobs=end.jobs + 1)
         return Item(spec, len(line), end, found.id is None and found.key is None)
 
@@ -162,6 +171,8 @@ class LineReader:
 
 class FileFeed:
     """The lines of a file, which is read once before, for its digest and its length."""
+
+    grows = False
 
     def __init__(self, path: Path, defaults: Defaults, salt: str = "") -> None:
         """Read the file through."""
@@ -196,6 +207,7 @@ class StreamFeed:
     """Lines that come once and cannot be read again."""
 
     total = None
+    grows = False
 
     def __init__(self, file: BinaryIO, defaults: Defaults, run: str) -> None:
         """Read from ``file``; ids are made out of ``run``."""
@@ -217,6 +229,8 @@ class StreamFeed:
 
 class QueueFeed:
     """The jobs of another queue, as they were at one version; they keep their ids."""
+
+    grows = True
 
     def __init__(self, name: str, snapshot: Snapshot, defaults: Defaults) -> None:
         """Take the jobs that are wanted, in the order of their pushes."""

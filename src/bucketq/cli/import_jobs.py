@@ -49,7 +49,7 @@ async def import_jobs(
     and errors do not.
 
     Like a bulk push it can be stopped and run again. For another queue the progress is noted in
-    the current directory.
+    the current directory, and running it again copies what was pushed there since.
 
     Examples:
         bucketq import s3://bucket/jobs/queue.json jobs.jsonl
@@ -72,7 +72,7 @@ async def import_jobs(
     if source == url:
         message = "source and target are the same queue"
         raise InvalidRequestError(message)
-    path = progress or _progress_of(source, url)
+    path = progress or _progress_of(source, url, defaults)
     async with opened(source, out.timeout_s) as other:
         snapshot = await other.snapshot()
     plan = Plan(url, defaults, path, restart, batch, noun="job")
@@ -81,6 +81,6 @@ async def import_jobs(
     return await push_feed(out, plan, QueueFeed(source, snapshot, defaults), record, restarts)
 
 
-def _progress_of(source: str, url: str) -> Path:
-    name = blake2b(f"{source} {url}".encode(), digest_size=6).hexdigest()
+def _progress_of(source: str, url: str, defaults: Defaults) -> Path:
+    name = blake2b(f"{source} {url} {defaults.choice}".encode(), digest_size=6).hexdigest()
     return Path(f"import-{name}{SUFFIX}")

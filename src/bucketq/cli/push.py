@@ -161,7 +161,7 @@ async def _push_lines(
         plan = Plan(url, defaults, None, restart=False, batch_jobs=batch)
         feed = StreamFeed(sys.stdin.buffer, defaults, new_id(SystemClock()))
         return await push_feed(out, plan, feed, None)
-    path = progress or file.with_name(file.name + SUFFIX)
+    path = progress or Path(f"{file}{SUFFIX}")
     return await push_file(out, Plan(url, defaults, path, restart, batch), file)
 
 

@@ -1,0 +1,155 @@
+"""Bad input: one clear sentence, the right exit code, and nothing changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS
+from tests.cli.console import Console
+
+JOB, LEASE = "job", "0" * 32
+
+ON_A_QUEUE = {
+    "claim": (),
+    "heartbeat": (JOB, LEASE),
+    "complete": (JOB, LEASE),
+    "fail": (JOB, LEASE),
+    "release": (JOB, LEASE),
+    "stats": (),
+    "ls": (),
+    "show": (JOB,),
+    "cancel": (JOB,),
+    "pause": (),
+    "resume": (),
+    "dead": (),
+    "redrive": (),
+    "purge": ("--yes",),
+    "config": (),
+    "delete": ("--yes",),
+    "backup": ("copy.json",),
+    "edit": (),
+    "repair": (),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_QUEUE)
+def test_a_queue_that_is_not_there_is_not_created(console: Console, name: str) -> None:
+    ran = console.run(name, "URL", *ON_A_QUEUE[name])
+    assert ran.code == 3, ran
+    assert len(ran.err.splitlines()) == 1
+    assert "no queue at" in ran.err
+    assert list(console.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"archive {name}" for name in ARCHIVE_COMMANDS)])
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("queue.json", "has no scheme"),
+        ("ftp://host/queue.json", "scheme"),
+        ("file:///srv/jobs/", "is a directory"),
+        ("file:///srv/../", "is a directory"),
+        ("file:///srv/jobs/..", "is a directory"),
+        ("file://host/queue.json", "another machine"),
+        ("memory://a/b", "memory://"),
+        ("s3://user:secret@bucket/queue.json", "credentials"),
+    ],
+)
+def test_a_bad_address_is_refused_in_a_sentence(
+    console: Console, name: str, url: str, reason: str
+) -> None:
+    extra: tuple[str, ...] = ON_A_QUEUE.get(name, ())
+    extra = {
+        "push": ("k", "1"),
+        "import": ("-",),
+        "restore": ("-",),
+        "archive prune": ("--older-than", "1d", "--yes"),
+    }.get(name, extra)
+    ran = console.run(*name.split(), url, *extra)
+    assert ran.code == 2, ran
+    assert reason in ran.err
+    assert "secret" not in ran.err.replace("a secret", "")
+    assert len(ran.err.splitlines()) == 1
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("frobnicate",),
+        ("stats",),
+        ("stats", "URL", "--frobnicate"),
+        ("stats", "URL", "more"),
+        ("push", "URL"),
+        ("push", "URL", "bad kind", "1"),
+        ("push", "URL", "k", "{not json}"),
+        ("push", "URL", "k", "1", "--priority", "high"),
+        ("push", "URL", "k", "1", "--delay", "soon"),
+        ("push", "URL", "k", "1", "--delay", "1h", "--run-at", "2099-01-01"),
+        ("push", "URL", "k", "1", "--run-at", "tomorrow"),
+        ("push", "URL", "k", "1", "--tag", "novalue"),
+        ("push", "URL", "k", "1", "--as", "xml"),
+        ("push", "URL", "k", "1", "--file", "x.json"),
+        ("push", "URL", "k", "--file", "nowhere.json"),
+        ("push", "URL", "k", "--file", "."),
+        ("push", "URL", "k", "1", "--request", "nonsense"),
+        ("push", "URL", "k", "1", "--max-attempts", "0"),
+        ("push", "URL", "k", "1", "--timeout", "0"),
+        ("push", "URL", "k", "1", "--timeout", "nan"),
+        ("claim", "URL", "--limit", "0"),
+        ("claim", "URL", "--wait", "forever"),
+        ("claim", "URL", "--wait", "2h"),
+        ("claim", "URL", "--kind", "bad kind"),
+        ("complete", "URL", JOB),
+        ("complete", "URL", JOB, LEASE, "--result", "{"),
+        ("complete", "URL", JOB, LEASE, "--result", "1", "--result-file", "x"),
+        ("ls", "URL", "--status", "asleep"),
+        ("ls", "URL", "--after", "-1"),
+        ("ls", "URL", "--tag", "x"),
+        ("redrive", "URL", "--limit", "0"),
+        ("purge", "URL", "--older-than", "ages", "--yes"),
+        ("archive",),
+        ("archive", "frobnicate"),
+        ("archive", "prune", "URL"),
+        ("archive", "ls", "URL", "--since", "1h", "--until", "2h"),
+        ("import", "URL"),
+        ("import", "URL", "nowhere.jsonl"),
+        ("restore", "URL", "nowhere.json"),
+    ],
+)
+def test_wrong_words_and_values_are_refused_and_change_nothing(
+    console: Console, words: tuple[str, ...]
+) -> None:
+    console.ok("create", "URL")
+    before = console.path.read_bytes()
+    ran = console.run(*words)
+    assert ran.code == 2, ran
+    assert "Traceback" not in ran.err
+    assert console.path.read_bytes() == before
+
+
+def test_a_typing_mistake_gets_a_suggestion(console: Console) -> None:
+    assert "'push'" in console.run("psuh").err
+
+
+def test_a_directory_in_the_place_of_a_queue_is_told(console: Console) -> None:
+    console.path.mkdir()
+    ran = console.run("stats", "URL")
+    assert (ran.code, len(ran.err.splitlines())) == (4, 1)
+    assert "directory" in ran.err
+
+
+def test_what_is_not_a_queue_is_never_overwritten(console: Console) -> None:
+    for text in ("", "<html><body>404</body></html>", "[]", '{"format": 99}'):
+        console.path.write_text(text)
+        for words in (
+            ("push", "URL", "k", "1"),
+            ("stats", "URL"),
+            ("config", "URL", "lease_s=60"),
+            ("edit", "URL"),
+        ):
+            ran = console.run(*words)
+            assert (ran.code, len(ran.err.splitlines())) == (6, 1), (text, words, ran)
+        assert console.run("create", "URL").code == 4
+        assert console.path.read_text() == text

@@ -1,0 +1,231 @@
+"""Commands that take care of the object."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bucketq import SupersededError, connect_sync
+from tests.cli.console import Console
+
+
+def editor(console: Console, *changes: tuple[str, str], then: str = "") -> dict[str, str]:
+    """An editor that replaces some words, as an environment."""
+    script = console.folder / "editor.py"
+    program = "import pathlib, sys\npath = pathlib.Path(sys.argv[1])\ntext = path.read_text()\n"
+    for old, new in changes:
+        program += f"assert {old!r} in text\ntext = text.replace({old!r}, {new!r})\n"
+    script.write_text(f"{program}path.write_text(text)\n{then}\n")
+    return {"VISUAL": "", "EDITOR": f"{sys.executable} {script}"}
+
+
+def kept_text(err: str) -> Path:
+    """The file in which the text of an edit was kept."""
+    return Path(re.findall(r"your text is kept in (\S+)", err)[0])
+
+
+def test_create_refuses_where_there_is_a_queue(console: Console) -> None:
+    created = console.ok("create", "URL", "max_jobs=7", "--json").json
+    assert (created["version"], created["jobs"]) == (1, {})
+    before = console.path.read_bytes()
+    again = console.run("create", "URL")
+    assert (again.code, console.path.read_bytes()) == (4, before)
+    assert console.run("create", "URL", "max_jobs=-1").code == 2
+
+
+def test_delete_asks_and_needs_somebody_to_answer(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    ran = console.run("delete", "URL")
+    assert ran.code == 2
+    assert "1 job (1 queued)" in ran.err
+    assert console.path.exists()
+    deleted = console.ok("delete", "URL", "--yes", "--json").json
+    assert deleted == {"deleted": console.url, "segments": 0}
+    assert not console.path.exists()
+    assert console.run("delete", "URL", "--yes").code == 3
+
+
+def test_an_answer_on_the_terminal_decides(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    pty = pytest.importorskip("pty")
+    for answer, code in ((b"n\n", 1), (b"y\n", 0)):
+        leader, follower = pty.openpty()
+        process = console.start("delete", "URL", stdin=follower)
+        os.close(follower)
+        os.write(leader, answer)
+        _, err = process.communicate(timeout=50)
+        os.close(leader)
+        assert (process.returncode, b"delete file://" in err) == (code, True)
+    assert not console.path.exists()
+
+
+def test_delete_takes_the_archive_along(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    job = console.ok("claim", "URL", "--json").json
+    console.ok("complete", "URL", job["id"], job["lease"])
+    console.ok("archive", "flush", "URL")
+    ran = console.ok("delete", "URL", "--archive", "--yes")
+    assert ran.out.endswith(", and 1 archive segment\n")
+    assert console.run("stats", "URL").code == 3
+
+
+def test_a_backup_comes_back(console: Console) -> None:
+    for number in range(3):
+        console.ok("push", "URL", "k", str(number))
+    console.ok("claim", "URL")
+    saved = console.ok("backup", "URL", "copy.json", "--json").json
+    assert saved["jobs"] == {"queued": 2, "running": 1}
+    copy = console.folder / "copy.json"
+    assert copy.read_bytes() == console.path.read_bytes()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert console.run("backup", "URL", "copy.json").code == 4
+    console.ok("push", "URL", "k", "4")
+    refused = console.run("restore", "URL", "copy.json")
+    assert (refused.code, "--replace" in refused.err) == (4, True)
+    with connect_sync(console.url, create=False) as queue:
+        queue.stats()
+        ran = console.ok("restore", "URL", "copy.json", "--replace")
+        with pytest.raises(SupersededError):
+            queue.push("k", 5)
+    assert "1 of them were running" in ran.out
+    kept = re.findall(r"kept as (\S+)", ran.err)[0]
+    assert (console.folder / kept).exists()
+    assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 3
+    console.ok("delete", "URL", "--yes")
+    console.ok("restore", "URL", "-", stdin=copy.read_bytes())
+    assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 3
+
+
+def test_a_backup_may_be_another_object(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    other = (console.folder / "copies" / "monday.json").as_uri()
+    console.ok("backup", "URL", other)
+    console.ok("push", "URL", "k", "2")
+    assert console.run("backup", "URL", other).code == 4
+    console.ok("backup", "URL", other, "--force")
+    console.ok("delete", "URL", "--yes")
+    assert "2 jobs" in console.ok("restore", "URL", other).out
+
+
+def test_a_backup_that_cannot_be_written_says_so(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    assert console.run("backup", "URL", "no/such/folder.json").code == 4
+    assert console.run("backup", "URL", str(console.folder), "--force").code in {2, 4}
+    assert console.run("restore", "URL", "nowhere.json").code == 2
+    (console.folder / "not.json").write_text("<html>")
+    ran = console.run("restore", "URL", "not.json", "--replace")
+    assert (ran.code, "not valid JSON at line 1" in ran.err) == (6, True)
+
+
+def test_repair_of_a_truncated_object_points_to_restore(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    assert "is sound" in console.ok("repair", "URL").out
+    whole = console.path.read_bytes()
+    console.path.write_bytes(whole[:-40])
+    assert console.run("stats", "URL").code == 6
+    ran = console.run("repair", "URL", "--accept")
+    assert ran.code == 6
+    assert "truncated at byte" in ran.out
+    assert "bucketq restore" in ran.out
+    assert console.path.read_bytes() == whole[:-40]
+    assert console.run("repair", "URL", "--json").json["refusal"]
+
+
+def test_repair_accepts_a_hand_edit_once_it_is_told_to(console: Console) -> None:
+    console.ok("push", "URL", "k", '{"to": "ada"}')
+    console.path.write_bytes(console.path.read_bytes().replace(b"ada", b"grace"))
+    refused = console.run("stats", "URL")
+    assert (refused.code, "bucketq repair --accept" in refused.err) == (6, True)
+    told = console.run("repair", "URL")
+    assert (told.code, "can be accepted" in told.out) == (6, True)
+    ran = console.ok("repair", "URL", "--accept")
+    assert "accepted as version" in ran.out
+    assert len(list(console.folder.glob("queue.json.broken-*"))) == 1
+    assert console.ok("ls", "URL", "--json").json["payload"] == {"to": "grace"}
+
+
+def test_edit_writes_what_the_editor_leaves(console: Console) -> None:
+    console.ok("push", "URL", "k", '{"to": "ada"}', "--id", "a")
+    ran = console.run("edit", "URL", env=editor(console, ("ada", "grace")))
+    assert ran.code == 0, ran
+    assert "1 job changed" in ran.out
+    assert console.ok("show", "URL", "a", "--json").json["payload"] == {"to": "grace"}
+    env = editor(console, ('"kind": "k"', '"kind": "m"'))
+    edited = console.run("edit", "URL", "--pretty", "--json", env=env)
+    assert (edited.code, edited.json["changed"]) == (0, 1)
+    same = console.run("edit", "URL", env=editor(console))
+    assert (same.code, same.out) == (0, "nothing was changed\n")
+    unknown = console.run("edit", "URL", env=editor(console, ('"kind":"m"', '"kind":"m","pr":1')))
+    assert "does not know this field: pr (jobs a)" in unknown.err
+
+
+def test_a_text_that_cannot_be_used_is_kept(console: Console) -> None:
+    console.ok("push", "URL", "k", '{"to": "ada"}')
+    before = console.path.read_bytes()
+    ran = console.run("edit", "URL", env=editor(console, ('"jobs":[', '"jobs":[[')))
+    assert ran.code == 2
+    assert "not valid JSON at line" in ran.err
+    text = kept_text(ran.err)
+    assert '"jobs":[[' in text.read_text()
+    text.unlink()
+    assert console.path.read_bytes() == before
+    for command in ("false", "/no/such/editor", '"unbalanced'):
+        failed = console.run("edit", "URL", env={"VISUAL": command})
+        assert failed.code == 2
+        kept_text(failed.err).unlink()
+
+
+def test_an_edit_of_what_a_worker_has_changed_is_refused_and_kept(console: Console) -> None:
+    console.ok("push", "URL", "k", '{"to": "ada"}')
+    script = Path(sys.executable).with_name("bucketq")
+    meanwhile = f"import subprocess\nsubprocess.run([{str(script)!r}, 'claim', {console.url!r}])"
+    ran = console.run("edit", "URL", env=editor(console, ("ada", "grace"), then=meanwhile))
+    assert ran.code == 4
+    assert "has been changed by somebody else" in ran.err
+    text = kept_text(ran.err)
+    assert "grace" in text.read_text()
+    text.unlink()
+    assert console.ok("ls", "URL", "--json").json["payload"] == {"to": "ada"}
+
+
+def test_what_is_damaged_must_be_repaired_before_it_is_edited_or_saved(console: Console) -> None:
+    console.path.write_text("{}")
+    assert console.run("edit", "URL").code == 6
+    assert console.run("backup", "URL", "copy.json").code == 6
+    assert not (console.folder / "copy.json").exists()
+    ran = console.run("delete", "URL")
+    assert "cannot be read as a queue" in ran.err
+    console.ok("delete", "URL", "--yes")
+
+
+def test_what_can_be_saved_of_a_truncated_object_can_be_imported(console: Console) -> None:
+    for number in range(4):
+        console.ok("push", "URL", "k", f'{{"n": {number}}}')
+    lines = console.path.read_bytes()[:-60].splitlines()
+    whole = [line.rstrip(b",") for line in lines if line.startswith(b'{"id"') and b'"kind"' in line]
+    (console.folder / "saved.jsonl").write_bytes(b"\n".join(whole[:3]))
+    other = Console(console.folder / "new")
+    assert console.ok("import", other.url, "saved.jsonl").out == "3 jobs pushed\n"
+
+
+def test_ctrl_c_in_an_editor_keeps_the_text(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    waiting = "import time\n(pathlib.Path(sys.argv[1]).parent / 'x').exists()\ntime.sleep(30)"
+    env = editor(console, then=f"pathlib.Path('started').touch()\n{waiting}")
+    process = console.start("edit", "URL", env=env, start_new_session=True)
+    until = time.monotonic() + 30
+    while not (console.folder / "started").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    subprocess.run(["kill", "-INT", "--", f"-{process.pid}"], check=True)
+    _, err = process.communicate(timeout=50)
+    assert process.returncode in {2, 130}
+    kept = re.findall(rb"(\S*bucketq-edit-\S+\.json)", err)[0].decode()
+    assert Path(kept).exists()
+    Path(kept).unlink()

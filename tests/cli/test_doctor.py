@@ -1,0 +1,173 @@
+"""The doctor: sound stores, and stores that a queue must not live in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from bucketq.cli.checkup import Checkup, examine
+from bucketq.cli.doctor import PRICES, describe, expect
+from bucketq.clock import SystemClock
+from bucketq.errors import StoreRefusedError, UnavailableError
+from bucketq.store.base import ObjectInfo, StoredObject
+from bucketq.store.memory import MemoryStore
+from tests.cli.console import Console
+
+
+def judged(checkup: Checkup) -> dict[str, str]:
+    return {finding.name: finding.judgement for finding in checkup.findings}
+
+
+async def checked(store: MemoryStore, url: str = "s3://bucket/queue.json") -> Checkup:
+    checkup = await examine(store, "queue.json", url, SystemClock())
+    assert [info.key async for info in MemoryStore.list(store, "queue.json.doctor")] == []
+    return checkup
+
+
+async def test_a_sound_store_passes_and_nothing_is_left_behind() -> None:
+    checkup = await checked(MemoryStore())
+    assert checkup.is_fit
+    assert set(judged(checkup).values()) == {"ok"}
+    assert checkup.put_ms is not None
+    assert checkup.get_large_ms is not None
+
+
+class Careless(MemoryStore):
+    """A store that ignores preconditions, as some compatible servers do."""
+
+    async def create(self, key: str, body: bytes) -> str:
+        return await self.put(key, body)
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        del etag
+        return await self.put(key, body)
+
+
+class OnlyCreates(MemoryStore):
+    """A store that knows If-None-Match, and ignores If-Match."""
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        del etag
+        return await self.put(key, body)
+
+
+@pytest.mark.parametrize("kind", [Careless, OnlyCreates])
+async def test_a_store_that_ignores_preconditions_is_found_out(kind: type[MemoryStore]) -> None:
+    checkup = await checked(kind())
+    assert not checkup.is_fit
+    [finding] = [found for found in checkup.findings if found.judgement == "fail"]
+    assert finding.name == "conditional writes"
+    assert "keep no queue in this store" in finding.text
+
+
+class Racy(MemoryStore):
+    """A store that checks first and writes later."""
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        current = (await self.get(key)).etag
+        await asyncio.sleep(0.001)
+        if current == etag:
+            return await self.put(key, body)
+        return await super().replace(key, body, etag)
+
+
+async def test_a_store_that_is_not_atomic_is_found_out() -> None:
+    checkup = await checked(Racy())
+    assert judged(checkup)["conditional writes"] == "ok"
+    assert judged(checkup)["atomicity"] == "fail"
+
+
+class NoEntry(MemoryStore):
+    """A store without permission to write."""
+
+    async def create(self, key: str, body: bytes) -> str:
+        raise StoreRefusedError("403: no permission to write; check the policy")
+
+
+class Mute(MemoryStore):
+    """A store that cannot be reached."""
+
+    async def get(self, key: str) -> StoredObject:
+        raise UnavailableError("connection refused")
+
+
+async def test_missing_rights_and_missing_stores_are_told_in_their_own_words() -> None:
+    refused = await checked(NoEntry())
+    assert judged(refused) == {"read": "ok", "write": "fail"}
+    assert refused.findings[1].text == "403: no permission to write; check the policy"
+    mute = await checked(Mute())
+    assert judged(mute) == {"read": "fail"}
+
+
+class Late(MemoryStore):
+    """A store whose clock is ten minutes behind."""
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        async for info in MemoryStore.list(self, prefix):
+            behind = info.modified_at - timedelta(minutes=10)
+            yield ObjectInfo(info.key, info.size_bytes, behind)
+
+
+class Versioned(MemoryStore):
+    """A store that tells a version with each etag, as S3 does."""
+
+    async def get(self, key: str) -> StoredObject:
+        found = await MemoryStore.get(self, key)
+        return StoredObject(found.body, f"v{found.etag};{found.etag}")
+
+    async def create(self, key: str, body: bytes) -> str:
+        etag = await MemoryStore.create(self, key, body)
+        return f"v{etag};{etag}"
+
+    async def replace(self, key: str, body: bytes, etag: str) -> str:
+        new = await MemoryStore.replace(self, key, body, etag.partition(";")[2])
+        return f"v{new};{new}"
+
+
+async def test_clocks_and_versioning_are_warned_of() -> None:
+    late = await checked(Late())
+    assert (judged(late)["clock"], late.is_fit) == ("warn", True)
+    versioned = await checked(Versioned())
+    assert (judged(versioned)["versioning"], versioned.is_fit) == ("warn", True)
+    unknown = await checked(MemoryStore(), "gs://bucket/queue.json")
+    assert judged(unknown)["versioning"] == "skip"
+
+
+async def test_a_damaged_queue_is_a_fault() -> None:
+    store = MemoryStore()
+    await store.put("queue.json", b"<html>")
+    checkup = await checked(store)
+    assert judged(checkup)["queue"] == "fail"
+    assert judged(checkup)["conditional writes"] == "ok"
+
+
+def test_what_to_expect_follows_from_what_was_measured() -> None:
+    checkup = Checkup(put_ms=60.0, get_ms=20.0)
+    expected = expect(checkup, "s3", 0.0)
+    assert expected is not None
+    assert expected.commits_per_s_direct == pytest.approx(12.5)
+    assert expected.commits_per_s_embedded == pytest.approx(1000 / 60)
+    assert expected.dollars_per_million_jobs == pytest.approx(16.2)
+    assert expected.dollars_per_million_jobs_batched == pytest.approx(0.15)
+    paced = expect(checkup, "gs", 1.0)
+    assert paced is not None
+    assert paced.commits_per_s_embedded == 1
+    text = "\n".join(describe(expected, "s3"))
+    assert "$16.20" in text
+    assert PRICES["s3"].source in text
+
+
+def test_the_command_on_a_file_and_in_memory(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    ran = console.ok("doctor", "URL")
+    assert "a sound queue, version 2, 1 jobs" in ran.out
+    assert "commits/s" in ran.out
+    assert sorted(path.name for path in console.folder.iterdir()) == [".bucketq.lock", "queue.json"]
+    report = console.ok("doctor", "memory://doctor", "--json").json
+    assert report["fit"] is True
+    assert {finding["judgement"] for finding in report["findings"]} == {"ok"}
+    console.path.write_text("{}")
+    assert console.run("doctor", "URL").code == 1
