@@ -39,49 +39,59 @@ ProgressPath = Annotated[
 Restart = Annotated[bool, typer.Option("--restart", help="Push every line again, as new jobs.")]
 
 
+KindArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="KIND", help="Which handler it is for.", show_default=False),
+]
+PayloadArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PAYLOAD",
+        help="JSON; left out, it is read from --file or stdin.",
+        show_default=False,
+    ),
+]
+FilePath = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="PATH", help="Read it from a file; - is stdin."),
+]
+Encoding = Annotated[
+    str, typer.Option("--as", metavar="json|text|bytes", help="What the payload is.")
+]
+Bulk = Annotated[
+    bool, typer.Option("--bulk", help="Push each line of the file (JSON lines) as a job.")
+]
+OwnId = Annotated[str | None, typer.Option("--id", help="Id of the job.")]
+Key = Annotated[
+    str | None, typer.Option("--key", help="Idempotency key: pushed once within an hour.")
+]
+Priority = Annotated[int, typer.Option("--priority", "-p", help="Lower goes first.")]
+Delay = Annotated[
+    str | None, typer.Option("--delay", metavar="DURATION", help="Not before, like 15m.")
+]
+RunAt = Annotated[
+    str | None, typer.Option("--run-at", metavar="TIME", help="Not before this time.")
+]
+MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", help="Instead of the setting.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="NAME=VALUE", help="A tag.")]
+
+
 async def push(  # noqa: PLR0913 - each is an option
     out: Output,
     *,
     url: Url,
-    kind: Annotated[
-        str | None,
-        typer.Argument(metavar="KIND", help="Which handler it is for.", show_default=False),
-    ] = None,
-    payload: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PAYLOAD",
-            help="JSON; left out, it is read from --file or stdin.",
-            show_default=False,
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", metavar="PATH", help="Read it from a file; - is stdin."),
-    ] = None,
-    encoding: Annotated[
-        str, typer.Option("--as", metavar="json|text|bytes", help="What the payload is.")
-    ] = "json",
-    bulk: Annotated[
-        bool, typer.Option("--bulk", help="Push each line of the file (JSON lines) as a job.")
-    ] = False,
-    job_id: Annotated[str | None, typer.Option("--id", help="Id of the job.")] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Idempotency key: pushed once within an hour.")
-    ] = None,
-    priority: Annotated[int, typer.Option("--priority", "-p", help="Lower goes first.")] = 0,
-    delay: Annotated[
-        str | None, typer.Option("--delay", metavar="DURATION", help="Not before, like 15m.")
-    ] = None,
-    run_at: Annotated[
-        str | None, typer.Option("--run-at", metavar="TIME", help="Not before this time.")
-    ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option("--max-attempts", help="Instead of the setting.")
-    ] = None,
-    tags: Annotated[
-        list[str] | None, typer.Option("--tag", "-t", metavar="NAME=VALUE", help="A tag.")
-    ] = None,
+    kind: KindArgument = None,
+    payload: PayloadArgument = None,
+    file: FilePath = None,
+    encoding: Encoding = "json",
+    bulk: Bulk = False,
+    job_id: OwnId = None,
+    key: Key = None,
+    priority: Priority = 0,
+    delay: Delay = None,
+    run_at: RunAt = None,
+    max_attempts: MaxAttempts = None,
+    tags: Tags = None,
     batch: Batch = BATCH,
     progress: ProgressPath = None,
     restart: Restart = False,
@@ -110,36 +120,42 @@ async def push(  # noqa: PLR0913 - each is an option
         bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
         bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
     """
-    delay_s = None if delay is None else parse_duration(delay, "--delay")
-    moment = None if run_at is None else parse_time(run_at, "--run-at")
     options: dict[str, Any] = {
         "priority": priority,
-        "delay_s": delay_s,
-        "run_at": moment,
+        "delay_s": None if delay is None else parse_duration(delay, "--delay"),
+        "run_at": None if run_at is None else parse_time(run_at, "--run-at"),
         "max_attempts": max_attempts,
         "tags": parse_tags(tags),
     }
     if bulk:
-        _refuse_single(payload=payload, id=job_id, key=key, request=request)
-        if encoding != "json":
-            message = "lines are JSON: --as does not go with --bulk"
-            raise InvalidRequestError(message)
+        given = {"the payload": payload, "--id": job_id, "--key": key, "--request": request}
+        _refuse_single(given | {"--as": None if encoding == "json" else encoding})
         defaults = Defaults(kind=kind, **(options | {"priority": priority or None}))
         return await _push_lines(out, url, defaults, file, batch, progress, restart=restart)
     if progress is not None or restart:
         message = "--progress and --restart go with --bulk only"
         raise InvalidRequestError(message)
+    value = _read_payload(payload, file, encoding)
+    return await _push_one(
+        out, url, kind, value, options | {"id": job_id, "key": key, "request": request}
+    )
+
+
+async def _push_one(
+    out: Output, url: str, kind: str | None, payload: Any, options: dict[str, Any]
+) -> int:
     if kind is None:
         message = "name the kind of the job: bucketq push URL KIND PAYLOAD"
         raise InvalidRequestError(message)
-    value = _read_payload(payload, file, encoding)
-    made_id = job_id or (None if request else new_id(SystemClock()))
-    if made_id:
+    if not options["id"] and not options["request"]:
+        # Known before it is sent, so that whoever interrupts it can ask for the same again.
+        options["id"] = new_id(SystemClock())
+    if options["id"]:
         out.after_interrupt = (
-            f"it may have been pushed: to make sure, run it again with --id {made_id}"
+            f"it may have been pushed: to make sure, run it again with --id {options['id']}"
         )
     async with opened(url, out.timeout_s, create=True) as queue:
-        pushed = await queue.push(kind, value, id=made_id, key=key, request=request, **options)
+        pushed = await queue.push(kind, payload, **options)
     out.result(pushed, {"id": pushed})
     return 0
 
@@ -187,8 +203,8 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
     return parse_json(raw, "the payload")
 
 
-def _refuse_single(**given: object) -> None:
+def _refuse_single(given: dict[str, str | None]) -> None:
     for name, value in given.items():
         if value is not None:
-            message = f"--bulk pushes many jobs: {name} goes with a single one only"
+            message = f"--bulk pushes many jobs, as JSON lines: {name} goes with a single one only"
             raise InvalidRequestError(message)
