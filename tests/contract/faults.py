@@ -21,13 +21,13 @@ import bucketq
 from bucketq import Queue
 from bucketq.archive import ArchiveReader, Layout
 from bucketq.client.connect import Mode
-from bucketq.errors import SupersededError, UnavailableError
+from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.cloud import open_cloud
 from bucketq.store.url import open_store
 from tests.servers import proxy
 from tests.servers.proxy import Fault, FaultProxy
-from tests.servers.server import Server
+from tests.servers.server import BUCKET, Server
 from tests.servers.wire import Message
 
 # After each of these the write has landed, has not, or will; the client cannot tell.
@@ -217,6 +217,28 @@ async def a_queue_that_is_deleted_under_way_is_not_made_again(server: Server, mo
     await location.store.close()
 
 
+async def a_bucket_that_is_not_there_is_told_by_its_name(server: Server) -> None:
+    url = server.url().replace(BUCKET, "no-such-bucket")
+    with pytest.raises(StoreRefusedError, match="no bucket or container no-such-bucket"):
+        async with bucketq.connect(url):
+            pass
+
+
+async def wrong_credentials_are_told_as_such(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.url()
+    async with bucketq.connect(url) as queue:
+        await queue.push("mail", "one")
+    wrong = "aHVudGVyMg=="
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", wrong)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", wrong)
+    with pytest.raises(StoreRefusedError, match="it answered 403.*credentials") as no:
+        async with bucketq.connect(url):
+            pass
+    assert wrong not in str(no.value)
+
+
 TESTS = (
     a_push_whose_answer_is_lost_is_there_once,
     a_queue_whose_creation_has_no_answer_is_created_once,
@@ -224,4 +246,6 @@ TESTS = (
     a_store_tells_what_it_knows_and_makes_one_request,
     a_store_makes_of_a_lost_listing_no_short_one,
     a_queue_that_is_deleted_under_way_is_not_made_again,
+    a_bucket_that_is_not_there_is_told_by_its_name,
+    wrong_credentials_are_told_as_such,
 )

@@ -43,6 +43,7 @@ def start(folder: Path) -> Server:
         f"-filer.localSocket={folder / 'filer.sock'}",
         "-s3",
         f"-s3.config={config}",
+        "-s3.autoCreateBucket=false",
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",
         f"-s3.localSocket={folder / 's3.sock'}",
