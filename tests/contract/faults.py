@@ -233,7 +233,7 @@ async def wrong_credentials_are_told_as_such(
     wrong = "aHVudGVyMg=="
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", wrong)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", wrong)
-    with pytest.raises(StoreRefusedError, match="it answered 403.*credentials") as no:
+    with pytest.raises(StoreRefusedError, match=r"it answered 403.*credentials") as no:
         async with bucketq.connect(url):
             pass
     assert wrong not in str(no.value)
