@@ -153,7 +153,7 @@ async def test_any_json_value_comes_out_as_it_went_in(place: Place, payload: obj
         ({(1, 2): 3}, "key"),
         (10**5000, "digits"),
         (msgspec.Raw(b"{not json"), "valid JSON"),
-        (msgspec.Raw(b'{"a":\n1}'), "several lines"),
+        (msgspec.Raw(b'{"a":\n1}'), "line breaks"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

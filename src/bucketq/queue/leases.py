@@ -17,6 +17,8 @@ from bucketq.model.operations import Expire
 from bucketq.model.state import State
 
 _SCAN_S = 1.0
+_LONGEST_GAP_S = 5.0
+"""What a claim that waits needs between two looks, at the most."""
 
 
 class LeaseWatch:
@@ -42,7 +44,8 @@ class LeaseWatch:
         self._scanned_at = monotonic_s
         settings = state.settings
         # A healthy worker beats more than once in a lease, so a shorter gap hides nothing.
-        paused = last is not None and monotonic_s - last > settings.lease_s
+        longest_s = max(settings.lease_s, _LONGEST_GAP_S)
+        paused = last is not None and monotonic_s - last > longest_s
         if last is None or paused:
             self._watching_since = monotonic_s
         latest = monotonic_s - settings.lease_s if paused else float("-inf")
