@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,9 +23,9 @@ from bucketq.store.base import (
     StoredObject,
 )
 from bucketq.store.url import open_store
-from tests.servers.proxy import ProxyThread
 from tests.servers.server import ENVIRON
 from tests.servers.wire import Message, answer
+from tests.unit.store.scripted import Scripted
 
 SCHEMES = ["s3", "gs", "az"]
 KEY = "queue.json"
@@ -43,23 +40,6 @@ def failure(code: str) -> bytes:
         f"<AWSAccessKeyId>{ENVIRON['AWS_ACCESS_KEY_ID']}</AWSAccessKeyId>"
         "<StringToSign>AWS4-HMAC-SHA256 hunter2</StringToSign></Error>"
     ).encode()
-
-
-class Scripted(ProxyThread):
-    """A server that gives one answer to everything, and remembers what it was asked."""
-
-    def __init__(self, given: Message | None) -> None:
-        super().__init__(0)
-        self.given = given
-        self.asked: list[Message] = []
-
-    async def handle(self, request: Message, writer: asyncio.StreamWriter) -> None:
-        self.asked.append(request)
-        if self.given is None:
-            await asyncio.Event().wait()
-        else:
-            writer.write(self.given.encode())
-            await writer.drain()
 
 
 @pytest.fixture(autouse=True)
@@ -393,74 +373,3 @@ def test_settings_that_cannot_be_used_are_refused_at_once(
         open_store(url)
     assert hint in str(caught.value)
     assert "not base64" not in str(caught.value)
-
-
-def run_python(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ},
-        check=False,
-    )
-
-
-def test_the_client_is_not_imported_before_a_cloud_address_is_opened() -> None:
-    done = run_python(
-        "import sys, bucketq; bucketq.connect('memory://'); assert 'obstore' not in sys.modules"
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_without_the_client_an_error_tells_how_to_install_it() -> None:
-    done = run_python(
-        "import sys; sys.modules['obstore'] = None\n"
-        "import bucketq\n"
-        "try: bucketq.connect('s3://bucket/queue.json')\n"
-        "except bucketq.InvalidRequestError as error: print(error)\n"
-    )
-    assert 'pip install "bucketq[cloud]"' in done.stdout, done.stderr
-
-
-BUSY = """
-import asyncio
-from bucketq.store.url import open_store
-
-async def main():
-    store = open_store(URL).store
-    await asyncio.gather(*(store.put(f"key-{number}", b"body") for number in range(30)))
-
-asyncio.run(main())
-"""
-
-
-def test_a_process_ends_cleanly_right_after_its_last_request() -> None:
-    """Without the pause at the exit about one such process in ten is aborted."""
-    with Scripted(answer(200, etag='"new"')) as server:
-        url = f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}"
-        for _ in range(5):
-            done = run_python(f"URL = {url!r}\n{BUSY}")
-            assert done.returncode == 0, done.stderr
-
-
-def test_a_process_ends_cleanly_while_a_thread_still_asks() -> None:
-    """A blocking queue that nobody closed lives on in a thread of its own."""
-    code = """
-import asyncio, threading, time
-from bucketq.store.url import open_store
-
-async def ask():
-    store = open_store(URL).store
-    while True:
-        await asyncio.gather(*(store.put(f"key-{number}", b"body") for number in range(5)))
-
-threading.Thread(target=lambda: asyncio.run(ask()), daemon=True).start()
-time.sleep(0.3)
-"""
-    with Scripted(answer(200, etag='"new"')) as server:
-        url = f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}"
-        for _ in range(3):
-            done = run_python(f"URL = {url!r}\n{code}")
-            assert done.returncode == 0, done.stderr
-        assert len(server.asked) > 10

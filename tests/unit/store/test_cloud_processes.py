@@ -1,0 +1,84 @@
+"""How the client of the clouds comes into a process, and how a process with it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.servers.server import ENVIRON
+from tests.servers.wire import answer
+from tests.unit.store.scripted import Scripted
+
+KEY = "queue.json"
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, **ENVIRON, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+
+
+def test_the_client_is_not_imported_before_a_cloud_address_is_opened() -> None:
+    done = run_python(
+        "import sys, bucketq; bucketq.connect('memory://'); assert 'obstore' not in sys.modules"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_client_an_error_tells_how_to_install_it() -> None:
+    done = run_python(
+        "import sys; sys.modules['obstore'] = None\n"
+        "import bucketq\n"
+        "try: bucketq.connect('s3://bucket/queue.json')\n"
+        "except bucketq.InvalidRequestError as error: print(error)\n"
+    )
+    assert 'pip install "bucketq[cloud]"' in done.stdout, done.stderr
+
+
+BUSY = """
+import asyncio
+from bucketq.store.url import open_store
+
+async def main():
+    store = open_store(URL).store
+    await asyncio.gather(*(store.put(f"key-{number}", b"body") for number in range(30)))
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_ends_cleanly_right_after_its_last_request() -> None:
+    """Without the pause at the exit about one such process in ten is aborted."""
+    with Scripted(answer(200, etag='"new"')) as server:
+        url = f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}"
+        for _ in range(5):
+            done = run_python(f"URL = {url!r}\n{BUSY}")
+            assert done.returncode == 0, done.stderr
+
+
+def test_a_process_ends_cleanly_while_a_thread_still_asks() -> None:
+    """A blocking queue that nobody closed lives on in a thread of its own."""
+    code = """
+import asyncio, threading, time
+from bucketq.store.url import open_store
+
+async def ask():
+    store = open_store(URL).store
+    while True:
+        await asyncio.gather(*(store.put(f"key-{number}", b"body") for number in range(5)))
+
+threading.Thread(target=lambda: asyncio.run(ask()), daemon=True).start()
+time.sleep(0.3)
+"""
+    with Scripted(answer(200, etag='"new"')) as server:
+        url = f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}"
+        for _ in range(3):
+            done = run_python(f"URL = {url!r}\n{code}")
+            assert done.returncode == 0, done.stderr
+        assert len(server.asked) > 10
