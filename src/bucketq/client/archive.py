@@ -10,7 +10,7 @@ from bucketq.archive import ArchiveReader, Layout, collect, prune
 from bucketq.clock import Clock, SystemClock
 from bucketq.queue.job import Job
 from bucketq.store.base import ObjectStore
-from bucketq.store.url import open_store
+from bucketq.store.url import CredentialProvider, Location, open_store
 
 T = TypeVar("T")
 
@@ -18,10 +18,11 @@ T = TypeVar("T")
 class Archive(Generic[T]):
     """The archive of one queue. It can be read, pruned and cleaned while the queue is in use."""
 
-    def __init__(self, store: ObjectStore, layout: Layout, payload_type: Any, clock: Clock) -> None:
-        """Open the archive that ``layout`` names."""
-        self._store = store
-        self._layout = layout
+    def __init__(self, location: Location, payload_type: Any, clock: Clock) -> None:
+        """Open the archive of the queue at a location."""
+        self._location = location
+        self._store = location.store
+        self._layout = Layout.of(location.key)
         self._payload_type = payload_type
         self._clock = clock
 
@@ -30,8 +31,9 @@ class Archive(Generic[T]):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Close its connections."""
-        await self._store.close()
+        """Close its connections, unless the store is the caller's own."""
+        if not self._location.is_lent:
+            await self._store.close()
 
     async def jobs(
         self,
@@ -69,14 +71,34 @@ class Archive(Generic[T]):
 
 
 @overload
-def open_archive(url: str, *, payload_type: type[T]) -> Archive[T]: ...
+def open_archive(
+    url: str,
+    *,
+    payload_type: type[T],
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> Archive[T]: ...
 
 
 @overload
-def open_archive(url: str) -> Archive[Any]: ...
+def open_archive(
+    url: str,
+    *,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> Archive[Any]: ...
 
 
-def open_archive(url: str, *, payload_type: Any = Any) -> Archive[Any]:
-    """Open the archive of the queue at ``url``; use it as ``async with``."""
-    location = open_store(url)
-    return Archive(location.store, Layout.of(location.key), payload_type, SystemClock())
+def open_archive(
+    url: str,
+    *,
+    payload_type: Any = Any,
+    store: ObjectStore | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> Archive[Any]:
+    """Open the archive of the queue at ``url``; use it as ``async with``.
+
+    The arguments are those of ``connect``.
+    """
+    location = open_store(url, store=store, credential_provider=credential_provider)
+    return Archive(location, payload_type, SystemClock())

@@ -67,8 +67,8 @@ class Host(ABC):
             async with asyncio.timeout(self._timeout_s):
                 self._document = await self._register.open(create=self._create)
         except TimeoutError as error:
-            message = f"{self._where} could not be read within {self._timeout_s:g} s"
-            raise UnavailableError(message) from error
+            message = f"{self._where} could not be read within {self._timeout_s:g} s{self._why()}"
+            raise UnavailableError(message) from self._register.trouble or error
         self._loop = asyncio.get_running_loop()
         self._closed = None
         if self._archiver is not None:
@@ -112,10 +112,14 @@ class Host(ABC):
     def _unknown(self, request: Request, version: int) -> UnavailableError:
         """What a caller is told who has waited long enough; he may send the request again."""
         message = (
-            f"{self._where} gave no certain answer in {self._timeout_s:g} s: the outcome is "
-            "unknown; try again with the same request"
+            f"{self._where} gave no certain answer in {self._timeout_s:g} s{self._why()}: the "
+            "outcome is unknown; try again with the same request"
         )
         return UnavailableError(message, request=token_of(request, version))
+
+    def _why(self) -> str:
+        trouble = self._register.trouble
+        return "" if trouble is None else f" ({trouble})"
 
     def _announce(self) -> None:
         """Wake whoever waits for jobs in this process."""

@@ -96,6 +96,8 @@ class Register:
         self._pacer = Pacer(store.write_interval_s)
         self._seen: _Seen | None = None
         self._expected_bytes = 0
+        self.trouble: UnavailableError | None = None
+        """Why the storage did not answer the last request, for whoever gives up."""
 
     @property
     def where(self) -> str:
@@ -246,10 +248,16 @@ class Register:
         limit_s = _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
         try:
             async with asyncio.timeout(limit_s):
-                return await answer
+                result = await answer
+        except UnavailableError as error:
+            self.trouble = error
+            raise
         except TimeoutError as error:
             message = f"no answer from {self._where} in {limit_s:.0f} s"
-            raise UnavailableError(message) from error
+            self.trouble = UnavailableError(message)
+            raise self.trouble from error
+        self.trouble = None
+        return result
 
     def _know(self, etag: str, state: State, prepared: Prepared) -> None:
         line = prepared.body[: prepared.body.index(b"\n")]
