@@ -10,6 +10,7 @@ head, so leaving costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from bucketq.model.job import JobRecord
@@ -23,12 +24,17 @@ class Lane:
 
     __slots__ = ("_head", "_heap", "_last", "_run")
 
-    def __init__(self) -> None:
-        """Begin empty."""
+    def __init__(self, jobs: Sequence[JobRecord] = ()) -> None:
+        """Take jobs that are in the order of their numbers."""
         self._run: list[JobRecord] = []
         self._head = 0
         self._last = _BEFORE_ALL
         self._heap: list[tuple[int, int, str]] = []
+        if len({job.priority for job in jobs}) == 1:
+            self._run, self._last = list(jobs), jobs[-1].order
+        else:
+            for job in jobs:
+                self.add(job)
 
     def __len__(self) -> int:
         """How many entries it has, counting jobs that have left."""

@@ -74,12 +74,16 @@ class State:
         """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
         self.jobs = Table(jobs)
         self.keys = Table(keys)
-        counts: dict[tuple[str, Status], int] = {}
+        waiting: dict[str, list[JobRecord]] = {}
         for job in self.jobs:
-            slot = (job.kind, job.status)
-            counts[slot] = counts.get(slot, 0) + 1
-            self._enter(job)
-        self.counts = counts
+            if job.status == "queued" and job.run_at is None:
+                waiting.setdefault(job.kind, []).append(job)
+            else:
+                self._count(job.kind, job.status, 1)
+                self._enter(job)
+        for kind, lane_jobs in waiting.items():
+            self._count(kind, "queued", len(lane_jobs))
+            self.lanes[kind] = Lane(lane_jobs)
 
     @property
     def has_changes(self) -> bool:
@@ -97,8 +101,7 @@ class State:
             self._leave(old)
         self.jobs.put(job)
         self.changes.append(("jobs", job.id))
-        slot = (job.kind, job.status)
-        self.counts[slot] = self.counts.get(slot, 0) + 1
+        self._count(job.kind, job.status, 1)
         self._enter(job)
 
     def remove_job(self, job_id: str) -> None:
@@ -172,6 +175,9 @@ class State:
     def dead_jobs(self) -> list[JobRecord]:
         """The dead jobs in the order of their deaths; of one moment, in that of their pushes."""
         return sorted((self.jobs.by_id[job_id] for job_id in self.dead), key=_death)
+
+    def _count(self, kind: str, status: Status, more: int) -> None:
+        self.counts[kind, status] = self.counts.get((kind, status), 0) + more
 
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":
