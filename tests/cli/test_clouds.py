@@ -25,7 +25,7 @@ def test_a_queue_lives_on_a_server_from_its_first_day_to_its_last(
     report = console.ok("doctor", "URL", "--json").json
     assert report["fit"], report
     assert {found["name"] for found in report["findings"]} >= {"clock", "latency", "versioning"}
-    assert report["expected"]["dollars_per_million_jobs"] > 0
+    assert report["expected"]["commits_per_s_direct"] > 0
     console.ok("create", "URL", "lease_s=60")
     console.ok("push", "URL", "mail", stdin=b'{"to": "ada"}')
     lines = b"".join(b'{"n": %d}\n' % number for number in range(100))

@@ -24,11 +24,12 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; one that is flexible gives way where the terminal is narrow."""
+    """A column of a table; a flexible one is cut where the terminal is narrow, or wrapped."""
 
     title: str
     flexible: bool = False
     right: bool = False
+    wraps: bool = False
 
 
 class Output:
@@ -86,10 +87,10 @@ class Output:
             widest = max([len(column.title), *(len(line[place]) for line in lines)])
             table.add_column(
                 column.title,
-                no_wrap=True,
-                overflow="ellipsis",
+                no_wrap=not column.wraps,
+                overflow="fold" if column.wraps else "ellipsis",
                 justify="right" if column.right else "left",
-                min_width=None if column.flexible else widest,
+                min_width=None if column.flexible or column.wraps else widest,
             )
         for line in lines:
             table.add_row(*map(Text, line))
