@@ -1,0 +1,104 @@
+"""What the documents and the help texts show of the command line is true."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from bucketq.cli import exits
+from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, app
+from bucketq.cli.command import help_of
+from bucketq.cli.doctor import PRICES
+from tests.cli.console import ROOT, Console
+
+CLI = ROOT / "docs" / "cli.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
+NAMES = [*COMMANDS, *(f"archive {name}" for name in ARCHIVE_COMMANDS)]
+
+_BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_GROUP: Any = typer.main.get_command(app)
+
+
+def command(name: str) -> Any:
+    found = _GROUP
+    for word in name.split():
+        found = found.commands[word]
+    return found
+
+
+def calls(text: str) -> list[list[str]]:
+    """The calls of bucketq in a piece of shell, each as its words."""
+    found = []
+    for line in text.splitlines():
+        for part in re.split(r"[|;>]|\$\(|&&", line):
+            if re.search(r"\bbucketq [a-z]", part):
+                words = shlex.split(re.sub(r"^.*?\bbucketq ", "bucketq ", part).rstrip(") "))
+                found.append(words[1:])
+    return found
+
+
+def check_call(words: list[str]) -> None:
+    """See that a call names a command, and options that it has."""
+    name = " ".join(words[:2]) if words[0] == "archive" else words[0]
+    assert name in NAMES, words
+    known = {option for param in command(name).params for option in param.opts}
+    options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    assert options <= known, (words, options - known)
+    assert any("://" in word or "BUCKETQ_URL" in word for word in words) or len(words) == 1, words
+
+
+@pytest.mark.parametrize("document", [CLI, OPERATIONS], ids=lambda path: path.name)
+def test_every_call_in_a_document_names_options_that_exist(document: Path) -> None:
+    blocks = "".join(_BLOCK.findall(document.read_text("utf-8")))
+    found = calls(blocks)
+    assert len(found) > 10
+    for words in found:
+        check_call(words)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_documented_with_examples(name: str) -> None:
+    shown = {
+        " ".join(words[:2]) if words[0] == "archive" else words[0]
+        for words in calls("".join(_BLOCK.findall(CLI.read_text("utf-8"))))
+    }
+    assert name in shown
+    function = (COMMANDS | {f"archive {key}": value for key, value in ARCHIVE_COMMANDS.items()})[
+        name
+    ]
+    text, examples = help_of(function)
+    assert text[0].isupper()
+    assert "Args:" not in text
+    found = calls(examples)
+    assert any(" ".join(words).startswith(name) for words in found)
+    for words in found:
+        check_call(words)
+
+
+def test_the_help_of_a_command_shows_its_examples_as_they_are(console: Console) -> None:
+    for name in NAMES:
+        ran = console.ok(*name.split(), "--help")
+        assert "\n  Examples:\n    " in ran.out, name
+        assert "--json" in ran.out
+
+
+def test_the_exit_codes_are_those_of_the_code(console: Console) -> None:
+    text = CLI.read_text("utf-8")
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    assert codes == set(exits.MEANING)
+    shown = console.ok("--help").out
+    assert all(f"{code:>3}  {meaning}" in shown for code, meaning in exits.MEANING.items())
+
+
+def test_the_table_of_costs_follows_from_the_prices() -> None:
+    text = OPERATIONS.read_text("utf-8")
+    price = PRICES["s3"]
+    for commits in (3_000_000, 300_000, 30_000, 3_000):
+        cost = commits / 1000 * (price.put + price.get)
+        express = commits / 1000 * (0.00113 + 0.00003)
+        assert f"| {commits:,} | ${cost:.2f} | ${max(express, 0.01):.2f} |" in text
