@@ -10,13 +10,21 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
-from bucketq.client.connect import Connection, Mode, connect
+from bucketq.client.connect import Connection, Options, connect
 from bucketq.errors import ClosedError
 from bucketq.queue.base import Queue
-from bucketq.store.base import ObjectStore
-from bucketq.store.url import CredentialProvider
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -155,54 +163,19 @@ class BlockingConnection(Generic[T]):
 
 @overload
 def connect_sync(
-    url: str,
-    *,
-    payload_type: type[T],
-    mode: Mode = "auto",
-    worker: str | None = None,
-    timeout_s: float = 60.0,
-    create: bool = True,
-    store: ObjectStore | None = None,
-    credential_provider: CredentialProvider | None = None,
+    url: str, *, payload_type: type[T], **options: Unpack[Options]
 ) -> BlockingConnection[T]: ...
 
 
 @overload
-def connect_sync(
-    url: str,
-    *,
-    mode: Mode = "auto",
-    worker: str | None = None,
-    timeout_s: float = 60.0,
-    create: bool = True,
-    store: ObjectStore | None = None,
-    credential_provider: CredentialProvider | None = None,
-) -> BlockingConnection[Any]: ...
+def connect_sync(url: str, **options: Unpack[Options]) -> BlockingConnection[Any]: ...
 
 
 def connect_sync(
-    url: str,
-    *,
-    payload_type: Any = Any,
-    mode: Mode = "auto",
-    worker: str | None = None,
-    timeout_s: float = 60.0,
-    create: bool = True,
-    store: ObjectStore | None = None,
-    credential_provider: CredentialProvider | None = None,
+    url: str, *, payload_type: Any = Any, **options: Unpack[Options]
 ) -> BlockingConnection[Any]:
     """Open a queue without asyncio: ``with bucketq.connect_sync(url) as queue``.
 
     The arguments are those of ``connect``.
     """
-    connection = connect(
-        url,
-        payload_type=cast("type[Any]", payload_type),
-        mode=mode,
-        worker=worker,
-        timeout_s=timeout_s,
-        create=create,
-        store=store,
-        credential_provider=credential_provider,
-    )
-    return BlockingConnection(connection)
+    return BlockingConnection(connect(url, payload_type=payload_type, **options))

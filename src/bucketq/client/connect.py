@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import AsyncExitStack
-from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
+from typing import Any, Generic, Literal, NoReturn, TypedDict, TypeVar, Unpack, overload
 
 from bucketq.archive import Layout, SegmentWriter
 from bucketq.clock import Clock, SystemClock
@@ -99,31 +99,23 @@ class Connection(Generic[T]):
         raise ClosedError(message)
 
 
-@overload
-def connect(
-    url: str,
-    *,
-    payload_type: type[T],
-    mode: Mode = "auto",
-    worker: str | None = None,
-    timeout_s: float = 60.0,
-    create: bool = True,
-    store: ObjectStore | None = None,
-    credential_provider: CredentialProvider | None = None,
-) -> Connection[T]: ...
+class Options(TypedDict, total=False):
+    """The options that ``connect`` and ``connect_sync`` share; ``connect`` explains them."""
+
+    mode: Mode
+    worker: str | None
+    timeout_s: float
+    create: bool
+    store: ObjectStore | None
+    credential_provider: CredentialProvider | None
 
 
 @overload
-def connect(
-    url: str,
-    *,
-    mode: Mode = "auto",
-    worker: str | None = None,
-    timeout_s: float = 60.0,
-    create: bool = True,
-    store: ObjectStore | None = None,
-    credential_provider: CredentialProvider | None = None,
-) -> Connection[Any]: ...
+def connect(url: str, *, payload_type: type[T], **options: Unpack[Options]) -> Connection[T]: ...
+
+
+@overload
+def connect(url: str, **options: Unpack[Options]) -> Connection[Any]: ...
 
 
 def connect(
