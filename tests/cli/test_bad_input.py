@@ -97,6 +97,7 @@ def test_a_bad_address_is_refused_in_a_sentence(
         ("push", "URL", "k", "1", "--max-attempts", "0"),
         ("push", "URL", "k", "1", "--timeout", "0"),
         ("push", "URL", "k", "1", "--timeout", "nan"),
+        ("backup", "URL", "copy.json", "--timeout", "-1"),
         ("claim", "URL", "--limit", "0"),
         ("claim", "URL", "--wait", "forever"),
         ("claim", "URL", "--wait", "2h"),

@@ -104,6 +104,32 @@ def test_ctrl_c_ends_a_claim_that_waits_and_leaves_nothing_behind(console: Conso
     assert console.ok("stats", "URL", "--json").json["totals"]["running"] == 0
 
 
+def test_ctrl_c_tells_how_to_be_certain_of_a_push(console: Console) -> None:
+    console.ok("create", "URL")
+    program = (
+        "import asyncio, sys\n"
+        "from bucketq.store.local import LocalStore\n"
+        "async def mute(*_):\n    await asyncio.Event().wait()\n"
+        "LocalStore.replace = mute\n"
+        "from bucketq.cli import main\nmain()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "push", console.url, "k", "1"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wait_until_at_work(process)
+    process.send_signal(signal.SIGINT)
+    ran = finish(process)
+    assert ran.code == 130
+    assert "Traceback" not in ran.err
+    words = ("push", "URL", "k", "1", "--id", ran.err.split("--id ")[1].strip())
+    assert console.ok(*words).out == console.ok(*words).out
+    assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 1
+
+
 def test_whoever_reads_only_the_beginning_does_no_harm(console: Console) -> None:
     lines = b"".join(b'{"n": %d}\n' % number for number in range(3000))
     (console.folder / "jobs.jsonl").write_bytes(lines)

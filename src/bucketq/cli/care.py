@@ -38,7 +38,7 @@ async def create(
         bucketq create s3://bucket/jobs/queue.json lease_s=60 heartbeat_s=10
     """
     wanted = parse_settings(settings)
-    async with place_of(url) as place:
+    async with place_of(url, out.timeout_s) as place:
         summary = await admin.create(place, wanted)
         out.done(f"created {place.where} (incarnation {summary.incarnation})", plain(summary))
 
@@ -59,7 +59,7 @@ async def delete(
         bucketq delete file:///srv/jobs/queue.json
         bucketq delete file:///srv/jobs/queue.json --archive --yes
     """
-    async with place_of(url) as place:
+    async with place_of(url, out.timeout_s) as place:
         for left in reversed(range(_TRIES)):
             seen = await admin.look(place)
             what = f"delete {place.where}: {_describe(seen.body, place.where)}"
@@ -97,10 +97,10 @@ async def backup(
         bucketq backup s3://bucket/jobs/queue.json queue-monday.json
         bucketq backup s3://bucket/jobs/queue.json s3://backups/jobs/monday.json
     """
-    async with place_of(url) as place:
+    async with place_of(url, out.timeout_s) as place:
         copy = await admin.backup(place)
     if "://" in target:
-        async with place_of(target) as other:
+        async with place_of(target, out.timeout_s) as other:
             await admin.save_to(other, copy, overwrite=force)
     else:
         write_file(Path(target), copy.body, overwrite=force)
@@ -139,11 +139,11 @@ async def restore(
         bucketq restore file:///srv/jobs/queue.json queue-monday.json --replace
     """
     if "://" in source:
-        async with place_of(source) as other:
+        async with place_of(source, out.timeout_s) as other:
             body = (await admin.look(other)).body
     else:
         body = read_bytes(Path(source))
-    async with place_of(url) as place:
+    async with place_of(url, out.timeout_s) as place:
         restored = await admin.restore(place, body, overwrite=replace)
     summary = restored.summary
     out.done(
@@ -172,7 +172,7 @@ async def repair(
         bucketq repair file:///srv/jobs/queue.json
         bucketq repair file:///srv/jobs/queue.json --accept
     """
-    async with place_of(url) as place:
+    async with place_of(url, out.timeout_s) as place:
         found = await admin.repair(place, accept=accept)
     if found.problem is None:
         out.done(f"{place.where} is sound: nothing to repair", plain(found))

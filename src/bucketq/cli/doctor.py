@@ -55,7 +55,7 @@ async def doctor(out: Output, *, url: Url) -> int:
         bucketq doctor file:///srv/jobs/queue.json
         bucketq doctor s3://bucket/jobs/queue.json --json
     """
-    async with place_of(url) as place:
+    async with place_of(url, out.timeout_s) as place:
         checkup = await examine(place.store, place.key, place.where, place.clock)
         interval_s = place.store.write_interval_s
     # Whoever runs a compatible server has other prices, or none.

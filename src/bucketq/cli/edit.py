@@ -36,7 +36,7 @@ async def edit(
         EDITOR=nano bucketq edit file:///srv/jobs/queue.json
         bucketq edit s3://bucket/jobs/queue.json --pretty
     """
-    async with place_of(url) as place:
+    async with place_of(url, out.timeout_s) as place:
         draft = await admin.begin_edit(place, pretty=pretty)
         path = _write_draft(place.key, draft.text)
         out.after_interrupt = f"nothing was written; your text is in {path}"

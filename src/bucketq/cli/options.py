@@ -163,10 +163,11 @@ async def opened(
 
 
 @asynccontextmanager
-async def place_of(url: str) -> AsyncIterator[Place]:
+async def place_of(url: str, timeout_s: float) -> AsyncIterator[Place]:
     """Open the place of an object, to take care of it."""
+    patience_s = check_timeout(timeout_s)
     location = open_store(url)
     try:
-        yield Place(location.store, location.key, location.url, SystemClock())
+        yield Place(location.store, location.key, location.url, SystemClock(), patience_s)
     finally:
         await location.store.close()

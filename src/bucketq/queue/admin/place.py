@@ -33,7 +33,6 @@ from bucketq.store.base import (
     StoredObject,
 )
 
-PATIENCE_S = 60.0
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
 _FIRST_RETRY_S = 0.05
@@ -56,6 +55,8 @@ class Place(NamedTuple):
     where: str
     """What messages call it."""
     clock: Clock
+    patience_s: float = 60.0
+    """How long to try before the outcome is called unknown."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ async def find(place: Place) -> StoredObject | None:
     backoff = Backoff(place.clock, _FIRST_RETRY_S, _LAST_RETRY_S)
     reason = "no answer"
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(place.patience_s):
             while True:
                 try:
                     return await _ask(place, place.store.get(place.key), 0)
@@ -132,7 +133,7 @@ async def find(place: Place) -> StoredObject | None:
                     reason = str(error)
                 await backoff.wait()
     except TimeoutError as error:
-        message = f"{place.where} could not be read within {PATIENCE_S:g} s: {reason}"
+        message = f"{place.where} could not be read within {place.patience_s:g} s: {reason}"
         raise UnavailableError(message) from error
 
 
@@ -145,7 +146,7 @@ async def write(place: Place, body: bytes, etag: str | None, commit: str) -> Non
         UnavailableError: The outcome is unknown.
     """
     try:
-        async with asyncio.timeout(PATIENCE_S + len(body) / _SLOWEST_BYTES_PER_S):
+        async with asyncio.timeout(place.patience_s + len(body) / _SLOWEST_BYTES_PER_S):
             await _write_until_certain(place, body, etag, commit)
     except TimeoutError as error:
         message = (
