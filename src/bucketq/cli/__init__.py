@@ -12,7 +12,7 @@ import sys
 def main() -> None:
     """Run the command that the arguments name."""
     try:
-        from bucketq.cli.app import app  # noqa: PLC0415
+        from bucketq.cli.app import app
     except KeyboardInterrupt:
         sys.exit(130)
     except ModuleNotFoundError as error:

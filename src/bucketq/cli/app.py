@@ -85,7 +85,7 @@ def _add(group: typer.Typer, commands: dict[str, Callable[..., Any]]) -> None:
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415
+        from importlib.metadata import version
 
         print(f"bucketq {version('bucketq')}")
         raise typer.Exit

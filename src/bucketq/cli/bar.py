@@ -23,8 +23,8 @@ class Bar:
     def __enter__(self) -> Self:
         """Take the last line of the terminal."""
         if self._is_shown:
-            from rich.console import Console  # noqa: PLC0415
-            from rich.progress import (  # noqa: PLC0415
+            from rich.console import Console
+            from rich.progress import (
                 BarColumn,
                 MofNCompleteColumn,
                 Progress,

@@ -77,9 +77,9 @@ class Output:
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
         """Print a table; ids are never wrapped, and nothing is cut where it goes to a file."""
-        from rich.console import Console  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
 
         lines = [[one_line(cell) for cell in row] for row in rows]
         table = Table(box=None, pad_edge=False, header_style="bold")

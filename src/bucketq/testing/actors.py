@@ -42,7 +42,7 @@ class Actor:
             try:
                 return await ask(*args, request=request, **options)
             except UnavailableError as error:
-                if error.request is None or self.rng.random() < 0.2:  # noqa: PLR2004
+                if error.request is None or self.rng.random() < 0.2:
                     return None
                 request = error.request
                 await asyncio.sleep(self.rng.uniform(0, 2))
@@ -58,14 +58,14 @@ async def produce(actor: Actor, count: int, pause_s: float) -> None:
     for _ in range(count):
         await asyncio.sleep(rng.uniform(0, 2 * pause_s))
         kind, token, sort = rng.choice(KINDS), actor.new_token(), rng.random()
-        if sort < 0.2:  # noqa: PLR2004
+        if sort < 0.2:
             tokens = [actor.new_token() for _ in range(rng.randint(2, 4))]
             await actor.persist(witness.push_many, kind, tokens)
             continue
         options: dict[str, Any] = {"priority": rng.choice((0, 0, 0, 5, -5))}
-        if sort < 0.35:  # noqa: PLR2004
+        if sort < 0.35:
             options["delay_s"] = rng.uniform(0, 10)
-        elif sort < 0.6:  # noqa: PLR2004
+        elif sort < 0.6:
             key = rng.choice(keys)
             # A key stands for one content: whoever uses it pushes the same thing.
             kind, token, options = KINDS[0], f"of {key}", {"key": key}
@@ -87,7 +87,7 @@ async def work(actor: Actor, longest_s: float) -> None:
 
 async def _work_on(actor: Actor, jobs: list[Job[str]], longest_s: float) -> None:
     held = {job.id: job for job in jobs}
-    heartbeat = _forget() if actor.forgetful and actor.rng.random() < 0.5 else _beat(actor, held)  # noqa: PLR2004
+    heartbeat = _forget() if actor.forgetful and actor.rng.random() < 0.5 else _beat(actor, held)
     beating = asyncio.get_running_loop().create_task(heartbeat)
     try:
         for job in jobs:
@@ -119,9 +119,9 @@ async def _forget() -> None:
 
 async def _finish(actor: Actor, job: Job[str]) -> None:
     end, witness = actor.rng.random(), actor.witness
-    if end < 0.75:  # noqa: PLR2004
+    if end < 0.75:
         await actor.persist(witness.complete, job)
-    elif end < 0.9:  # noqa: PLR2004
+    elif end < 0.9:
         await actor.persist(witness.fail, job)
     else:
         await actor.persist(witness.release, job)
@@ -133,14 +133,14 @@ async def operate(actor: Actor, job_ids: Callable[[], list[str]]) -> None:
     while True:
         await asyncio.sleep(rng.uniform(0, 8))
         act = rng.random()
-        if act < 0.5:  # noqa: PLR2004
+        if act < 0.5:
             await actor.persist(witness.stats)
-        elif act < 0.7:  # noqa: PLR2004
+        elif act < 0.7:
             known = job_ids()
             if known:
                 chosen = rng.choice(known)
                 await actor.persist(witness.cancel, chosen)
-        elif act < 0.85:  # noqa: PLR2004
+        elif act < 0.85:
             await actor.persist(witness.redrive)
         else:
             kind = rng.choice((None, *KINDS))

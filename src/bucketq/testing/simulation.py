@@ -107,7 +107,7 @@ class _World:
         self.store = SimulatedStore(
             loop,
             Faults.harsh() if storm else Faults.none(),
-            content_etags=self.rng.random() < 0.5,  # noqa: PLR2004
+            content_etags=self.rng.random() < 0.5,
         )
         self.history = History(loop, self.store, KEY)
         self.settings = dict(_SETTINGS)
@@ -179,7 +179,7 @@ class _World:
                                 rng,
                                 self._new_token,
                                 heartbeat_s=2.0,
-                                forgetful=self.storm and not self.is_calm and rng.random() < 0.3,  # noqa: PLR2004
+                                forgetful=self.storm and not self.is_calm and rng.random() < 0.3,
                             ),
                         )
                     )
@@ -217,13 +217,13 @@ class _World:
 
     def _strike(self, rng: random.Random, host: _Host, process: Process) -> None:
         blow = rng.random()
-        if blow < 0.25:  # noqa: PLR2004
+        if blow < 0.25:
             process.kill_after(rng.randint(1, 60))
-        elif blow < 0.45:  # noqa: PLR2004
+        elif blow < 0.45:
             process.freeze_after(rng.randint(1, 30), for_s=rng.uniform(1, 40))
-        elif blow < 0.6:  # noqa: PLR2004
+        elif blow < 0.6:
             host.clock.jump(rng.uniform(-60, 60))
-        elif blow < 0.8:  # noqa: PLR2004
+        elif blow < 0.8:
             whom = rng.choice((None, host.link, host.link))
             self.store.partition(whom, rng.choice(("both", "requests", "answers")))
             self.loop.call_in_world(rng.uniform(1, 20), self.store.heal, whom)
