@@ -173,8 +173,11 @@ class GroupCommitQueue(Verbs[T]):
         """Let the reads of a batch see exactly the version that is about to be written."""
         now = self._clock.now()
         for waiting in self._in_flight:
-            if isinstance(waiting.request.operation, READS):
-                waiting.applied = apply(document.state, waiting.request, now)
+            if isinstance(waiting.request.operation, READS) and not waiting.answer.done():
+                try:
+                    waiting.applied = apply(document.state, waiting.request, now)
+                except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
+                    waiting.answer.set_exception(error)
 
     async def _confirm(self, document: Document) -> None:
         """Answer a batch that changes nothing, once the object is known not to have changed."""

@@ -19,7 +19,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model import transitions
-from bucketq.model.operations import NewJob, Operation, Push
+from bucketq.model.operations import NewJob, Operation, Push, ReadStats
 from bucketq.queue import commit as commit_module
 from tests.unit.queue.worlds import (
     KEY,
@@ -298,3 +298,18 @@ async def test_a_delayed_job_wakes_a_waiting_claim_without_a_write_or_a_poll() -
         assert len(await queue.claim(wait_s=600)) == 1
         assert 100 <= loop.time() - began < 100.1
         assert len(world.store.calls) - calls < 110
+
+
+@virtual
+async def test_a_fault_inside_a_read_fails_that_read_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    break_apply(monkeypatch, lambda operation: isinstance(operation, ReadStats))
+    world = World()
+    async with world.embedded() as queue:
+        broken, job_id = await asyncio.gather(
+            queue.stats(), queue.push("mail", 1), return_exceptions=True
+        )
+        assert isinstance(broken, ZeroDivisionError)
+        assert isinstance(job_id, str)
+        assert (await queue.get(job_id)).payload == 1
