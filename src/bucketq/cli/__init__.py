@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import sys
 
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command that the arguments name."""
     try:
-        from bucketq.cli.app import app
+        _run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        # Before a command has begun: there is nothing to tell.
+        sys.exit(_INTERRUPTED)
+
+
+def _run() -> None:
+    try:
+        from bucketq.cli.app import app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
             raise

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from bucketq.cli.interrupt import at_once
 from bucketq.client.connect import connect
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
@@ -128,7 +129,8 @@ def parse_json(raw: bytes, what: str) -> msgspec.Raw:
 def read_bytes(path: Path) -> bytes:
     """Read a file, or stdin where it is called ``-``."""
     if str(path) == _STDIN:
-        return sys.stdin.buffer.read()
+        with at_once():
+            return sys.stdin.buffer.read()
     try:
         return path.read_bytes()
     except OSError as error:

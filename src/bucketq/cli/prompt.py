@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from bucketq.cli.interrupt import at_once
 from bucketq.cli.output import Output, printable
 from bucketq.errors import InvalidRequestError
 
@@ -14,7 +15,14 @@ def confirmed(out: Output, what: str) -> bool:
         message = f"this would {what}; say --yes to do it without being asked"
         raise InvalidRequestError(message)
     print(printable(f"{what}? [y/N] "), end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+    try:
+        with at_once():
+            answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        out.after_interrupt = "nothing was done"
+        raise
+    if answer.strip().lower() in {"y", "yes"}:
         return True
     out.note("nothing was done")
     return False

@@ -1,0 +1,96 @@
+"""Ctrl-C, wherever a command happens to be."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.console import ROOT, Console, finish
+
+
+def wait_until_it_reads(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a process is asleep in a read of its stdin."""
+    call = Path(f"/proc/{process.pid}/syscall")
+    until = time.monotonic() + 30
+    while time.monotonic() < until and process.poll() is None:
+        if call.read_text().startswith(("0 0x0 ", "63 0x0 ")):  # read(2), on x86 and on ARM
+            return
+        time.sleep(0.02)
+
+
+def test_ctrl_c_at_a_question_ends_at_once_and_does_nothing(console: Console) -> None:
+    console.ok("create", "URL")
+    own, others = pty.openpty()
+    process = console.start("delete", "URL", stdin=others)
+    assert process.stderr is not None
+    asked = b""
+    while b"[y/N]" not in asked:
+        asked += os.read(process.stderr.fileno(), 1000)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    ran = finish(process)
+    os.close(own)
+    os.close(others)
+    assert ran.code == 130
+    assert ran.err == "\nbucketq: stopped; nothing was done\n"
+    assert console.path.exists()
+
+
+@pytest.mark.parametrize("words", [("push", "URL", "k"), ("restore", "URL", "-")])
+def test_ctrl_c_ends_the_reading_of_stdin_at_once(console: Console, words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    process = console.start(*words, stdin=reading)
+    wait_until_it_reads(process)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    ran = finish(process)
+    os.close(reading)
+    os.close(writing)
+    assert ran.code == 130
+    assert "stopped" in ran.err
+    assert "Traceback" not in ran.err
+    assert not console.path.exists()
+
+
+@pytest.mark.parametrize("place", ["bucketq.cli.app", "typer.main"])
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback(place: str) -> None:
+    program = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {place!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "from bucketq.cli import main\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "main()"
+    )
+    check_that_it_stops(program)
+
+
+def test_ctrl_c_while_the_commands_are_built_is_no_traceback() -> None:
+    program = (
+        "import typer.main\n"
+        "def stop(*_, **__):\n    raise KeyboardInterrupt\n"
+        "typer.main.get_command = stop\n"
+        "from bucketq.cli import main\n"
+        "main()"
+    )
+    check_that_it_stops(program)
+
+
+def check_that_it_stops(program: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "--version"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"")
