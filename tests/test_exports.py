@@ -17,6 +17,7 @@ EXPORTS = [
     "Failure",
     "InvalidRequestError",
     "Job",
+    "JobGoneError",
     "JobNotFoundError",
     "JobPage",
     "JobSpec",

@@ -77,6 +77,10 @@ class LeaseLostError(RejectedError):
     """Another worker may have the job by now: stop working on it."""
 
 
+class JobGoneError(LeaseLostError, JobNotFoundError):
+    """A worker's job is no longer in the queue: another worker has finished it."""
+
+
 class QueueNotFoundError(RejectedError):
     """There is no queue object at this address, and the call does not create one."""
 

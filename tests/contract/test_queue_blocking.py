@@ -162,3 +162,8 @@ def test_an_error_inside_the_block_comes_out_of_it(place: Place) -> None:
 @dataclass
 class Order:
     id: int
+
+
+def test_the_signatures_of_the_blocking_verbs_can_be_read() -> None:
+    parameters = inspect.signature(bucketq.BlockingQueue.push).parameters
+    assert {"kind", "payload", "key", "run_at"} <= set(parameters)

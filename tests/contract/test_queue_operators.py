@@ -11,6 +11,7 @@ from bucketq import (
     InvalidRequestError,
     Job,
     JobNotFoundError,
+    LeaseLostError,
     Pulse,
     Queue,
     Settings,
@@ -272,5 +273,5 @@ async def test_whoever_completes_a_job_that_has_left_is_told_where_it_went(
     job = await claimed(queue)
     await queue.complete(job)
     await queue.flush_archive()
-    with pytest.raises(JobNotFoundError, match="has been archived"):
+    with pytest.raises(LeaseLostError, match="archived"):
         await queue.complete(job)

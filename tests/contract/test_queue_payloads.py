@@ -197,3 +197,13 @@ async def test_a_job_does_not_show_its_payload_by_accident(queue: Queue[Any]) ->
     job = await queue.get(await queue.push("value", {"password": "hunter2"}))
     assert "hunter2" not in f"{job!r} {job}"
     assert f"{job!r}" == f"<Job {job.id} value queued attempt 0>"
+
+
+@pytest.mark.parametrize("wrong", [{"nope": 1}, Line("a"), Order(id="x")], ids=str)  # type: ignore[arg-type]
+async def test_what_would_not_come_out_as_the_type_of_the_queue_does_not_go_in(
+    place: Place, wrong: Any
+) -> None:
+    async with place.connect(payload_type=Order) as queue:
+        with pytest.raises(PayloadError, match="Order"):
+            await queue.push("order", wrong)
+        assert (await queue.stats()).counts == {}

@@ -150,7 +150,11 @@ def test_a_loser_that_writes_its_memory_over_the_winner_is_noticed(monkeypatch: 
 def test_an_unconditional_creation_is_noticed(monkeypatch: Patch) -> None:
     from bucketq.testing.link import StoreLink  # noqa: PLC0415
 
+    async def believe(*_: object) -> None:
+        pass
+
     monkeypatch.setattr(StoreLink, "create", StoreLink.put)
+    monkeypatch.setattr(Register, "_demand_conditions", believe)
     expect("conditional writes")
 
 

@@ -7,6 +7,7 @@ waits. Ctrl-C interrupts the waiting, not the commit: nothing is left half done.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -36,11 +37,10 @@ def _blocking(
 ) -> Callable[Concatenate[BlockingQueue[Any], P], A]:
     """Make the blocking form of a verb."""
 
+    @functools.wraps(verb)
     def call(self: BlockingQueue[Any], /, *args: P.args, **kwargs: P.kwargs) -> A:
         return cast("A", self._call(verb.__name__, *args, **kwargs))
 
-    call.__name__ = verb.__name__
-    call.__doc__ = verb.__doc__
     return call
 
 

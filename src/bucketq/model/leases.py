@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from msgspec.structs import replace
 
-from bucketq.errors import InvalidRequestError, JobNotFoundError, LeaseLostError
+from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
 from bucketq.model.job import NOTHING, Failure, JobRecord
 from bucketq.model.operations import (
@@ -173,8 +173,11 @@ def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
 def _held(state: State, job_id: str, lease: str) -> JobRecord:
     job = state.jobs.get(job_id)
     if job is None:
-        message = f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
-        raise JobNotFoundError(message)
+        message = (
+            f"lease lost: no job {job_id!r} in the queue; it has been finished and archived, or "
+            "was never pushed; stop working on it"
+        )
+        raise JobGoneError(message)
     if job.status != "running" or job.lease != lease:
         holder = "is now held by another worker" if job.status == "running" else f"is {job.status}"
         message = f"lease lost: job {job_id} (attempt {job.attempt}) {holder}; stop working on it"

@@ -77,6 +77,26 @@ class Job(Generic[T]):
         return self.record.attempt
 
     @property
+    def failures(self) -> int:
+        """How often a worker said that it failed, since it was pushed or redriven."""
+        return self.record.failures
+
+    @property
+    def lost_leases(self) -> int:
+        """How often its worker fell silent, since it was pushed or redriven."""
+        return self.record.lost_leases
+
+    @property
+    def max_attempts(self) -> int | None:
+        """How many failures and lost leases it may have; None: what the settings say."""
+        return self.record.max_attempts
+
+    @property
+    def backoff(self) -> Backoff | None:
+        """How long it waits after a failure; None: what the settings say."""
+        return self.record.backoff
+
+    @property
     def priority(self) -> int:
         """Lower goes first."""
         return self.record.priority
@@ -115,6 +135,21 @@ class Job(Generic[T]):
     def run_at(self) -> datetime | None:
         """Not to be claimed before."""
         return self.record.run_at
+
+    @property
+    def claimed_at(self) -> datetime | None:
+        """When it was last handed out."""
+        return self.record.claimed_at
+
+    @property
+    def heartbeat_at(self) -> datetime | None:
+        """When its worker was last heard, by the clock of whoever wrote it down."""
+        return self.record.heartbeat_at
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether its worker was asked to stop."""
+        return self.record.cancel_requested
 
     @property
     def finished_at(self) -> datetime | None:

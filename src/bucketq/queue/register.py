@@ -240,8 +240,25 @@ class Register:
         document = Document(state)
         prepared = self.prepare(document)
         etag = await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
+        await self._demand_conditions(prepared)
         self._know(etag, state, prepared)
         return document
+
+    async def _demand_conditions(self, prepared: Prepared) -> None:
+        """Refuse a store that ignores conditions: a queue on it would lose jobs in silence.
+
+        Once in a queue's life its creation is tried again, which must be refused.
+        """
+        try:
+            await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
+        except (PreconditionFailedError, UnavailableError):
+            return
+        await self._store.delete(self._key)
+        message = (
+            f"{self._where} was created twice: its store ignores conditional writes, and a queue "
+            "on it would lose jobs; use another store (`bucketq doctor` tells more)"
+        )
+        raise StoreRefusedError(message)
 
     async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
         """Await the store, for a time that grows with what is carried."""

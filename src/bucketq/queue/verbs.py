@@ -104,7 +104,7 @@ class Verbs(Host, Generic[T]):
         request_id = self._ids.give() if request is None else parse_token(request, ops.Push)
         try:
             several = _several(jobs, "push_many takes an iterable of JobSpec objects")
-            new = tuple(_new_job(job, request_id.job_id(i)) for i, job in enumerate(several))
+            new = tuple(self._new_job(job, request_id.job_id(i)) for i, job in enumerate(several))
         except BaseException:
             self._ids.settle(request_id)
             raise
@@ -294,6 +294,32 @@ class Verbs(Host, Generic[T]):
             raise InvalidRequestError(message)
         return await self._archiver.flush()
 
+    def _new_job(self, job: JobSpec[T], job_id: str) -> ops.NewJob:
+        """Encode a job, and see that its payload will come out as it is to come out."""
+        if not isinstance(job, JobSpec):
+            message = f"push_many takes JobSpec objects, got {type(job).__name__}"
+            raise InvalidRequestError(message)
+        delay_s = job.delay_s
+        raw, encoding = payloads.encode(job.payload, "payload")
+        if self._payload_type is not Any:
+            payloads.decode(raw, encoding, self._payload_type, "payload")
+        new = ops.NewJob(
+            id=job_id if job.id is None else job.id,
+            kind=job.kind,
+            payload=raw,
+            payload_encoding=encoding,
+            priority=job.priority,
+            delay_s=delay_s.total_seconds() if isinstance(delay_s, timedelta) else delay_s,
+            run_at=job.run_at,
+            max_attempts=job.max_attempts,
+            backoff=job.backoff,
+            key=job.key,
+            # A copy: the state keeps it, and the caller may go on with his own.
+            tags=dict(job.tags) if isinstance(job.tags, dict) else job.tags,
+        )
+        check.new_job(new, _LARGEST)
+        return new
+
     async def _do(self, operation: ops.AnyOperation, token: str | None) -> Any:
         """Give an operation its id, submit it, and keep the books of what is outstanding."""
         self._guard()
@@ -372,27 +398,3 @@ def _names(names: Names, what: str) -> tuple[str, ...]:
         message = f"{what} is empty: name at least one, or leave it out for all"
         raise InvalidRequestError(message)
     return several
-
-
-def _new_job(job: JobSpec[Any], job_id: str) -> ops.NewJob:
-    if not isinstance(job, JobSpec):
-        message = f"push_many takes JobSpec objects, got {type(job).__name__}"
-        raise InvalidRequestError(message)
-    delay_s = job.delay_s
-    raw, encoding = payloads.encode(job.payload, "payload")
-    new = ops.NewJob(
-        id=job_id if job.id is None else job.id,
-        kind=job.kind,
-        payload=raw,
-        payload_encoding=encoding,
-        priority=job.priority,
-        delay_s=delay_s.total_seconds() if isinstance(delay_s, timedelta) else delay_s,
-        run_at=job.run_at,
-        max_attempts=job.max_attempts,
-        backoff=job.backoff,
-        key=job.key,
-        # A copy: the state keeps it, and the caller may go on with his own.
-        tags=dict(job.tags) if isinstance(job.tags, dict) else job.tags,
-    )
-    check.new_job(new, _LARGEST)
-    return new

@@ -110,6 +110,7 @@ def write(path: Path, body: bytes, demand: Demand, *, makes_parents: bool, sweep
             with _locked(directory) as lock:
                 current = _find(directory, path.name)
                 demand(current)
+                _demand_writable(directory, path.name, current)
                 etag = _stamp(temp, lock, current)
                 os.rename(temp_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         _sync_directory(directory)
@@ -172,6 +173,12 @@ def _find(directory: int, name: str) -> os.stat_result | None:
         return None
     _demand_regular(info)
     return info
+
+
+def _demand_writable(directory: int, name: str, current: os.stat_result | None) -> None:
+    """Refuse a file that its owner has made read-only; a rename would not care."""
+    if current is not None and not os.access(name, os.W_OK, dir_fd=directory):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _demand_regular(info: os.stat_result) -> None:

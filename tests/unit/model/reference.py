@@ -14,6 +14,7 @@ import msgspec
 
 from bucketq.errors import (
     InvalidRequestError,
+    JobGoneError,
     JobNotFoundError,
     KeyConflictError,
     LeaseLostError,
@@ -245,7 +246,9 @@ class Reference:
         return tuple(pulses)
 
     def _held(self, job: str, lease: str) -> Row:
-        row = self._existing(job)
+        if job not in self.jobs:
+            raise JobGoneError
+        row = self.jobs[job]
         if row["status"] != "running" or row["lease"] != lease:
             raise LeaseLostError
         return row

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from bucketq.errors import (
     InvalidRequestError,
+    JobGoneError,
     JobNotFoundError,
     LeaseLostError,
     PayloadError,
@@ -98,8 +99,10 @@ def test_an_older_attempt_can_settle_nothing(queue: Driver, number: int) -> None
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_job_that_is_not_there_is_not_found(queue: Driver, number: int) -> None:
-    assert "'j9'" in queue.refused(settling("j9", "x")[number], JobNotFoundError)
+def test_a_job_that_is_not_there_is_not_found_and_not_held(queue: Driver, number: int) -> None:
+    assert "'j9'" in queue.refused(settling("j9", "x")[number], JobGoneError)
+    assert issubclass(JobGoneError, LeaseLostError)
+    assert issubclass(JobGoneError, JobNotFoundError)
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -46,7 +46,7 @@ Queue = DirectQueue[Any]
 async def test_a_change_costs_one_look_and_one_write() -> None:
     world = World()
     async with world.direct() as queue:
-        assert world.store.calls == ["get", "create"]
+        assert world.store.calls == ["get", "create", "create"], "the second must be refused"
         world.store.calls.clear()
         await queue.push("mail", 1)
         (job,) = await queue.claim()

@@ -12,7 +12,8 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.queue.register import Verdict
+from bucketq.queue.register import Register, Verdict
+from bucketq.testing import SimulatedClock, SimulatedStore, current_loop
 from tests.unit.queue.test_register import commit, opened
 from tests.unit.queue.worlds import (
     KEY,
@@ -114,3 +115,15 @@ async def test_a_single_read_that_fails_is_told_at_once() -> None:
         await register.load()
     with pytest.raises(UnavailableError):
         await register.refresh(document)
+
+
+@virtual
+async def test_a_store_that_ignores_conditions_is_refused_at_the_creation_of_a_queue() -> None:
+    loop = current_loop()
+    store = SimulatedStore(loop)
+    link = store.connect()
+    link.create = link.put  # type: ignore[method-assign]
+    register = Register(link, "careless.json", "careless store", SimulatedClock(loop))
+    with pytest.raises(StoreRefusedError, match="ignores conditional writes"):
+        await register.open(create=True)
+    assert store.peek("careless.json") is None

@@ -271,6 +271,33 @@ asyncio.run(main())
 """
 
 
+READ_ONLY_FILE = """
+import asyncio, os, pathlib, shutil, tempfile
+from bucketq.errors import StoreRefusedError
+from bucketq.store.local import LocalStore
+
+async def main(folder):
+    store = LocalStore(folder)
+    etag = await store.create("queue.json", b"one")
+    (folder / "queue.json").chmod(0o444)
+    for attempt in (store.replace("queue.json", b"two", etag), store.put("queue.json", b"two")):
+        try:
+            await attempt
+        except StoreRefusedError as error:
+            print(error)
+    assert (await store.get("queue.json")).body == b"one"
+
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+folder = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
+try:
+    asyncio.run(main(folder))
+finally:
+    shutil.rmtree(folder)
+"""
+
+
 def run_script(script: str, folder: Path) -> list[str]:
     source = Path(atomic_file.__file__).parents[2]
     done = subprocess.run(
@@ -287,6 +314,12 @@ def test_a_limit_on_file_sizes_refuses_the_write_and_keeps_the_old_version(tmp_p
     (message,) = run_script(FILE_SIZE_LIMITED, tmp_path)
     assert message.endswith("queue.json: file too large; raise the limit on file sizes (ulimit -f)")
     assert visible_names(tmp_path) == {KEY}
+
+
+def test_a_read_only_file_is_not_written_though_a_rename_could(tmp_path: Path) -> None:
+    messages = run_script(READ_ONLY_FILE, tmp_path)
+    assert len(messages) == 2
+    assert all("queue.json: permission denied" in message for message in messages)
 
 
 def test_missing_rights_are_refused_with_the_path(
