@@ -67,6 +67,7 @@ def open_cloud(
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[CloudStore, str, str]:
     """Open a cloud address; return the store, the key of the queue in it, and a plain address."""
+    _exit.demand_same_process()
     address = read_address(parts, environ)
     return CloudStore(address, credential_provider), address.name, address.url
 
@@ -223,6 +224,7 @@ class CloudStore:
         """Make one request, for a time that grows with what it carries."""
         if self._closed or _exit.has_begun:
             raise ClosedError(f"the store {self.url} is closed; open it again")
+        _exit.demand_same_process()
         if verb != "list":
             check_key(key)
         limit_s = self._address.timeout_s + size_bytes / _SLOWEST_BYTES_PER_S
@@ -270,26 +272,41 @@ class _Exit:
     When a call ends, a thread of the client still lets go of Python objects for a moment. If
     the interpreter ends in that moment the process aborts (about one exit in ten). So the
     exit waits for calls that are under way in other threads, and then for a moment more.
+
+    It also knows which process those threads belong to: a fork leaves them behind, and a call
+    in the child would wait for them until its time is up.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls = 0
-        self._used = False
+        self._used_in: int | None = None
         self.has_begun = False
 
     def __enter__(self) -> None:
         with self._lock:
             self._calls += 1
-            if not self._used:
-                self._used = True
+            if self._used_in is None:
+                self._used_in = os.getpid()
                 atexit.register(self._wait)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._calls -= 1
 
+    def demand_same_process(self) -> None:
+        """Refuse to go on in a child, once the client was used in its parent."""
+        # Without the lock, which a thread of the parent may have held during the fork.
+        if self._used_in not in {None, os.getpid()}:
+            raise ClosedError(
+                f"object stores were used in process {self._used_in} before the fork, and their "
+                "client does not survive it: start workers with spawn or forkserver, or connect "
+                "for the first time in the child"
+            )
+
     def _wait(self) -> None:
+        if self._used_in != os.getpid():
+            return
         self.has_begun = True
         for _ in range(int(_EXIT_S / _LAST_BREATH_S)):
             time.sleep(_LAST_BREATH_S)

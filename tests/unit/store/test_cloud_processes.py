@@ -82,3 +82,67 @@ time.sleep(0.3)
             done = run_python(f"URL = {url!r}\n{code}")
             assert done.returncode == 0, done.stderr
         assert len(server.asked) > 10
+
+
+FORKED = """
+import asyncio, os, sys, time
+from bucketq.errors import BucketQError
+from bucketq.store.url import open_store
+
+async def ask(store):
+    try:
+        await store.get("queue.json")
+    except BucketQError as error:
+        return f"{type(error).__name__}: {error}"
+
+def in_child(act):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        begun = time.monotonic()
+        try:
+            print(act())
+        except BucketQError as error:
+            print(f"{type(error).__name__}: {error}")
+        print("at once" if time.monotonic() - begun < 1 else "late", flush=True)
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def refusing_url() -> str:
+    """An address where nobody listens."""
+    with Scripted(answer(200)) as server:
+        return f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}&timeout_s=3"
+
+
+def test_a_child_of_a_process_that_used_the_client_is_refused_at_once() -> None:
+    done = run_python(
+        f"URL = {refusing_url()!r}\n{FORKED}\n"
+        "store = open_store(URL).store\n"
+        "asyncio.run(ask(store))\n"
+        "print(os.getpid())\n"
+        "in_child(lambda: open_store(URL))\n"
+        "in_child(lambda: asyncio.run(ask(store)))\n"
+    )
+    assert done.returncode == 0, done.stderr
+    pid, *told = done.stdout.splitlines()
+    refusal = (
+        f"ClosedError: object stores were used in process {pid} before the fork, and their client "
+        "does not survive it: start workers with spawn or forkserver, or connect for the first "
+        "time in the child"
+    )
+    assert told == [refusal, "at once", refusal, "at once"]
+
+
+def test_a_child_may_be_the_first_to_use_the_client_and_its_parent_the_next() -> None:
+    done = run_python(
+        f"URL = {refusing_url()!r}\n{FORKED}\n"
+        "store = open_store(URL).store\n"
+        "in_child(lambda: asyncio.run(ask(store)))\n"
+        "in_child(lambda: asyncio.run(ask(open_store(URL).store)))\n"
+        "print(asyncio.run(ask(store)))\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ConnectionRefused") == 3, done.stdout
+    assert done.stdout.count("at once") == 2, done.stdout
