@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bucketq.cli import archive, care, exits, look, operate, work
-from bucketq.cli.command import QueueCommand, as_command, help_of
+from bucketq.cli.command import CommandGroup, QueueCommand, as_command, help_of
 from bucketq.cli.doctor import doctor
 from bucketq.cli.edit import edit
 from bucketq.cli.import_jobs import import_jobs
@@ -65,6 +65,7 @@ _EXAMPLES = "\n".join(
 
 def _group(description: str, epilog: str) -> typer.Typer:
     return typer.Typer(
+        cls=CommandGroup,
         help=description,
         epilog=epilog,
         context_settings=_SETTINGS,

@@ -7,17 +7,19 @@ options. It returns an exit code, or None for success. What it raises is told in
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
+import itertools
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from bucketq.cli import exits
 from bucketq.cli.output import Output
@@ -26,6 +28,9 @@ from bucketq.errors import BucketQError, UnavailableError
 ADDRESS_VARIABLE = "BUCKETQ_URL"
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_OTHER_ADDRESS = (["source"], ["target"])
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What every mistake on a command line is; typer gives it no name of its own."""
 _COMMON = {
     "as_json": (
         Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")],
@@ -58,10 +63,12 @@ class QueueCommand(TyperCommand):
         address = os.environ.get(ADDRESS_VARIABLE)
         names = [param.name for param in self.params if param.param_type_name == "argument"]
         if address and names[:1] == ["url"]:
-            place = _first_positional(args, self._options_with_value())
-            if place == len(args) or not _ADDRESS.match(args[place]):
+            places = _positionals(args, self._options_with_value())
+            if _lacks_address([args[place] for place in places], names):
+                place = places[0] if places else len(args)
                 args = [*args[:place], address, *args[place:]]
-        return super().parse_args(ctx, args)
+        with usage_errors_told(args):
+            return super().parse_args(ctx, args)
 
     def _options_with_value(self) -> set[str]:
         return {
@@ -72,17 +79,55 @@ class QueueCommand(TyperCommand):
         }
 
 
-def _first_positional(args: list[str], with_value: set[str]) -> int:
-    """Where the first argument is that is not an option, or the value of one."""
+class CommandGroup(TyperGroup):
+    """Commands under one name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the name of a command."""
+        with usage_errors_told(args):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is named."""
+        with usage_errors_told(args):
+            return super().resolve_command(ctx, args)
+
+
+@contextlib.contextmanager
+def usage_errors_told(args: list[str]) -> Iterator[None]:
+    """Tell a wrong command line as JSON where the command line asks for JSON."""
+    words = list(args)  # Reading them uses them up.
+    try:
+        yield
+    except _UsageError as error:
+        if "--json" not in itertools.takewhile(lambda word: word != "--", words):
+            raise
+        text = error.format_message()  # type: ignore[attr-defined]
+        out = Output(json=True, quiet=False, debug=False, timeout_s=0)
+        out.error(text, kind="UsageError", exit_code=exits.USAGE)
+        raise typer.Exit(exits.USAGE) from None
+
+
+def _lacks_address(given: list[str], names: list[str]) -> bool:
+    """Whether the address of the queue is not among the arguments that are given."""
+    if not given or not _ADDRESS.match(given[0]):
+        return True
+    # A single address: the other argument, where that may be one as well.
+    return len(given) == 1 and names[1:] in _OTHER_ADDRESS
+
+
+def _positionals(args: list[str], with_value: set[str]) -> list[int]:
+    """Where the arguments are that are neither options nor values of one."""
+    places: list[int] = []
     place = 0
     while place < len(args):
         word = args[place]
         if word == "--":
-            return place + 1
+            return [*places, *range(place + 1, len(args))]
         if not word.startswith("-") or word == "-":
-            return place
+            places.append(place)
         place += 2 if word in with_value else 1
-    return len(args)
+    return places
 
 
 def as_command(function: Callable[..., Any]) -> Callable[..., None]:
@@ -133,7 +178,8 @@ def _run(function: Callable[..., Any], out: Output, given: dict[str, Any]) -> in
         out.error(f"stopped; {out.after_interrupt}", exit_code=exits.INTERRUPTED)
         return exits.INTERRUPTED
     except BrokenPipeError:
-        raise  # Whoever reads our output has had enough; the caller of this knows that.
+        _mute()
+        return exits.UNREAD
     except Exception as error:  # noqa: BLE001 - the last place where anything can be told
         if out.debug:
             traceback.print_exc()
@@ -141,6 +187,17 @@ def _run(function: Callable[..., Any], out: Output, given: dict[str, Any]) -> in
         out.error(text, exit_code=exits.UNEXPECTED)
         return exits.UNEXPECTED
     return int(result or 0)
+
+
+def _mute() -> None:
+    """Whoever read our output has had enough: let what is left of it go nowhere, in silence."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+            continue
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _tell(out: Output, error: BucketQError) -> int:

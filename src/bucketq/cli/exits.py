@@ -21,6 +21,7 @@ REJECTED = 4
 UNAVAILABLE = 5
 CORRUPT = 6
 INTERRUPTED = 130
+UNREAD = 141
 
 MEANING = {
     OK: "done",
@@ -31,6 +32,7 @@ MEANING = {
     UNAVAILABLE: "the outcome is unknown; repeat it with --request where one is shown",
     CORRUPT: "the object cannot be trusted, and was left as it is",
     INTERRUPTED: "stopped by Ctrl-C",
+    UNREAD: "whoever read the output has closed the pipe",
 }
 
 _CODES: tuple[tuple[type[BucketQError], int], ...] = (
