@@ -84,6 +84,10 @@ def test_a_bad_address_is_refused_in_a_sentence(
         ("push", "URL"),
         ("push", "URL", "bad kind", "1"),
         ("push", "URL", "k", "{not json}"),
+        ("push", "URL", "k", "1e400"),
+        ("push", "URL", "k", "7" * 5000),
+        ("push", "URL", "k", ""),
+        ("push", "URL", "k"),
         ("push", "URL", "k", "1", "--priority", "high"),
         ("push", "URL", "k", "1", "--delay", "soon"),
         ("push", "URL", "k", "1", "--delay", "1h", "--run-at", "2099-01-01"),
@@ -128,6 +132,13 @@ def test_wrong_words_and_values_are_refused_and_change_nothing(
     assert ran.code == 2, ran
     assert "Traceback" not in ran.err
     assert console.path.read_bytes() == before
+
+
+def test_a_payload_that_is_not_there_or_not_readable_is_told(console: Console) -> None:
+    assert "no payload" in console.run("push", "URL", "k").err
+    assert "no payload" in console.run("push", "URL", "k", stdin=b"\n").err
+    assert "number out of range" in console.run("push", "URL", "k", "[1e400]").err
+    console.ok("push", "URL", "k", "--as", "text")
 
 
 def test_a_typing_mistake_gets_a_suggestion(console: Console) -> None:

@@ -161,6 +161,8 @@ def test_lines_may_be_jobs_of_their_own(console: Console) -> None:
         (b'{"kind": "a", "payload": 1, "priority": "high"}', "priority"),
         (b'{"kind": "a", "payload": "!", "payload_encoding": "base64"}', "base64"),
         (b'"\xff"', "line 3"),
+        (b'{"kind": "a", "payload": [1e400]}', "number out of range"),
+        (b'{"kind": "a", "payload": %s}' % (b"7" * 5000), "integer value out of range"),
         (b'{"kind": "a", "payload": "%s"}' % (b"x" * 2_000_000), "payload too large"),
     ],
 )
@@ -174,6 +176,13 @@ def test_a_bad_line_is_named_before_anything_is_pushed(
     assert "line 3" in ran.err
     assert reason in ran.err
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 0
+
+
+def test_a_payload_that_no_worker_could_read_is_refused_from_stdin_too(console: Console) -> None:
+    for number in (b"1e400", b"-1e400", b"7" * 5000):
+        ran = console.run("push", "URL", "n", "--bulk", stdin=b"1\n" + number + b"\n")
+        assert ran.code == 2
+        assert "stdin, line 2: no worker in Python can read it" in ran.err
 
 
 def test_lines_from_stdin_are_pushed_as_they_come(console: Console) -> None:

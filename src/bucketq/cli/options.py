@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from bucketq.cli.feeds import UnreadableError, check_readable
 from bucketq.cli.interrupt import at_once
 from bucketq.client.connect import connect
 from bucketq.clock import SystemClock
@@ -120,10 +121,15 @@ def parse_settings(pairs: list[str] | None) -> dict[str, object]:
 def parse_json(raw: bytes, what: str) -> msgspec.Raw:
     """Check JSON, and put it on one line as it will stand in the object."""
     try:
-        return msgspec.Raw(msgspec.json.format(raw.strip(), indent=-1))
+        line = msgspec.json.format(raw.strip(), indent=-1)
+        check_readable(line)
+    except UnreadableError as error:
+        message = f"{what} cannot be read: {error}"
+        raise InvalidRequestError(message) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{what} is not JSON: {error}; a text is written with quotes, like '\"text\"'"
         raise InvalidRequestError(message) from None
+    return msgspec.Raw(line)
 
 
 def read_bytes(path: Path) -> bytes:

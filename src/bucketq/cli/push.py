@@ -200,6 +200,10 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
         except UnicodeDecodeError as error:
             message = f"the payload is no text in UTF-8: {error}; use --as bytes"
             raise InvalidRequestError(message) from None
+    if not raw.strip():
+        source = "the argument" if payload is not None else file or "stdin"
+        message = f"no payload: {source} is empty; an empty text is written '\"\"'"
+        raise InvalidRequestError(message)
     return parse_json(raw, "the payload")
 
 
