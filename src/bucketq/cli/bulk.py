@@ -20,13 +20,19 @@ from typing import Any
 
 from bucketq.cli import exits
 from bucketq.cli.bar import Bar
+from bucketq.cli.doubles import Doubles
 from bucketq.cli.feeds import Defaults, Feed, FileFeed, Item, Mark, check_item
 from bucketq.cli.options import opened
 from bucketq.cli.output import Output, counted
 from bucketq.cli.progress import Progress, Record, read_record
 from bucketq.client.archive import open_archive
 from bucketq.clock import Clock, SystemClock
-from bucketq.errors import BucketQError, InvalidRequestError
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    KeyConflictError,
+    PayloadTooLargeError,
+)
 from bucketq.model.operations import Snapshot
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
@@ -34,6 +40,7 @@ from bucketq.queue.base import Queue
 _BATCH_BYTES = 32 * 1024 * 1024
 _CLOCK_MARGIN = timedelta(hours=1)
 _BREATH = 5000
+_FAULTS_OF_A_JOB = (InvalidRequestError, KeyConflictError, PayloadTooLargeError)
 
 
 @dataclass(frozen=True)
@@ -130,8 +137,10 @@ class _Pusher:
         """Read all that is left once, so that a bad line is found before any is pushed."""
         start = self._progress.record.done
         self._bar.begin("checking", start.number)
+        doubles = Doubles(self._feed.name, self._plan.noun)
         for count, item in enumerate(self._feed.items(start)):
-            check_item(self._feed.name, item, settings)
+            job = check_item(self._feed.name, item, settings)
+            doubles.add(job, item.end.number, has_own_id=not item.has_made_id)
             if not count % _BREATH:
                 self._bar.show(item.end.number)
                 await asyncio.sleep(0)
@@ -174,8 +183,9 @@ class _Pusher:
                     await asyncio.sleep(0)
                 if self._is_stopped:
                     return self._stopped(before)
-        except BucketQError:
-            self._out.note(self._how_far())
+        except BucketQError as error:
+            is_ours = isinstance(error, _FAULTS_OF_A_JOB)
+            self._out.note(self._how_to_mend() if is_ours else self._how_far())
             raise
         except (asyncio.CancelledError, KeyboardInterrupt):
             self._out.after_interrupt = self._how_far()
@@ -222,11 +232,25 @@ class _Pusher:
         self._out.done(f"{counted(done.jobs - before, 'job')} pushed{earlier}", value)
 
     def _how_far(self) -> str:
-        done = self._progress.record.done
-        far = f"{counted(done.number, self._plan.noun)} of {self._feed.name} pushed for certain"
         if self._progress.path is None:
-            return f"{far}; go on behind them"
-        return f"{far}; to go on, run the same command again"
+            return f"{self._far()}; go on behind them"
+        return f"{self._far()}; to go on, run the same command again"
+
+    def _how_to_mend(self) -> str:
+        """What to do where the same command would end in the same way."""
+        if self._progress.path is None:
+            return self._how_far()
+        if self._feed.grows:
+            advice = "to go on, remove the job from one of the queues and run the command again"
+        else:
+            number = self._progress.record.done.number
+            behind = f"behind line {number:,} " if number else ""
+            advice = f"to go on, mend the lines {behind}in a file of their own, and push that one"
+        return f"{self._far()}; the same command would end in the same way: {advice}"
+
+    def _far(self) -> str:
+        done = self._progress.record.done
+        return f"{counted(done.number, self._plan.noun)} of {self._feed.name} pushed for certain"
 
 
 def _let_ctrl_c_interrupt() -> None:

@@ -292,30 +292,29 @@ def check_readable(raw: bytes | Raw) -> None:
         raise UnreadableError(message) from None
 
 
-def check_item(name: str, item: Item, settings: Settings) -> None:
-    """Refuse a job that the queue would refuse, before any is pushed."""
+def check_item(name: str, item: Item, settings: Settings) -> NewJob:
+    """Refuse a job that the queue would refuse, before any is pushed; return it as it will be."""
     spec = item.spec
     payload = spec.payload
     raw = payload if isinstance(payload, Raw) else Raw(b'"%b"' % base64.b64encode(payload))
+    job = NewJob(
+        id=spec.id or "",
+        kind=spec.kind,
+        payload=raw,
+        priority=spec.priority,
+        delay_s=cast("float | None", spec.delay_s),
+        run_at=spec.run_at,
+        max_attempts=spec.max_attempts,
+        backoff=spec.backoff,
+        key=spec.key,
+        tags=spec.tags,
+    )
     try:
-        check.new_job(
-            NewJob(
-                id=spec.id or "",
-                kind=spec.kind,
-                payload=raw,
-                priority=spec.priority,
-                delay_s=cast("float | None", spec.delay_s),
-                run_at=spec.run_at,
-                max_attempts=spec.max_attempts,
-                backoff=spec.backoff,
-                key=spec.key,
-                tags=spec.tags,
-            ),
-            settings,
-        )
+        check.new_job(job, settings)
     except RejectedError as error:
         message = f"{name}, line {item.end.number}: {error}"
         raise InvalidRequestError(message) from None
+    return job
 
 
 def _spec(line: _Line, job_id: str, defaults: Defaults) -> JobSpec[Any]:
