@@ -1,6 +1,6 @@
 """A store in the cloud: S3 and what is compatible with it, Google Cloud Storage, Azure Blob.
 
-Promises: each call is at most one request. The client's own retries are off, because a
+Promises: each call sends its request once. The client's own retries are off, because a
 conditional write whose answer is lost would be retried below us, conflict with itself, and
 come back as somebody else's change; doubt is resolved by whoever wrote, who knows his commit.
 A call ends in time, and its connection is dropped with it. No message shows a credential.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import math
 import os
 import re
 import threading
@@ -41,7 +42,7 @@ from bucketq.store.base import (
     PreconditionFailedError,
     StoredObject,
 )
-from bucketq.store.cloud_answers import Question, judge, read_error
+from bucketq.store.cloud_answers import WEB_PAGE, Question, judge, read_error
 from bucketq.store.cloud_options import CloudAddress, check_key, read_address
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ _PAGE_LENGTH = 1000
 _IDLE_S = 15
 _LAST_BREATH_S = 0.05
 _EXIT_S = 2.0
+_SEEN_FOR_S = 60.0
+_NO_SUCH_KEY = "bucketq-no-such-object"
 
 _CLIENTS: dict[str, Callable[..., Any]] = {
     "s3": obstore.store.S3Store,
@@ -96,6 +99,8 @@ class CloudStore:
         )
         self._client = _make_client(address, credential_provider)
         self._closed = False
+        # When a listing last showed that this is a store.
+        self._store_seen_s = -math.inf
 
     @property
     def url(self) -> str:
@@ -118,8 +123,11 @@ class CloudStore:
         if self._address.scheme == "gs":
             # The ETag is one of content there: an object that was rewritten as it is bears
             # another generation, and a replacement that shows the old one is refused for ever.
-            meta = await self._ask("read", key, self._client.head_async, 0)
-            return None if _join_etag(meta) == etag else await self.get(key)
+            with suppress(ObjectMissingError):  # Whether it is, the answer to a GET tells.
+                meta = await self._ask("read", key, self._client.head_async, 0)
+                if _join_etag(meta) == etag:
+                    return None
+            return await self.get(key)
         _, _, tag = etag.partition(";")
         return await self._read(key, {"if_none_match": self._spelled(tag)} if tag else {})
 
@@ -171,12 +179,25 @@ class CloudStore:
         pages = self._client.list(folder or None, offset=offset, chunk_size=_PAGE_LENGTH)
         while True:
             page = await self._ask("list", prefix, lambda _: _next_page(pages), 0)
+            if page:
+                self._store_seen_s = asyncio.get_running_loop().time()
+            elif asyncio.get_running_loop().time() - self._store_seen_s > _SEEN_FOR_S:
+                await self._demand_store(prefix)
             for entry in page or ():
                 key = entry["path"].removeprefix(self._folder)
                 if key.startswith(prefix):
                     yield ObjectInfo(key, entry["size"], entry["last_modified"])
             if page is None:
                 return
+
+    async def _demand_store(self, prefix: str) -> None:
+        """Tell an empty listing from a web page, of which the client makes one too."""
+        try:
+            await self._ask("read", _NO_SUCH_KEY, self._client.get_async, 0)
+        except ObjectMissingError:
+            self._store_seen_s = asyncio.get_running_loop().time()
+            return
+        raise StoreRefusedError(f"cannot list {prefix} in {self.url}: it {WEB_PAGE}")
 
     async def close(self) -> None:
         """Refuse further calls. Idle connections end by themselves."""

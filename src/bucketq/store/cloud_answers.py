@@ -17,11 +17,20 @@ answer                     read              create             replace
 429, or told to slow down  unknown, slower   unknown, slower    unknown, slower
 301, 307, 400, 401, 403,   final             final              final
 405, 411, 413, 414, 501
+a web page, with 403, 405  final             final              final
+or 501
+a web page, with another   final             unknown            unknown
+status that is no store's
 anything else              unknown           unknown            unknown
 =========================  ================  =================  ===================
 
 A 409 is no 412: S3 sends it when two conditional writes meet, and it says of neither how it
 ended. 400 has a few codes that speak of a connection that broke; those are unknown too.
+
+A web page comes from something that is no store, with a 404 too: that one does not say that
+the object is missing. But gateways before a store send pages as well, when it is away, slow, or
+not to be bothered with an object of that size: 408, 409, 412, 413, 425, 429 and what begins
+with a 5, except 501, mean what they mean without a page.
 
 The client tells the class of an error and, in its text, the status and body of the answer.
 Only the status, the provider's error code and the kind of a network error are taken from
@@ -41,6 +50,10 @@ _NOT_MODIFIED = 304
 _NOT_FOUND = 404
 _TOO_MANY = 429
 _STATUS = re.compile(r"\n\s*inner: Status \{\n\s*status: (\d{3}),")
+_WEB_PAGE = re.compile(
+    r"""(?xi) \n\s* inner:\ Status\ \{ \n\s* status:\ \d{3}, \n\s* body:\ Some\( \n\s* "
+    (?: \s | \\[nrt] | \ufeff | \\u\{feff\} | <\?xml [^>]{0,200} > )* < (?: !doctype | html ) \b"""
+)
 _STATUS_LINE = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 _KIND = re.compile(r"\bkind: ([A-Z][A-Za-z]{1,40})\b")
@@ -67,6 +80,12 @@ _CREDENTIAL_CODES = frozenset(
     }
 )
 _SLOWER_CODES = frozenset({"SlowDown", "SlowDownRead", "SlowDownWrite", "ServerBusy"})
+
+WEB_PAGE = "answers with a web page, not as a store does; check the endpoint"
+_PAGE_IS_FINAL = frozenset({403, 405, 501})
+_PAGE_OF_GATEWAY = frozenset({408, 409, 412, 413, 425, 429, *range(500, 600)}) - _PAGE_IS_FINAL
+_READS = frozenset({"read", "list"})
+_UNREACHED = frozenset({"Connect", "ConnectionRefused"})
 
 _REDIRECT_ADVICE = "it sends us elsewhere; check the region and the endpoint of the bucket"
 _CREDENTIAL_ADVICE = (
@@ -123,6 +142,8 @@ class Answer:
     """The kinds of a network error, innermost last."""
     is_nonsense: bool
     lacks_credentials: bool
+    is_web_page: bool
+    """Whether it came from something that is no store."""
 
 
 def read_error(error: BaseException) -> Answer:
@@ -133,15 +154,17 @@ def read_error(error: BaseException) -> Answer:
     found = _STATUS.search(source) or (None if source else _STATUS_LINE.search(headline))
     code = _CODE.search(headline)
     uri = _URI.search(source)
+    status = int(found[1]) if found else None
     return Answer(
         kind=type(error).__name__,
-        status=int(found[1]) if found else None,
+        status=status,
         code=code[1] if code else "",
         network=", ".join(dict.fromkeys(_KIND.findall(source))) if found is None else "",
         is_nonsense=found is None and bool(_NONSENSE.search(headline)),
         lacks_credentials=bool(
             _PROVIDER.search(headline) or (uri and _CREDENTIALS_URI.search(uri[1]))
         ),
+        is_web_page=status not in _PAGE_OF_GATEWAY and bool(_WEB_PAGE.search(source)),
     )
 
 
@@ -151,20 +174,35 @@ def judge(answer: Answer, question: Question) -> BucketQError:
     told = _told(answer)
     if answer.lacks_credentials:
         return StoreRefusedError(f"{what}: {told}; {_CREDENTIAL_ADVICE}")
-    if (verdict := _judge_condition(answer, question)) is not None:
+    verdict = _judge_endpoint(answer, question) or _judge_condition(answer, question)
+    if verdict is not None:
         return verdict
     if answer.status is None and answer.kind in {"UnauthenticatedError", "PermissionDeniedError"}:
         return StoreRefusedError(f"{what}: {told}; {_CREDENTIAL_ADVICE}")
-    if answer.is_nonsense and question.verb in {"read", "list"}:
-        return StoreRefusedError(
-            f"{what}: it answers, but not as such a store does; check the endpoint"
-        )
     if advice := _final_advice(answer):
         return StoreRefusedError(f"{what}: {told}; {advice}")
     return UnavailableError(
         f"{what}: {told}; the outcome is unknown, try again",
         throttled=answer.status == _TOO_MANY or answer.code in _SLOWER_CODES,
     )
+
+
+def _judge_endpoint(answer: Answer, question: Question) -> BucketQError | None:
+    """Judge what does not come from a store at all; None where the answer may."""
+    what = f"cannot {question.verb} {question.key} in {question.where}"
+    is_read = question.verb in _READS
+    if answer.is_web_page:
+        page = f"{what}: it {WEB_PAGE} ({_told(answer)})"
+        if is_read or answer.status in _PAGE_IS_FINAL:
+            return StoreRefusedError(page)
+        return UnavailableError(f"{page}; the outcome is unknown")
+    if answer.is_nonsense and is_read:
+        return StoreRefusedError(
+            f"{what}: it answers, but not as such a store does; check the endpoint"
+        )
+    if is_read and not _UNREACHED.isdisjoint(answer.network.split(", ")):
+        return UnavailableError(f"{what}: it cannot be reached ({answer.network}); try again")
+    return None
 
 
 def _judge_condition(answer: Answer, question: Question) -> BucketQError | None:
