@@ -102,3 +102,12 @@ def test_the_table_of_costs_follows_from_the_prices() -> None:
         cost = commits / 1000 * (price.put + price.get)
         express = commits / 1000 * (0.00113 + 0.00003)
         assert f"| {commits:,} | ${cost:.2f} | ${max(express, 0.01):.2f} |" in text
+
+
+@pytest.mark.parametrize("words", [(), ("archive",)])
+def test_no_summary_of_a_command_is_cut(console: Console, words: tuple[str, ...]) -> None:
+    shown = console.run(*words, "--help", env={"COLUMNS": "80"}).out
+    listed = shown.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert len(listed.splitlines()) >= len(ARCHIVE_COMMANDS)
+    assert "..." not in listed
+    assert "\n  Examples:\n    bucketq " in shown

@@ -61,6 +61,15 @@ _EXAMPLES = "\n".join(
         "  export BUCKETQ_URL=s3://bucket/jobs/queue.json; bucketq stats",
     ]
 )
+_ARCHIVE_EXAMPLES = "\n".join(
+    [
+        "\b",
+        "Examples:",
+        "  bucketq archive ls s3://bucket/jobs/queue.json --since 2h",
+        "  bucketq archive cat s3://bucket/jobs/queue.json --since 7d --kind email > email.jsonl",
+        "  bucketq archive flush s3://bucket/jobs/queue.json",
+    ]
+)
 
 
 def _group(description: str, epilog: str) -> typer.Typer:
@@ -113,6 +122,6 @@ def root(
 
 
 _add(app, COMMANDS)
-_archive = _group("Finished jobs, by the time at which they finished.", "")
+_archive = _group("Finished jobs, by the time at which they finished.", _ARCHIVE_EXAMPLES)
 _add(_archive, ARCHIVE_COMMANDS)
 app.add_typer(_archive, name="archive")

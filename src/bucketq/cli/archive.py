@@ -125,7 +125,7 @@ async def collect(
         typer.Option("--since", metavar="TIME", help="From here on; by default from the start."),
     ] = None,
 ) -> None:
-    """Delete segments that a crash has left and that only repeat others.
+    """Delete segments that a crash left and that repeat others.
 
     Examples:
         bucketq archive collect s3://bucket/jobs/queue.json

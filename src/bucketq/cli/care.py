@@ -89,7 +89,7 @@ async def backup(
     ],
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite what is there.")] = False,
 ) -> None:
-    """Save a verified copy of the queue to a file or to another object.
+    """Save a verified copy of the queue, to a file or an object.
 
     The copy is one consistent version, and workers need not stop. The archive is not in it.
 
@@ -163,7 +163,9 @@ async def repair(
         bool, typer.Option("--accept", help="Take the object as a person has left it.")
     ] = False,
 ) -> int:
-    """Say what is wrong with the object and where; with --accept, take a hand edit as it is.
+    """Say what is wrong with the object, or accept it as it is.
+
+    With --accept a hand edit is taken as a person has left it.
 
     A copy of the broken object is kept beside it first, named *.broken-TIME. What is cut off or
     makes no sense cannot be accepted: `restore` a copy then. Exit code 6: it is still broken.

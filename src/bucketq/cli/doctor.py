@@ -44,7 +44,9 @@ class Expectation:
 
 
 async def doctor(out: Output, *, url: Url) -> int:
-    """Check whether a store is fit for a queue, and say what to expect of it.
+    """Check whether a store is fit for a queue.
+
+    It also says what to expect of it: commits in a second, and costs.
 
     Tried are: reading, writing, conditional writes (by really breaking their conditions), writers
     that race, the clock, listing, deleting, and how long a PUT and a GET take. It is done on a

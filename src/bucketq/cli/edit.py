@@ -25,7 +25,7 @@ async def edit(
         bool, typer.Option("--pretty", help="Indented, instead of one job a line.")
     ] = False,
 ) -> int:
-    """Open the object in $VISUAL or $EDITOR, and write back what you make of it.
+    """Change the object in $VISUAL or $EDITOR.
 
     The text is checked and stamped anew; whatever stands in its first line is ignored. Workers
     may go on meanwhile: your changes to jobs and settings are made to the newest version, unless

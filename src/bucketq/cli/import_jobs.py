@@ -41,7 +41,7 @@ async def import_jobs(
     progress: ProgressPath = None,
     restart: Restart = False,
 ) -> int:
-    """Push jobs that are written in a file, or that wait in another queue.
+    """Push jobs from a file, or from another queue.
 
     A line of a file is a job as `push --bulk` takes it, or as `ls --json` and `archive cat` print
     it. From another queue the jobs are copied as they are at one moment, with their ids; they stay

@@ -26,7 +26,7 @@ _PAYLOAD_CHARS = 200
 
 
 async def stats(out: Output, url: Url) -> None:
-    """Count the jobs by kind and status, and tell how the queue is doing.
+    """Count jobs by kind and status; tell how the queue is doing.
 
     Examples:
         bucketq stats file:///srv/jobs/queue.json
@@ -52,9 +52,19 @@ async def stats(out: Output, url: Url) -> None:
         print("paused: no jobs are handed out (bucketq resume)")
     if found.oldest_queued_s is not None:
         print(f"oldest waiting job: {duration(max(0.0, found.oldest_queued_s))}")
+    if totals["done"]:
+        print(_waiting_for_archive(totals["done"]))
     print(
         f"version {found.version:,}, {size(found.bytes)}, {counted(found.keys, 'key')}, "
         f"{counted(found.sessions, 'session')}"
+    )
+
+
+def _waiting_for_archive(count: int) -> str:
+    waits, them = ("waits", "it") if count == 1 else ("wait", "them")
+    return (
+        f"{counted(count, 'finished job')} {waits} for the archive; a process that stays open "
+        f"moves {them}, or `bucketq archive flush`"
     )
 
 
@@ -99,7 +109,9 @@ async def ls(
 async def dead(
     out: Output, *, url: Url, kinds: Kinds = None, limit: Limit = 50, after: After = 0
 ) -> None:
-    """List dead jobs with their last error; `redrive` gives them a new life.
+    """List dead jobs with their last error.
+
+    `redrive` gives them a new life, `purge` finishes them for good.
 
     Examples:
         bucketq dead file:///srv/jobs/queue.json

@@ -137,7 +137,9 @@ async def config(
     ] = None,
     request: Request = None,
 ) -> None:
-    """Show the settings that all processes of a queue share, or change some.
+    """Show the settings of a queue, or change some.
+
+    All processes that use the queue share them.
 
     Examples:
         bucketq config file:///srv/jobs/queue.json

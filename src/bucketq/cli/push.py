@@ -97,7 +97,7 @@ async def push(  # noqa: PLR0913 - each is an option
     restart: Restart = False,
     request: Request = None,
 ) -> int:
-    """Push a job and print its id; with --bulk, one job for each line.
+    """Push a job and print its id; with --bulk, one for each line.
 
     The queue is created where there is none.
 

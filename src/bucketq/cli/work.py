@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,8 +22,12 @@ from bucketq.cli.options import (
     read_bytes,
 )
 from bucketq.cli.output import Output
-from bucketq.errors import InvalidRequestError
+from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.model.operations import LeaseRef
+from bucketq.queue.base import Queue
+
+_LONGEST_WAIT_S = 3600
+_LOOK_AGAIN_S = 1.0
 
 
 async def claim(
@@ -43,17 +49,18 @@ async def claim(
 
     Show the lease to `complete`, `fail`, `release` and `heartbeat`. Send a heartbeat every few
     seconds, or the job goes to another worker (see `lease_s` in `bucketq config`). Exit code 3:
-    there was nothing to claim.
+    there was nothing to claim. With --wait the queue itself may be yet to come.
 
     Examples:
         bucketq claim file:///srv/jobs/queue.json --kind email --wait 30s
         bucketq claim file:///srv/jobs/queue.json --limit 10 --json | jq -r .lease
     """
     out.after_interrupt = "what was claimed is given back, or its lease runs out by itself"
-    async with opened(url, out.timeout_s, worker=worker) as queue:
-        jobs = await queue.claim(
-            kinds or None, limit=limit, wait_s=parse_duration(wait, "--wait"), request=request
-        )
+    until = asyncio.get_running_loop().time() + _parse_wait(wait)
+    async with AsyncExitStack() as stack:
+        queue = await _open(out, url, worker, until, stack)
+        wait_s = max(0.0, until - asyncio.get_running_loop().time())
+        jobs = await queue.claim(kinds or None, limit=limit, wait_s=wait_s, request=request)
     for job in jobs:
         payload = bytes(job.record.payload).decode()
         out.result(
@@ -62,6 +69,32 @@ async def claim(
     if not jobs:
         out.note("nothing to claim")
     return exits.OK if jobs else exits.NOTHING
+
+
+def _parse_wait(text: str) -> float:
+    wait_s = parse_duration(text, "--wait")
+    if wait_s > _LONGEST_WAIT_S:
+        message = f"--wait must be at most 1h, got {text}"
+        raise InvalidRequestError(message)
+    return wait_s
+
+
+async def _open(
+    out: Output, url: str, worker: str | None, until: float, stack: AsyncExitStack
+) -> Queue[Any]:
+    """Open the queue, or wait until somebody has created it, for as long as there is time."""
+    is_told = False
+    while True:
+        try:
+            return await stack.enter_async_context(opened(url, out.timeout_s, worker=worker))
+        except QueueNotFoundError as error:
+            left_s = until - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise
+            if not is_told:
+                out.note(f"{error}; waiting for it")
+                is_told = True
+            await asyncio.sleep(min(_LOOK_AGAIN_S, left_s))
 
 
 async def heartbeat(out: Output, *, url: Url, job: JobId, lease: Lease) -> int:
@@ -127,7 +160,7 @@ async def fail(
     no_retry: Annotated[bool, typer.Option("--no-retry", help="Give it up at once.")] = False,
     request: Request = None,
 ) -> None:
-    """Report that an attempt failed; the job waits for another try, or is dead.
+    """Report that an attempt failed; it is tried again, or dead.
 
     Examples:
         bucketq fail file:///srv/jobs/queue.json JOB LEASE --error 'no such address'

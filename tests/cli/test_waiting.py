@@ -1,0 +1,35 @@
+"""What waits: a claim for a queue, finished jobs for the archive."""
+
+from __future__ import annotations
+
+from tests.cli.console import Console, finish
+
+
+def test_a_claim_that_waits_also_waits_for_the_queue(console: Console) -> None:
+    process = console.start("claim", "URL", "--wait", "40s", "--json")
+    assert process.stderr is not None
+    assert b"waiting for it" in process.stderr.readline()
+    assert not console.path.exists()
+    console.ok("push", "URL", "k", "1", "--id", "job")
+    ran = finish(process)
+    assert ran.code == 0
+    assert ran.json["id"] == "job"
+
+
+def test_a_claim_gives_up_when_no_queue_has_come(console: Console) -> None:
+    ran = console.run("claim", "URL", "--wait", "0.2s")
+    assert ran.code == 3
+    assert "no queue at" in ran.err
+    assert not console.path.exists()
+    assert console.run("claim", "URL", "--wait", "2h").code == 2
+
+
+def test_stats_tell_how_many_finished_jobs_wait_for_the_archive(console: Console) -> None:
+    for count in (1, 2):
+        console.ok("push", "URL", "k", str(count))
+        job = console.ok("claim", "URL", "--json").json
+        console.ok("complete", "URL", job["id"], job["lease"])
+        told = "1 finished job waits" if count == 1 else "2 finished jobs wait"
+        assert f"{told} for the archive" in console.ok("stats", "URL").out
+    console.ok("archive", "flush", "URL")
+    assert "for the archive" not in console.ok("stats", "URL").out
