@@ -86,7 +86,8 @@ async def a_push_whose_answer_is_lost_is_there_once(
     server: Server, fault: Fault, mode: Mode
 ) -> None:
     url = server.url()
-    plan = itertools.chain([None, fault])  # The first write creates the queue.
+    # The first write creates the queue, the second shows that the store heeds conditions.
+    plan = itertools.chain([None, None, fault])
     with FaultProxy(server.port, plan) as faults:
         async with bucketq.connect(through(faults, server, url), mode=mode) as queue:
             first = await queue.push("mail", "one")

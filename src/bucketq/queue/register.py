@@ -251,8 +251,8 @@ class Register:
         """
         try:
             await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
-        except (PreconditionFailedError, UnavailableError):
-            return
+        except (PreconditionFailedError, UnavailableError, StoreRefusedError):
+            return  # It was refused, or there was no answer that proves anything.
         await self._store.delete(self._key)
         message = (
             f"{self._where} was created twice: its store ignores conditional writes, and a queue "
