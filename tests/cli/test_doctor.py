@@ -157,7 +157,7 @@ def test_what_to_expect_follows_from_what_was_measured() -> None:
     assert paced.commits_per_s_embedded == 1
     text = "\n".join(describe(expected, "s3"))
     assert "$16.20" in text
-    assert PRICES["s3"].source in text
+    assert PRICES["s3"].page in text
 
 
 def test_the_command_on_a_file_and_in_memory(console: Console) -> None:

@@ -48,7 +48,7 @@ async def collect(store: ObjectStore, layout: Layout, since: datetime, now: date
 
 async def _collect_hour(store: ObjectStore, reader: ArchiveReader, hour: datetime) -> int:
     segments = await reader.segments(hour)
-    if len(segments) < 2:  # noqa: PLR2004
+    if len(segments) <= 1:
         return 0
     ids = [{job.id for job in await reader.read(segment)} for segment in segments]
     doomed = [

@@ -9,7 +9,7 @@ from bucketq.cli.checkup import Checkup, examine
 from bucketq.cli.options import Url, place_of
 from bucketq.cli.output import Column, Output, plain
 
-PRICES_FROM = "list prices of US regions in 2026; check your provider's page"
+PRICES_FROM = "at prices reported for US regions in 2026, which may differ from yours; see"
 _JOB_COMMITS = 3
 """A job alone takes three commits: push, claim, complete."""
 _BATCH = 100
@@ -21,7 +21,8 @@ class Price:
 
     put: float
     get: float
-    source: str
+    page: str
+    """Where the provider tells its prices; the figures here were not taken from it."""
 
 
 PRICES = {
@@ -111,5 +112,5 @@ def describe(expected: Expectation, scheme: str) -> list[str]:
         *lines,
         f"  cost      ${expected.dollars_per_million_jobs:.2f} for a million jobs, one by one",
         f"            ${expected.dollars_per_million_jobs_batched:.2f} with {_BATCH} in a commit",
-        f"            ({PRICES_FROM}: {price.source})",
+        f"            ({PRICES_FROM} {price.page})",
     ]

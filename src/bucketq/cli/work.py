@@ -24,9 +24,8 @@ from bucketq.cli.options import (
 from bucketq.cli.output import Output
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.model.operations import LeaseRef
-from bucketq.queue.base import Queue
+from bucketq.queue.base import MAX_WAIT_S, Queue
 
-_LONGEST_WAIT_S = 3600
 _LOOK_AGAIN_S = 1.0
 
 
@@ -73,7 +72,7 @@ async def claim(
 
 def _parse_wait(text: str) -> float:
     wait_s = parse_duration(text, "--wait")
-    if wait_s > _LONGEST_WAIT_S:
+    if wait_s > MAX_WAIT_S:
         message = f"--wait must be at most 1h, got {text}"
         raise InvalidRequestError(message)
     return wait_s

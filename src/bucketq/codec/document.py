@@ -136,7 +136,7 @@ def _with_extra(row: Struct, extra: dict[str, Raw] | None) -> bytes:
         text = msgspec.json.format(text, indent=-1)
     if not extra:
         return text
-    return text[:-1] + (b"," if len(text) > 2 else b"") + _encoder.encode(extra)[1:]  # noqa: PLR2004
+    return text[:-1] + (b"" if text == b"{}" else b",") + _encoder.encode(extra)[1:]
 
 
 class Document:

@@ -20,6 +20,7 @@ from bucketq.model.settings import Settings, check_backoff
 MAX_DEPTH = 100
 """How deep a payload may be nested; a parser that recurses must never be the limit."""
 MAX_NAME = 256
+_SHOWN_LENGTH = 80
 MAX_PRIORITY = 2**31
 MAX_DELAY_S = 10 * 365 * 86400.0
 
@@ -179,7 +180,7 @@ def _depth(raw: bytes) -> int:
 
 def _short(value: object) -> str:
     shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:80]}..."  # noqa: PLR2004
+    return shown if len(shown) <= _SHOWN_LENGTH else f"{shown[:_SHOWN_LENGTH]}..."
 
 
 def _refuse(message: str) -> NoReturn:

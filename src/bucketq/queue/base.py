@@ -18,6 +18,9 @@ from bucketq.queue.job import Job, JobPage, JobSpec
 
 T = TypeVar("T")
 
+MAX_WAIT_S = 3600.0
+"""How long a claim may wait."""
+
 Held = Job[T] | LeaseRef
 """A job that was claimed, or what shows that it was."""
 Names = str | Iterable[str] | None
@@ -37,7 +40,7 @@ class Queue(Protocol[T]):
         kind: str,
         payload: T,
         *,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,  # noqa: A002 - the word that everybody looks for
         priority: int = 0,
         delay_s: float | timedelta | None = None,
         run_at: datetime | None = None,

@@ -23,7 +23,7 @@ from bucketq.model.job import Backoff, Status
 from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
-from bucketq.queue.base import Held, Names
+from bucketq.queue.base import MAX_WAIT_S, Held, Names
 from bucketq.queue.host import Host
 from bucketq.queue.job import Job, JobPage, JobSpec
 from bucketq.queue.register import Register
@@ -31,8 +31,6 @@ from bucketq.queue.requests import RequestId, RequestIds, parse_token
 
 T = TypeVar("T")
 A = TypeVar("A")
-
-_MAX_WAIT_S = 3600.0
 
 
 class Verbs(Host, Generic[T]):
@@ -71,7 +69,7 @@ class Verbs(Host, Generic[T]):
         kind: str,
         payload: T,
         *,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,  # noqa: A002 - the word that everybody looks for
         priority: int = 0,
         delay_s: float | timedelta | None = None,
         run_at: datetime | None = None,
@@ -125,8 +123,8 @@ class Verbs(Host, Generic[T]):
         """Take jobs to work on, waiting up to ``wait_s`` for the first."""
         self._guard()
         check.delay(wait_s, "wait_s")
-        if wait_s > _MAX_WAIT_S:
-            message = f"wait_s must be at most {_MAX_WAIT_S:.0f} seconds, got {wait_s:g}"
+        if wait_s > MAX_WAIT_S:
+            message = f"wait_s must be at most {MAX_WAIT_S:.0f} seconds, got {wait_s:g}"
             raise InvalidRequestError(message)
         operation = ops.Claim(
             worker=self._worker if worker is None else worker,
