@@ -89,6 +89,9 @@ class JobRecord(
     claimed_at: datetime | None = None
     heartbeat_at: datetime | None = None
     """For people. Staleness is judged by clocks that cannot jump."""
+    silent_s: float = 0.0
+    """How long its worker had been silent when a broker last wrote that down: a duration, so that
+    the next broker needs nobody's clock to go on from there."""
     cancel_requested: bool = False
     errors: tuple[Failure, ...] = ()
     """The last few failures, oldest first."""
@@ -115,10 +118,15 @@ class KeyRecord(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     at: datetime
 
 
-class BrokerRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """The broker that serves this queue."""
+class BrokerRecord(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The broker that serves this queue, or the last one that did."""
 
     address: str
+    """``host:port``; empty once it has retired, and nobody serves the queue."""
     id: str
+    """New at each start of a broker: an address may be used again by something else."""
     epoch: int
+    """One more at each takeover. It never falls, so it outlives the broker."""
     since: datetime
+    host: str = ""
+    """Where it runs. A loopback address means something there alone."""

@@ -18,6 +18,8 @@ from bucketq.model.job import NOTHING, Failure, JobRecord
 from bucketq.model.operations import (
     Claim,
     Complete,
+    CompleteMany,
+    Completion,
     Expire,
     Fail,
     Heartbeat,
@@ -88,28 +90,43 @@ def heartbeat(state: State, operation: Heartbeat, now: datetime) -> tuple[Pulse,
     return tuple(_beat(state, lease, now) for lease in operation.leases)
 
 
+def pulses(state: State, operation: Heartbeat) -> tuple[Pulse, ...]:
+    """Tell which jobs are held, without noting that they are: a broker keeps beats elsewhere."""
+    return tuple(_pulse(state, lease) for lease in operation.leases)
+
+
+def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple[bool, ...]:
+    """Finish jobs, each for itself: one whose lease was lost does not hold up the others."""
+    limit = state.settings.max_batch_jobs
+    if len(operation.jobs) > limit:
+        message = f"{len(operation.jobs)} jobs in one call, at most {limit} are allowed"
+        raise InvalidRequestError(message)
+    for job in operation.jobs:
+        _check_result(state, job)
+    return tuple(_complete_if_held(state, job, now) for job in operation.jobs)
+
+
+def remember_completions(_operation: CompleteMany, answer: tuple[bool, ...]) -> list[int] | None:
+    """Keep the places of those that were not finished, where there are any."""
+    return [index for index, done in enumerate(answer) if not done] or None
+
+
+def recall_completions(
+    _state: State, operation: CompleteMany, stored: list[int] | None
+) -> tuple[bool, ...]:
+    """Answer retried completions."""
+    lost = set(stored or ())
+    return tuple(index not in lost for index in range(len(operation.jobs)))
+
+
 def complete(state: State, operation: Complete, now: datetime) -> None:
     """Finish a job. Finishing it again under the same lease is no error."""
     job = state.jobs.get(operation.job)
     if job is not None and job.outcome == "completed" and job.lease == operation.lease:
         return
     job = _held(state, operation.job, operation.lease)
-    check.encoding(operation.result_encoding, "result_encoding")
-    has_result = operation.result != NOTHING
-    if has_result:
-        limit = state.settings.max_result_bytes
-        check.body(operation.result, "result", "max_result_bytes", limit)
-    state.put_job(
-        replace(
-            job,
-            status="done",
-            outcome="completed",
-            finished_at=now,
-            cancel_requested=False,
-            result=operation.result if has_result else NOTHING,
-            result_encoding=operation.result_encoding,
-        )
-    )
+    _check_result(state, operation)
+    _finish(state, job, operation, now)
 
 
 def fail(state: State, operation: Fail, now: datetime) -> str:
@@ -157,16 +174,56 @@ def _hand_out(state: State, operation: Claim, job: JobRecord, now: datetime) -> 
         run_at=None,
         claimed_at=now,
         heartbeat_at=now,
+        silent_s=0.0,
     )
     state.put_job(running)
     return running
 
 
+def _check_result(state: State, finished: Complete | Completion) -> None:
+    check.encoding(finished.result_encoding, "result_encoding")
+    if finished.result != NOTHING:
+        limit = state.settings.max_result_bytes
+        check.body(finished.result, "result", "max_result_bytes", limit)
+
+
+def _complete_if_held(state: State, finished: Completion, now: datetime) -> bool:
+    job = state.jobs.get(finished.job)
+    if job is None or job.lease != finished.lease:
+        return False
+    if job.status == "running":
+        _finish(state, job, finished, now)
+    return job.status == "running" or job.outcome == "completed"
+
+
+def _finish(state: State, job: JobRecord, finished: Complete | Completion, now: datetime) -> None:
+    has_result = finished.result != NOTHING
+    state.put_job(
+        replace(
+            job,
+            status="done",
+            outcome="completed",
+            finished_at=now,
+            cancel_requested=False,
+            silent_s=0.0,
+            result=finished.result if has_result else NOTHING,
+            result_encoding=finished.result_encoding,
+        )
+    )
+
+
 def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
+    pulse = _pulse(state, lease)
+    if pulse.held:
+        job = state.jobs.by_id[lease.job]
+        state.put_job(replace(job, heartbeat_at=now, silent_s=0.0))
+    return pulse
+
+
+def _pulse(state: State, lease: LeaseRef) -> Pulse:
     job = state.jobs.get(lease.job)
     if job is None or job.status != "running" or job.lease != lease.lease:
         return Pulse(lease.job, held=False)
-    state.put_job(replace(job, heartbeat_at=now))
     return Pulse(lease.job, held=True, cancel_requested=job.cancel_requested)
 
 
@@ -195,7 +252,7 @@ def _end_attempt(
     costs: bool = True,
 ) -> str:
     """Take a job from its worker: back to the queue, or out of it."""
-    freed = replace(job, lease=None, worker=None, claimed_at=None, heartbeat_at=None)
+    freed = replace(job, lease=None, worker=None, claimed_at=None, heartbeat_at=None, silent_s=0.0)
     if job.cancel_requested:
         ended = replace(
             freed, status="done", outcome="cancelled", finished_at=now, cancel_requested=False

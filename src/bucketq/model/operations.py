@@ -60,6 +60,8 @@ class Claim(Operation, frozen=True):
     """128 random bits; each lease is a hash of it, the job and the attempt."""
     kinds: tuple[str, ...] = ()
     limit: int = 1
+    wait_s: float = 0.0
+    """How long whoever commits may hold it back until there is a job. ``apply`` never waits."""
 
 
 class Heartbeat(Operation, frozen=True):
@@ -75,6 +77,21 @@ class Complete(Operation, frozen=True):
     lease: str
     result: Raw = NOTHING
     result_encoding: Encoding | None = None
+
+
+class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One job that is finished, among several."""
+
+    job: str
+    lease: str
+    result: Raw = NOTHING
+    result_encoding: Encoding | None = None
+
+
+class CompleteMany(Operation, frozen=True):
+    """Finish jobs. Answers for each whether it is finished, or its lease was lost."""
+
+    jobs: tuple[Completion, ...]
 
 
 class Fail(Operation, frozen=True):
@@ -144,6 +161,39 @@ class Expire(Operation, frozen=True):
     attempt: int
 
 
+class Silence(Struct, frozen=True):
+    """How long a worker has been silent about a job, by the clock of the broker."""
+
+    job: str
+    attempt: int
+    silent_s: float
+
+
+class Persist(Operation, frozen=True):
+    """Write down what a broker has heard of workers, for whoever follows it."""
+
+    silences: tuple[Silence, ...]
+
+
+class Lead(Operation, frozen=True):
+    """Become the broker of a queue that no other has taken since epoch ``after``.
+
+    Answers the ``BrokerRecord``. It is refused with ``SupersededError`` where another was first.
+    """
+
+    id: str
+    address: str
+    host: str
+    after: int
+
+
+class Retire(Operation, frozen=True):
+    """Stop being the broker, unless another has taken over already. Answers whether it was."""
+
+    id: str
+    epoch: int
+
+
 class Tidy(Operation, frozen=True):
     """Drop what has outlived its retention: keys, sessions, dead jobs."""
 
@@ -191,6 +241,7 @@ AnyOperation = (
     | Claim
     | Heartbeat
     | Complete
+    | CompleteMany
     | Fail
     | Release
     | Cancel
@@ -200,6 +251,9 @@ AnyOperation = (
     | Resume
     | Configure
     | Expire
+    | Persist
+    | Lead
+    | Retire
     | Tidy
     | Archived
     | ReadOutbox
@@ -213,7 +267,7 @@ AnyOperation = (
 READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot)
 """Operations that change nothing."""
 
-REPEATABLE = (*READS, Heartbeat, Expire, Tidy, Archived)
+REPEATABLE = (*READS, Heartbeat, Expire, Persist, Lead, Retire, Tidy, Archived)
 """Operations that do no harm when they are applied twice: they need no id, and are not recorded."""
 
 

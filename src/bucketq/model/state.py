@@ -90,6 +90,16 @@ class State:
         """Whether there is something to commit."""
         return bool(self.changes)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the broker that serves the queue, or of the last one; 0: there was none."""
+        return self.broker.epoch if self.broker else 0
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a broker is recorded that has not retired. It alone judges who is silent."""
+        return self.broker is not None and self.broker.address != ""
+
     def count(self, kind: str, status: Status) -> int:
         """How many jobs of a kind have a status."""
         return self.counts.get((kind, status), 0)

@@ -12,22 +12,30 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from bucketq.errors import InvalidRequestError, RejectedError, UnavailableError
-from bucketq.model import check, finished, leases, operators, pushes, reads
+from bucketq.errors import (
+    InvalidRequestError,
+    RejectedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model import brokers, check, finished, leases, operators, pushes, reads
 from bucketq.model.operations import (
     REPEATABLE,
     Archived,
     Cancel,
     Claim,
     Complete,
+    CompleteMany,
     Configure,
     Expire,
     Fail,
     Get,
     Heartbeat,
+    Lead,
     List,
     Operation,
     Pause,
+    Persist,
     Purge,
     Push,
     ReadOutbox,
@@ -37,6 +45,7 @@ from bucketq.model.operations import (
     Release,
     Request,
     Resume,
+    Retire,
     Tidy,
 )
 from bucketq.model.sessions import MISSING
@@ -47,7 +56,7 @@ class Applied(NamedTuple):
     """What became of a request: its answer or the reason against it, and what it changed."""
 
     answer: Any
-    error: RejectedError | UnavailableError | None
+    error: RejectedError | SupersededError | UnavailableError | None
     changes: list[Change]
 
     def result(self) -> Any:
@@ -66,9 +75,13 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     Claim: leases.claim,
     Heartbeat: leases.heartbeat,
     Complete: leases.complete,
+    CompleteMany: leases.complete_many,
     Fail: leases.fail,
     Release: leases.release,
     Expire: leases.expire,
+    Persist: brokers.persist,
+    Lead: brokers.lead,
+    Retire: brokers.retire,
     Cancel: operators.cancel,
     Redrive: operators.redrive,
     Purge: operators.purge,
@@ -87,11 +100,13 @@ _HANDLERS: dict[type[Operation], _Handler] = {
 _RECALL: dict[type[Operation], Callable[[State, Any, Any], Any]] = {
     Push: pushes.recall,
     Claim: leases.recall_claim,
+    CompleteMany: leases.recall_completions,
     Configure: operators.recall_settings,
 }
 _REMEMBER: dict[type[Operation], Callable[[Any, Any], Any]] = {
     Push: pushes.remember,
     Claim: leases.remember_claim,
+    CompleteMany: leases.remember_completions,
     Configure: lambda _operation, _answer: None,
 }
 
@@ -108,7 +123,7 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
             if answer is not MISSING:
                 return Applied(answer, None, [])
         answer = _HANDLERS[type(operation)](state, operation, now)
-    except (RejectedError, UnavailableError) as error:
+    except (RejectedError, SupersededError, UnavailableError) as error:
         if len(state.changes) != mark:
             raise AssertionError(f"{operation!r} was refused half way") from error
         return Applied(None, error, [])

@@ -229,7 +229,7 @@ class GroupCommitQueue(Verbs[T]):
             return
         state, now = document.state, self._clock.now()
         try:
-            if isinstance(waiting.request.operation, Claim) and state.broker is None:
+            if isinstance(waiting.request.operation, Claim) and not state.is_served:
                 monotonic_s = asyncio.get_running_loop().time()
                 for expire in self._leases.stale(state, now, monotonic_s):
                     apply(state, Request(expire), now)

@@ -87,7 +87,7 @@ class DirectQueue(Verbs[T]):
 
     def _apply(self, document: Document, request: Request) -> Applied:
         state, now = document.state, self._clock.now()
-        if isinstance(request.operation, Claim) and state.broker is None:
+        if isinstance(request.operation, Claim) and not state.is_served:
             monotonic_s = asyncio.get_running_loop().time()
             for expire in self._leases.stale(state, now, monotonic_s):
                 apply(state, Request(expire), now)

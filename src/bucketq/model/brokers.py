@@ -1,0 +1,67 @@
+"""What a broker writes about itself, and about the workers that it listens to.
+
+A takeover names the epoch that it follows, and is refused where the object has moved on: whoever
+stands on old news loses. The epoch stays when a broker retires, so it never falls.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from bucketq.errors import SupersededError
+from bucketq.model import check
+from bucketq.model.job import BrokerRecord
+from bucketq.model.operations import Lead, Persist, Retire
+from bucketq.model.state import State
+
+
+def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
+    """Take the queue over, unless another broker was first. Doing it again is no error."""
+    check.name(operation.id, "broker id")
+    check.name(operation.address, "broker address")
+    check.name(operation.host, "broker host")
+    before = state.broker
+    if before is not None and (before.id, before.epoch) == (operation.id, operation.after + 1):
+        return before
+    if state.epoch != operation.after:
+        message = (
+            f"another broker was first: the queue is in epoch {state.epoch}, and the takeover was "
+            f"to follow epoch {operation.after}"
+        )
+        raise SupersededError(message)
+    state.broker = BrokerRecord(
+        address=operation.address,
+        id=operation.id,
+        epoch=operation.after + 1,
+        since=now,
+        host=operation.host,
+    )
+    state.touch_head()
+    return state.broker
+
+
+def retire(state: State, operation: Retire, now: datetime) -> bool:
+    """Clear the address of a broker that leaves; its successor's is never touched."""
+    del now
+    broker = state.broker
+    if broker is None or (broker.id, broker.epoch) != (operation.id, operation.epoch):
+        return False
+    if broker.address:
+        state.broker = replace(broker, address="")
+        state.touch_head()
+    return True
+
+
+def persist(state: State, operation: Persist, now: datetime) -> int:
+    """Note how long workers have been silent; a job that has moved on is left alone."""
+    count = 0
+    for silence in operation.silences:
+        job = state.jobs.get(silence.job)
+        if job is None or job.status != "running" or job.attempt != silence.attempt:
+            continue
+        heartbeat_at = now - timedelta(seconds=silence.silent_s)
+        state.put_job(replace(job, heartbeat_at=heartbeat_at, silent_s=silence.silent_s))
+        count += 1
+    return count
