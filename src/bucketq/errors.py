@@ -38,7 +38,16 @@ class UnavailableError(BucketQError):
 
 
 class SupersededError(BucketQError):
-    """The queue behind this connection was deleted, replaced or rolled back: connect again."""
+    """The queue behind this connection was deleted, replaced or rolled back: connect again.
+
+    A broker says so, too, when another has taken its place; clients then find the new one by
+    themselves. ``leader`` is its address, where that is known.
+    """
+
+    def __init__(self, message: str, *, leader: str | None = None) -> None:
+        """Keep where to go."""
+        super().__init__(message)
+        self.leader = leader
 
 
 class RejectedError(BucketQError):
@@ -62,7 +71,12 @@ class QueueFullError(RejectedError):
 
 
 class OverloadedError(RejectedError):
-    """Too many requests are waiting in this process: slow down and send it again."""
+    """Too many requests are waiting already: send it again, after ``retry_after_s`` at least."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
+        """Keep when it makes sense to try again."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class KeyConflictError(RejectedError):

@@ -1,0 +1,41 @@
+"""Errors on the way: an exception to a ``Refusal`` and back.
+
+An error of ``bucketq.errors`` arrives as the class that it was. One that this side does not know
+(the other is newer) arrives as what its branch of the tree means, and a fault of the other side
+as *unknown*, because nobody can tell what it had done by then.
+"""
+
+from __future__ import annotations
+
+from bucketq import errors
+from bucketq.rpc.messages import Refusal
+
+_KNOWN: dict[str, type[errors.BucketQError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, errors.BucketQError)
+}
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Write an error down."""
+    if isinstance(error, errors.OverloadedError):
+        return Refusal(
+            kind=type(error).__name__, message=str(error), retry_after_s=error.retry_after_s
+        )
+    if isinstance(error, errors.SupersededError):
+        return Refusal(kind=type(error).__name__, message=str(error), leader=error.leader)
+    if isinstance(error, errors.BucketQError):
+        return Refusal(kind=type(error).__name__, message=str(error))
+    message = f"the broker failed with {type(error).__name__}: {error}; its log tells more"
+    return Refusal(kind="UnavailableError", message=message)
+
+
+def error_of(refusal: Refusal) -> errors.BucketQError:
+    """Read an error that was written down."""
+    kind = _KNOWN.get(refusal.kind, errors.UnavailableError)
+    if issubclass(kind, errors.OverloadedError):
+        return kind(refusal.message, retry_after_s=refusal.retry_after_s or 0.0)
+    if issubclass(kind, errors.SupersededError):
+        return kind(refusal.message, leader=refusal.leader)
+    return kind(refusal.message)

@@ -1,0 +1,127 @@
+"""``Transport``: dial an address, listen, exchange messages.
+
+gRPC is one (``grpc_transport``), the simulated network another (``bucketq.testing``). Brokers and
+clients are written against this and know neither.
+
+A transport promises little, and no more may be assumed: a message that was sent may arrive late,
+twice, out of order or never, and the sender may not be told. What it must do: keep one
+conversation's messages whole, tell both ends when it *knows* that a conversation is over, and
+tell apart "nobody listens there" from "no answer yet", because the first is evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Welcome
+
+
+class LinkLostError(Exception):
+    """The conversation is over, or there never was one. Nothing is known of what was sent."""
+
+
+class NobodyThereError(LinkLostError):
+    """The address refused, or whatever listens there is no broker of this queue."""
+
+
+class Wire(Protocol):
+    """One conversation, seen from the client."""
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the broker said at the beginning."""
+        ...
+
+    async def send(self, calls: Sequence[Call]) -> None:
+        """Send calls in one message. Raises ``LinkLostError`` where it is over."""
+        ...
+
+    async def receive(self) -> Answers:
+        """Wait for the next answers. Raises ``LinkLostError`` where none will come."""
+        ...
+
+    async def close(self) -> None:
+        """End it. Doing so twice is no error."""
+        ...
+
+
+class Conversation(Protocol):
+    """One conversation, seen from the broker."""
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the client is told at the beginning."""
+        ...
+
+    def receive(self, calls: Sequence[Call]) -> None:
+        """Take calls. Their answers go to ``send``, when they are true."""
+        ...
+
+    def close(self) -> None:
+        """Note that the client is gone. Doing so twice is no error."""
+        ...
+
+
+class Service(Protocol):
+    """What a broker is to a transport. Nothing in it waits."""
+
+    def ping(self, ping: Ping) -> Pong:
+        """Answer from memory. Raises ``QueueNotFoundError`` for a queue that it does not know."""
+        ...
+
+    def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
+        """Begin a conversation whose answers are handed to ``send``, which must not wait.
+
+        Raises ``QueueNotFoundError``, or ``SupersededError`` where the queue is not led here;
+        a transport carries either to the client as a ``Refusal``.
+        """
+        ...
+
+
+class Listener(Protocol):
+    """An address at which a service is reachable."""
+
+    @property
+    def address(self) -> str:
+        """Where: ``host:port``, with the port that was really bound."""
+        ...
+
+    async def close(self, grace_s: float = 0.0) -> None:
+        """Take no new calls, let what is under way finish for up to ``grace_s``, and stop."""
+        ...
+
+
+class Transport(Protocol):
+    """A way to reach brokers, and to be reached."""
+
+    async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
+        """Ask whether a broker is there.
+
+        Raises:
+            NobodyThereError: The address refuses, or something else listens there.
+            LinkLostError: No answer in time.
+        """
+        ...
+
+    async def open(self, address: str, hello: Hello, timeout_s: float) -> Wire:
+        """Begin a conversation.
+
+        Raises:
+            NobodyThereError: The address refuses, or something else listens there.
+            LinkLostError: No answer in time.
+            QueueNotFoundError: The broker there does not know the queue.
+            SupersededError: It knows the queue and does not lead it.
+        """
+        ...
+
+    async def listen(self, address: str, service: Service) -> Listener:
+        """Serve at an address; port 0 takes any that is free.
+
+        Raises ``InvalidRequestError`` where the address cannot be bound.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything that is kept for later dials. Listeners are closed apart."""
+        ...
