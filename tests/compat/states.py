@@ -34,7 +34,7 @@ def full() -> State:
     state = State(incarnation="0123456789abcdef", created_at=_CREATED)
     state.version = 41
     state.commits.extend(["commit-40", "commit-41"])
-    state.broker = BrokerRecord("10.0.0.42:3000", "broker-7f", 7, _at(0.25))
+    state.broker = BrokerRecord("10.0.0.42:3000", "broker-7f", 7, _at(0.25), "host-9")
     state.settings = _SETTINGS
     state.paused = True
     state.paused_kinds = {"mail": None, "report/daily": None}
@@ -129,6 +129,7 @@ _JOBS = (
         worker="host-1/4242",
         claimed_at=_at(30),
         heartbeat_at=_at(39.5),
+        silent_s=1.75,
         cancel_requested=True,
         errors=(
             Failure(_at(10), 1, "failed", 'Traceback:\n\t"boom" \u2028 \U0001f4a5', "host-2/1"),

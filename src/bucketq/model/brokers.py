@@ -22,19 +22,19 @@ def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
     check.name(operation.id, "broker id")
     check.name(operation.address, "broker address")
     check.name(operation.host, "broker host")
-    before = state.broker
-    if before is not None and (before.id, before.epoch) == (operation.id, operation.after + 1):
+    before, epoch = state.broker, operation.after + 1
+    if before is not None and before.address and (before.id, before.epoch) == (operation.id, epoch):
         return before
     if state.epoch != operation.after:
         message = (
-            f"another broker was first: the queue is in epoch {state.epoch}, and the takeover was "
-            f"to follow epoch {operation.after}"
+            f"the takeover was to follow epoch {operation.after}, but the queue is in epoch "
+            f"{state.epoch}: another broker was first, or this one has retired"
         )
         raise SupersededError(message)
     state.broker = BrokerRecord(
         address=operation.address,
         id=operation.id,
-        epoch=operation.after + 1,
+        epoch=epoch,
         since=now,
         host=operation.host,
     )
@@ -56,12 +56,15 @@ def retire(state: State, operation: Retire, now: datetime) -> bool:
 
 def persist(state: State, operation: Persist, now: datetime) -> int:
     """Note how long workers have been silent; a job that has moved on is left alone."""
+    for silence in operation.silences:
+        check.delay(silence.silent_s, "silent_s")
     count = 0
     for silence in operation.silences:
         job = state.jobs.get(silence.job)
         if job is None or job.status != "running" or job.attempt != silence.attempt:
             continue
-        heartbeat_at = now - timedelta(seconds=silence.silent_s)
-        state.put_job(replace(job, heartbeat_at=heartbeat_at, silent_s=silence.silent_s))
+        silent_s = float(silence.silent_s)
+        heartbeat_at = now - timedelta(seconds=silent_s)
+        state.put_job(replace(job, heartbeat_at=heartbeat_at, silent_s=silent_s))
         count += 1
     return count

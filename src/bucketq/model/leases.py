@@ -99,7 +99,9 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
     """Finish jobs, each for itself: one whose lease was lost does not hold up the others."""
     limit = state.settings.max_batch_jobs
     if len(operation.jobs) > limit:
-        message = f"{len(operation.jobs)} jobs in one call, at most {limit} are allowed"
+        message = (
+            f"{len(operation.jobs)} jobs in one call, at most {limit} are allowed (max_batch_jobs)"
+        )
         raise InvalidRequestError(message)
     for job in operation.jobs:
         _check_result(state, job)

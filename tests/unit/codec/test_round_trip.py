@@ -90,6 +90,7 @@ job_fields: dict[str, st.SearchStrategy[Any]] = {
     "worker": texts,
     "claimed_at": maybe(times),
     "heartbeat_at": maybe(times),
+    "silent_s": st.floats(0, 1e9),
     "cancel_requested": st.booleans(),
     "errors": st.lists(failures, max_size=3).map(tuple),
     "finished_at": times,
@@ -151,7 +152,7 @@ queue_settings = st.builds(
     dead_retention_s=floats,
     max_sessions=numbers,
 )
-brokers = st.builds(BrokerRecord, address=texts, id=texts, epoch=numbers, since=times)
+brokers = st.builds(BrokerRecord, address=texts, id=texts, epoch=numbers, since=times, host=texts)
 
 
 @st.composite

@@ -36,7 +36,8 @@ def new_job(job_id: str, kind: str = "index", payload: object = None, **fields: 
 
 def rows_of(state: State) -> tuple[list[object], ...]:
     """All that a state holds, as values that later changes do not reach."""
-    head = (state.settings, state.paused, list(state.paused_kinds), state.sessions.horizon)
+    paused = (state.paused, list(state.paused_kinds))
+    head = (state.settings, state.broker, paused, state.sessions.horizon)
     sessions = [msgspec.json.encode(session) for session in state.sessions.table]
     return [head], list(state.jobs), list(state.keys), list(sessions)
 

@@ -19,20 +19,24 @@ from bucketq.errors import (
     KeyConflictError,
     LeaseLostError,
     QueueFullError,
+    SupersededError,
     UnavailableError,
 )
-from bucketq.model.job import JobRecord
+from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.operations import (
     Archived,
     Cancel,
     Claim,
     Complete,
+    CompleteMany,
     Configure,
     Expire,
     Fail,
     Heartbeat,
+    Lead,
     NewJob,
     Pause,
+    Persist,
     Pulse,
     Purge,
     Push,
@@ -40,6 +44,7 @@ from bucketq.model.operations import (
     Release,
     Request,
     Resume,
+    Retire,
     Tidy,
 )
 from bucketq.model.settings import Settings
@@ -48,7 +53,7 @@ Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
 
 _NEVER = object()
-_FREE: Row = {"lease": None, "worker": None, "claimed_at": None, "heartbeat_at": None}
+_FREE: Row = dict.fromkeys(("lease", "worker", "claimed_at", "heartbeat_at")) | {"silent_s": 0.0}
 
 
 def row_of(job: JobRecord) -> Row:
@@ -73,6 +78,7 @@ class Reference:
         self.horizon = 0
         self.leases_given: set[str] = set()
         self.pushed = 0
+        self.broker: BrokerRecord | None = None
 
     def apply(self, request: Request, now: datetime, seen: Seen) -> object:
         """Answer a request, or raise the error that refuses it."""
@@ -116,8 +122,8 @@ class Reference:
     def _content(self) -> tuple[object, ...]:
         rows = {job: dict(row) for job, row in self.jobs.items()}
         keys = {key: dict(row) for key, row in self.keys.items()}
-        head = (self.settings, self.paused, list(self.paused_kinds), list(self.sessions))
-        return rows, keys, head
+        paused = (self.paused, list(self.paused_kinds))
+        return rows, keys, (self.settings, self.broker, paused, list(self.sessions))
 
     # Requests that come again.
 
@@ -228,7 +234,7 @@ class Reference:
             assert lease not in self.leases_given, "a lease was handed out twice"
             self.leases_given.add(lease)
             row.update(status="running", attempt=row["attempt"] + 1, run_at=None, lease=lease)
-            row.update(worker=operation.worker, claimed_at=now, heartbeat_at=now)
+            row.update(worker=operation.worker, claimed_at=now, heartbeat_at=now, silent_s=0.0)
         return tuple(dict(row) for row in chosen)
 
     def _heartbeat(self, operation: Heartbeat, now: datetime, _seen: Seen) -> tuple[Pulse, ...]:
@@ -239,7 +245,7 @@ class Reference:
             row = self.jobs.get(lease.job)
             held = row is not None and row["status"] == "running" and row["lease"] == lease.lease
             if row is not None and held:
-                row["heartbeat_at"] = now
+                row.update(heartbeat_at=now, silent_s=0.0)
                 pulses.append(Pulse(lease.job, held=True, cancel_requested=row["cancel_requested"]))
             else:
                 pulses.append(Pulse(lease.job, held=False))
@@ -259,7 +265,20 @@ class Reference:
             return
         row = self._held(operation.job, operation.lease)
         row.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
-        row["result"] = bytes(operation.result)
+        row.update(result=bytes(operation.result), silent_s=0.0)
+
+    def _completemany(self, operation: CompleteMany, now: datetime, seen: Seen) -> tuple[bool, ...]:
+        if len(operation.jobs) > self.settings.max_batch_jobs:
+            raise InvalidRequestError
+        answer = []
+        for job in operation.jobs:
+            try:
+                self._complete(Complete(job=job.job, lease=job.lease, result=job.result), now, seen)
+            except LeaseLostError:
+                answer.append(False)
+            else:
+                answer.append(True)
+        return tuple(answer)
 
     def _fail(self, operation: Fail, now: datetime, seen: Seen) -> str:
         row = self._held(operation.job, operation.lease)
@@ -306,6 +325,34 @@ class Reference:
             row.update(status="dead", finished_at=now)
         else:
             row.update(status="queued", run_at=None)
+
+    # What brokers do.
+
+    def _persist(self, operation: Persist, now: datetime, _seen: Seen) -> int:
+        count = 0
+        for silence in operation.silences:
+            row = self.jobs.get(silence.job)
+            if row and (row["status"], row["attempt"]) == ("running", silence.attempt):
+                heartbeat_at = now - timedelta(seconds=silence.silent_s)
+                row.update(heartbeat_at=heartbeat_at, silent_s=silence.silent_s)
+                count += 1
+        return count
+
+    def _lead(self, operation: Lead, now: datetime, _seen: Seen) -> BrokerRecord:
+        broker, epoch = self.broker, operation.after + 1
+        if broker and broker.address and (broker.id, broker.epoch) == (operation.id, epoch):
+            return broker
+        if (broker.epoch if broker else 0) != operation.after:
+            raise SupersededError("")
+        self.broker = BrokerRecord(operation.address, operation.id, epoch, now, operation.host)
+        return self.broker
+
+    def _retire(self, operation: Retire, _now: datetime, _seen: Seen) -> bool:
+        broker = self.broker
+        if broker is None or broker.id != operation.id or broker.epoch != operation.epoch:
+            return False
+        self.broker = BrokerRecord("", broker.id, broker.epoch, broker.since, broker.host)
+        return True
 
     def _archived(self, operation: Archived, _now: datetime, _seen: Seen) -> int:
         done = {row["id"] for row in self.with_status("done")} & set(operation.jobs)

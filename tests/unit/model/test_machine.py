@@ -25,15 +25,19 @@ from bucketq.model.operations import (
     Cancel,
     Claim,
     Complete,
+    CompleteMany,
+    Completion,
     Configure,
     Expire,
     Fail,
     Get,
     Heartbeat,
+    Lead,
     LeaseRef,
     List,
     NewJob,
     Pause,
+    Persist,
     Purge,
     Push,
     ReadOutbox,
@@ -42,6 +46,8 @@ from bucketq.model.operations import (
     Release,
     Request,
     Resume,
+    Retire,
+    Silence,
     Tidy,
 )
 from bucketq.model.operators import is_untidy
@@ -99,7 +105,8 @@ def chosen(values: list[Any], number: int) -> Any:
 
 def tables(state: State) -> dict[Change, object]:
     """Every row of a state by the name that a change gives it."""
-    head = (state.settings, state.paused, tuple(state.paused_kinds), state.sessions.horizon)
+    paused = (state.paused, tuple(state.paused_kinds))
+    head = (state.settings, state.broker, paused, state.sessions.horizon)
     rows: dict[Change, object] = {("head", ""): head}
     rows.update({("jobs", job.id): job for job in state.jobs})
     rows.update({("keys", key.id): key for key in state.keys})
@@ -176,6 +183,8 @@ class QueueMachine(RuleBasedStateMachine):
         reported = set(applied.changes)
         if isinstance(operation, Heartbeat):  # Two in one moment leave the same row.
             reported -= {("jobs", lease.job) for lease in operation.leases} - differing
+        elif isinstance(operation, Persist):
+            reported -= {("jobs", silence.job) for silence in operation.silences} - differing
         assert reported == differing
 
     @initialize(jobs=new_jobs, backoff=st.sampled_from([Backoff(0.0), Backoff(2.0)]))
@@ -236,6 +245,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.send(Complete(job=lease.job, lease=lease.lease, result=result), by)
 
     @precondition(lambda self: len(self.leases) > 1)
+    @rule(
+        numbers=st.lists(pick, max_size=4),
+        by=sender,
+        result=st.sampled_from([Raw(b""), Raw(b"[1]")]),
+    )
+    def complete_many(self, numbers: list[int], by: tuple[str, int], result: Raw) -> None:
+        leases = map(self.some_lease, numbers)
+        jobs = (Completion(job=each.job, lease=each.lease, result=result) for each in leases)
+        self.send(CompleteMany(jobs=tuple(jobs)), by)
+
+    @precondition(lambda self: len(self.leases) > 1)
     @rule(number=pick, by=sender, retry=st.sampled_from([True, True, False]))
     def fail(self, number: int, by: tuple[str, int], retry: bool) -> None:
         lease = self.some_lease(number)
@@ -253,6 +273,26 @@ class QueueMachine(RuleBasedStateMachine):
     def expire(self, number: int, older: int) -> None:
         job = self.state.jobs.by_id[chosen(list(self.state.running), number)]
         self.send(Expire(job=job.id, attempt=job.attempt - older))
+
+    @precondition(lambda self: self.state.jobs)
+    @rule(numbers=st.lists(pick, max_size=4), silent_s=st.sampled_from([0.0, 0.5, 20.0]))
+    def persist(self, numbers: list[int], silent_s: float) -> None:
+        jobs = [self.state.jobs.get(chosen(self.ids, number)) for number in numbers]
+        jobs += [self.state.jobs.get(job_id) for job_id in list(self.state.running)[:2]]
+        silences = (Silence(job.id, job.attempt, silent_s) for job in jobs if job is not None)
+        self.send(Persist(silences=(*silences, Silence("unknown", 1, silent_s))))
+
+    @rule(name=st.sampled_from("pq"), lag=st.sampled_from([0, 0, 1, -1]))
+    def lead(self, name: str, lag: int) -> None:
+        epoch = self.state.epoch
+        self.send(Lead(id=name, address=f"{name}:1", host="h", after=epoch - lag))
+        assert epoch <= self.state.epoch <= epoch + 1
+
+    @rule(name=st.sampled_from("pq"), lag=st.sampled_from([0, 0, 1]))
+    def retire(self, name: str, lag: int) -> None:
+        epoch = self.state.epoch
+        self.send(Retire(id=name, epoch=epoch - lag))
+        assert self.state.epoch == epoch
 
     @rule(number=pick, by=sender)
     def cancel(self, number: int, by: tuple[str, int]) -> None:
@@ -345,6 +385,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert [row.id for row in self.state.sessions.table] == list(self.reference.sessions)
         assert self.state.sessions.horizon == self.reference.horizon
         assert self.state.settings == self.reference.settings
+        assert self.state.broker == self.twin.state.broker == self.reference.broker
         assert self.state.paused == self.reference.paused
         assert list(self.state.paused_kinds) == self.reference.paused_kinds
 

@@ -35,6 +35,7 @@ class Walker:
             self.work: 30,
             self.operate: 12,
             self.house: 16,
+            self.broker: 8,
             self.repeat: 12,
             self.time: 12,
         }
@@ -83,8 +84,11 @@ class Walker:
         choice = self.random.randrange(10)
         if choice < 3:
             machine.fail(number, by, retry=self.number < 70)
-        elif choice < 5:
+        elif choice < 4:
             machine.complete(number, by, Raw(b"[1]"))
+        elif choice < 5:
+            numbers = [self.number for _ in range(self.random.randrange(4))]
+            machine.complete_many(numbers, by, Raw(b"[1]"))
         elif choice < 6:
             machine.release(number, by, self.random.choice([0.0, 3.0]))
         elif choice < 8 and machine.state.running:
@@ -127,6 +131,16 @@ class Walker:
             }
             name = self.random.choice(list(options))
             machine.configure({name: options[name]}, self.by)
+
+    def broker(self) -> None:
+        machine, choice = self.machine, self.random.randrange(4)
+        if choice < 2:
+            numbers = [self.number for _ in range(self.random.randrange(4))]
+            machine.persist(numbers, self.random.choice([0.0, 0.5, 20.0]))
+        elif choice < 3:
+            machine.lead(self.random.choice("pq"), self.random.choice([0, 0, 1, -1]))
+        else:
+            machine.retire(self.random.choice("pq"), self.random.choice([0, 0, 1]))
 
     def repeat(self) -> None:
         if self.machine.sent:
