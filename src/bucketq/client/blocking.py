@@ -60,6 +60,7 @@ class BlockingQueue(Generic[T]):
     claim = _blocking(Queue.claim)
     heartbeat = _blocking(Queue.heartbeat)
     complete = _blocking(Queue.complete)
+    complete_many = _blocking(Queue.complete_many)
     fail = _blocking(Queue.fail)
     release = _blocking(Queue.release)
     cancel = _blocking(Queue.cancel)

@@ -93,6 +93,16 @@ class Queue(Protocol[T]):
         """Finish a job, with an optional result."""
         ...
 
+    async def complete_many(
+        self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
+    ) -> list[bool]:
+        """Finish jobs, each with an optional result, in one commit.
+
+        Each is finished for itself: the answer tells of each, in order, whether it is done, or
+        its lease was lost and another worker may have it.
+        """
+        ...
+
     async def fail(
         self,
         job: Held[T],

@@ -10,6 +10,9 @@ not been answered is applied to the fresh one. Where a batch changes nothing (re
 refusals) nothing is written, but the object is asked whether it has changed first, so that no
 answer is older than its question.
 
+A claim that may wait and finds nothing is parked, and fed before the next write goes out. While
+claims are parked the object is looked at once a second, for what others have pushed.
+
 A bad request fails alone. If the owning task cannot go on (the object is gone, or cannot be
 trusted), everybody is told; nobody waits on a queue that has gone mute.
 """
@@ -23,14 +26,21 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.errors import BucketQError, OverloadedError, StoreRefusedError, UnavailableError
+from bucketq.errors import (
+    BucketQError,
+    ClosedError,
+    OverloadedError,
+    StoreRefusedError,
+    UnavailableError,
+)
 from bucketq.model.operations import READS, Claim, Push, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
-from bucketq.queue.pace import Backoff
+from bucketq.queue.object import ObjectQueue
+from bucketq.queue.pace import Backoff, Gather
+from bucketq.queue.parking import Parking
 from bucketq.queue.register import Register, Settled, Verdict
-from bucketq.queue.verbs import Verbs
 
 T = TypeVar("T")
 
@@ -38,44 +48,94 @@ _MAX_WAITING = 20_000
 _MAX_WAITING_BYTES = 256 * 1024 * 1024
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
+_LOOK_S = 1.0
+_SHORTEST_WAIT_S = 0.001
+_NOTHING = Applied((), None, [])
 
 
-class _Waiting:
+class Waiting:
     """A request that has not been answered yet."""
 
-    __slots__ = ("answer", "applied", "request", "since", "size_bytes")
+    __slots__ = ("applied", "request", "since", "size_bytes", "until")
 
-    def __init__(self, request: Request, answer: asyncio.Future[Any], since: int) -> None:
+    def __init__(self, request: Request, since: int, now_s: float) -> None:
+        """Note a request that came when ``since`` was the newest version known in the object."""
         self.request = request
-        self.answer = answer
         self.since = since
-        """The newest version that was known to be in the object when it came."""
         self.applied: Applied | None = None
         self.size_bytes = _size_bytes(request)
+        operation = request.operation
+        self.until = now_s + operation.wait_s if type(operation) is Claim else 0.0
+        """How long a claim may be parked."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that a claim wants."""
+        operation = self.request.operation
+        return operation.kinds if isinstance(operation, Claim) else ()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        raise NotImplementedError
+
+    def tell(self, answer: Any, error: Exception | None) -> None:
+        """Hand over the answer, or the reason why there is none."""
+        raise NotImplementedError
 
 
-class GroupCommitQueue(Verbs[T]):
+class Caller(Waiting):
+    """A request of this process, whose caller awaits a future."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, request: Request, since: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Make the future; it is this caller's alone."""
+        super().__init__(request, since, loop.time())
+        self.answer: asyncio.Future[Any] = loop.create_future()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether he was answered, was cancelled or has given up."""
+        return self.answer.done()
+
+    def tell(self, answer: Any, error: Exception | None) -> None:
+        """Wake him, unless he has gone."""
+        if self.answer.done():
+            return
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(answer)
+
+
+class GroupCommitQueue(ObjectQueue[T]):
     """A queue that commits what all its callers ask for in one write after another."""
 
     def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
-        """Make a queue over a register; the options are those of ``Verbs``."""
+        """Make a queue over a register; the options are those of ``ObjectQueue``."""
         super().__init__(register, clock, **options)
-        self._batch: list[_Waiting] = []
-        self._in_flight: list[_Waiting] = []
+        self._batch: list[Waiting] = []
+        self._in_flight: list[Waiting] = []
         self._waiting_bytes = 0
+        self._parked: Parking[Waiting] = Parking()
         self._wake = asyncio.Event()
+        self._gather = Gather()
         self._leases = LeaseWatch()
+        self._looked_at = 0.0
+        """When the object was last known to be what is in memory, by the loop's time."""
         self._task: asyncio.Task[None] | None = None
         self._broken: Exception | None = None
 
     async def __aenter__(self) -> GroupCommitQueue[T]:
         """Load or create the queue, and begin to commit."""
         await self._open()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Commit what has been asked for, then close."""
+        self._send_away(ClosedError(f"the queue {self._where} is closed: connect again"))
         await self._close()
         task = self._task
         if task is None:
@@ -88,27 +148,51 @@ class GroupCommitQueue(Verbs[T]):
         self._tell_everybody(None)
         self._document = None
 
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._looked_at = loop.time()
+        self._task = loop.create_task(self._run())
+
     async def _submit(self, request: Request) -> Any:
         """Apply a request, and wait until what it led to is durable."""
-        if self._broken is not None:
-            raise self._broken
-        waiting = _Waiting(
-            request, asyncio.get_running_loop().create_future(), self._register.version
-        )
+        loop = asyncio.get_running_loop()
+        waiting = Caller(request, self._register.version, loop)
         self._admit(waiting)
-        self._batch.append(waiting)
-        if self._document is not None:
-            self._apply(waiting, self._document)
-        self._wake.set()
+        self.accept(waiting)
+        limit_s = self._timeout_s + max(0.0, waiting.until - loop.time())
         try:
-            async with asyncio.timeout(self._timeout_s):
-                # The future is this caller's alone: if he is cancelled or gives up, only he
-                # misses the answer, and the request goes its way.
+            async with asyncio.timeout(limit_s):
+                # If he is cancelled or gives up, only he misses the answer, and the request
+                # goes its way.
                 return await waiting.answer
         except TimeoutError as error:
             raise self._unknown(waiting.request, waiting.since) from error
 
-    def _admit(self, waiting: _Waiting) -> None:
+    def accept(self, waiting: Waiting) -> None:
+        """Take a request: apply it, and let it be answered once that is durable."""
+        if self._broken is not None:
+            waiting.tell(None, self._broken)
+            return
+        self._waiting_bytes += waiting.size_bytes
+        self._batch.append(waiting)
+        if self._document is not None:
+            self._apply(waiting, self._document)
+        self._wake.set()
+
+    def _withdraw(self, claim: Claim) -> None:
+        for parked in self._parked:
+            if parked.request.operation is claim:
+                self._parked.discard(parked)
+                parked.tell((), None)
+                return
+
+    def _send_away(self, error: Exception) -> None:
+        """Tell the claims that wait that they wait in vain."""
+        parked, self._parked = self._parked, Parking()
+        for waiting in parked:
+            waiting.tell(None, error)
+
+    def _admit(self, waiting: Waiting) -> None:
         count = len(self._batch) + len(self._in_flight)
         too_large = self._waiting_bytes + waiting.size_bytes > _MAX_WAITING_BYTES
         if count >= _MAX_WAITING or (too_large and count):
@@ -116,19 +200,17 @@ class GroupCommitQueue(Verbs[T]):
                 f"{count} requests ({self._waiting_bytes:,} bytes) wait to be written to "
                 f"{self._where} already: wait for some answers before you send more"
             )
-            raise OverloadedError(message)
-        self._waiting_bytes += waiting.size_bytes
+            raise OverloadedError(message, retry_after_s=self._gather.last_s)
 
     async def _run(self) -> None:
         """Own the state: commit batch after batch, until the queue is closed and all is said."""
         try:
             while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._batch:
-                    await self._round()
-                if self._closed is not None:
+                await self._until_needed()
+                if self._closed is not None and not self._batch:
                     return
+                await self._gather.wait(lambda: len(self._batch))
+                await self._round()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
             self._broken = error
             self._tell_everybody(error)
@@ -136,8 +218,38 @@ class GroupCommitQueue(Verbs[T]):
             # Somebody ends all tasks of the loop, or closing has waited long enough.
             self._closed = self._closed or "was cancelled: connect again"
             self._tell_everybody(None)
-            self._announce()
             raise
+
+    async def _until_needed(self) -> None:
+        """Sleep until there is a request, or something else to attend to."""
+        if self._batch:
+            return
+        self._wake.clear()
+        if self._closed is not None:
+            return
+        loop = asyncio.get_running_loop()
+        needed_at = self._needed_at()
+        timer = None if needed_at is None else loop.call_at(needed_at, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _needed_at(self) -> float | None:
+        """When this queue has something to do by itself, by the loop's time."""
+        if not self._parked:
+            return None
+        times = [self._looked_at + _LOOK_S]
+        expiry = self._parked.next_expiry()
+        if expiry is not None:
+            times.append(expiry)
+        state = self._current_state()
+        due = state.next_due() if state else None
+        if state is not None and due is not None and not state.paused:
+            due_s = (due - self._clock.now()).total_seconds()
+            times.append(asyncio.get_running_loop().time() + max(due_s, _SHORTEST_WAIT_S))
+        return min(times)
 
     async def _round(self) -> None:
         """Settle the requests that have come so far; what the store refuses, it refuses to them."""
@@ -155,36 +267,94 @@ class GroupCommitQueue(Verbs[T]):
         document = self._document
         if document is None:
             return  # A request spoiled it, and has been told so; the others start over.
+        self._attend(document)
+        self._feed(document)
+        if self._document is not document:
+            return
         self._in_flight, self._batch = self._batch, []
         if not document.state.has_changes:
             self._read(document)
-            await self._confirm(document)
+            if self._in_flight or self._is_look_due():
+                await self._confirm(document)
             return
         now = self._clock.now()
         if is_untidy(document.state, now):
             apply(document.state, Request(Tidy()), now)
         base_version = self._register.version
+        began_at = asyncio.get_running_loop().time()
         prepared = self._register.prepare(document)
         self._read(document)
         settled = await self._register.commit(document, prepared)
+        self._looked_at = began_at
+        self._gather.wrote(asyncio.get_running_loop().time() - began_at, len(self._in_flight))
         self._settle(document, settled, base_version)
+
+    def _attend(self, document: Document) -> None:
+        """Do what nobody asks for, before a write goes out."""
+        if self._parked:
+            self._end_silent(document)
+
+    def _end_silent(self, document: Document) -> None:
+        """End the leases of silent workers for whoever claims; a broker does that by itself."""
+        state = document.state
+        if state.is_served:
+            return
+        now = self._clock.now()
+        for expire in self._leases.stale(state, now, asyncio.get_running_loop().time()):
+            apply(state, Request(expire), now)
+
+    def _feed(self, document: Document) -> None:
+        """Hand out jobs to parked claims; let those go that have waited long enough."""
+        if not self._parked:
+            return
+        now = self._clock.now()
+        while (parked := self._parked.next_servable(document.state, now)) is not None:
+            if parked.is_told:
+                continue
+            parked.until = 0.0  # Whatever it gets now is its answer: it is not parked again.
+            self._batch.append(parked)
+            self._waiting_bytes += parked.size_bytes
+            self._apply(parked, document)
+            if self._document is not document:
+                return
+        for parked in self._parked.take_expired(asyncio.get_running_loop().time()):
+            self._expire_parked(parked)
+
+    def _expire_parked(self, parked: Waiting) -> None:
+        """Answer a claim that has found nothing, with everything else that changes nothing."""
+        parked.applied = _NOTHING
+        self._waiting_bytes += parked.size_bytes
+        self._batch.append(parked)
+
+    def _is_look_due(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        return bool(self._parked) and now_s >= self._looked_at + _LOOK_S
 
     def _read(self, document: Document) -> None:
         """Let the reads of a batch see exactly the version that is about to be written."""
         now = self._clock.now()
         for waiting in self._in_flight:
-            if isinstance(waiting.request.operation, READS) and not waiting.answer.done():
+            if self._is_read(waiting.request) and not waiting.is_told:
                 try:
-                    waiting.applied = apply(document.state, waiting.request, now)
+                    waiting.applied = self._look_up(document, waiting.request, now)
                 except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
-                    waiting.answer.set_exception(error)
+                    waiting.tell(None, error)
+
+    def _is_read(self, request: Request) -> bool:
+        """Whether a request is answered from what is committed, and changes nothing."""
+        return isinstance(request.operation, READS)
+
+    def _look_up(self, document: Document, request: Request, now: Any) -> Applied:
+        return apply(document.state, request, now)
 
     async def _confirm(self, document: Document) -> None:
         """Answer a batch that changes nothing, once the object is known not to have changed."""
+        began_at = asyncio.get_running_loop().time()
         try:
             fresh = await self._register.refresh(document)
         except UnavailableError:
             fresh = await self._load()
+        self._looked_at = began_at
         if fresh is document:
             self._answer_in_flight(None)
         else:
@@ -193,7 +363,6 @@ class GroupCommitQueue(Verbs[T]):
     def _settle(self, document: Document, settled: Settled, base_version: int) -> None:
         if settled.verdict is Verdict.LANDED:
             self._answer_in_flight(None)
-            self._announce()
         elif settled.verdict is Verdict.FORGOTTEN:
             for waiting in self._in_flight:
                 since = min(waiting.since, base_version)
@@ -208,12 +377,16 @@ class GroupCommitQueue(Verbs[T]):
         self._adopt(document)
 
     def _adopt(self, document: Document) -> None:
+        """Go on with a state that was just read."""
+        self._check(document)
         self._document = document
         for waiting in list(self._batch):
             if self._document is document:
                 self._apply(waiting, document)
-        self._announce()
         self._wake.set()
+
+    def _check(self, document: Document) -> None:
+        """Raise where this queue may not go on with a state that was just read."""
 
     async def _load(self) -> Document:
         backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
@@ -223,49 +396,64 @@ class GroupCommitQueue(Verbs[T]):
             except UnavailableError:
                 await backoff.wait()
 
-    def _apply(self, waiting: _Waiting, document: Document) -> None:
+    def _apply(self, waiting: Waiting, document: Document) -> None:
         """Apply one request; if that goes wrong in a way it never should, it fails alone."""
-        if isinstance(waiting.request.operation, READS):
+        request = waiting.request
+        if self._is_read(request):
             return
-        state, now = document.state, self._clock.now()
         try:
-            if isinstance(waiting.request.operation, Claim) and not state.is_served:
-                monotonic_s = asyncio.get_running_loop().time()
-                for expire in self._leases.stale(state, now, monotonic_s):
-                    apply(state, Request(expire), now)
-            waiting.applied = apply(state, waiting.request, now)
+            if type(request.operation) is Claim:
+                self._end_silent(document)
+            waiting.applied = applied = apply(document.state, request, self._clock.now())
         except Exception as error:  # noqa: BLE001 - a fault of ours must not take others down
             self._document = None  # It may be half changed: nobody goes on with it.
+            self._drop(waiting)
+            waiting.tell(None, error)
+            return
+        if applied.answer == () and type(request.operation) is Claim:
+            self._park(waiting, request.operation)
+
+    def _park(self, waiting: Waiting, claim: Claim) -> None:
+        """Let a claim that found nothing wait, if it may."""
+        if (
+            claim.wait_s
+            and self._closed is None
+            and not waiting.is_told
+            and waiting.until > asyncio.get_running_loop().time()
+        ):
+            self._drop(waiting)
+            self._parked.add(waiting)
+
+    def _drop(self, waiting: Waiting) -> None:
+        """Take a request out of the batch; mostly it is the last that came."""
+        if self._batch[-1] is waiting:
+            self._batch.pop()
+        else:
             self._batch.remove(waiting)
-            self._waiting_bytes -= waiting.size_bytes
-            if not waiting.answer.done():
-                waiting.answer.set_exception(error)
+        self._waiting_bytes -= waiting.size_bytes
 
     def _answer_in_flight(self, error: BucketQError | None) -> None:
         """Hand out the answers of the batch that was just settled."""
         settled, self._in_flight = self._in_flight, []
         for waiting in settled:
             self._waiting_bytes -= waiting.size_bytes
-            if waiting.answer.done():
-                continue
             applied = waiting.applied
-            refusal = error or (applied.error if applied else None)
-            if refusal is not None:
-                waiting.answer.set_exception(refusal)
+            if error is not None or applied is None:
+                waiting.tell(None, error)
             else:
-                waiting.answer.set_result(applied.answer if applied else None)
+                waiting.tell(applied.answer, applied.error)
 
     def _tell_everybody(self, error: Exception | None) -> None:
         """Leave nobody waiting for a queue that commits no more."""
-        left, self._in_flight, self._batch = self._in_flight + self._batch, [], []
+        left = [*self._in_flight, *self._batch, *self._parked]
+        self._in_flight, self._batch, self._parked = [], [], Parking()
         self._waiting_bytes = 0
         for waiting in left:
-            if not waiting.answer.done():
-                waiting.answer.set_exception(error or self._unknown(waiting.request, waiting.since))
+            waiting.tell(None, error or self._unknown(waiting.request, waiting.since))
 
 
 def _size_bytes(request: Request) -> int:
     operation = request.operation
-    if isinstance(operation, Push):
-        return sum(len(bytes(job.payload)) for job in operation.jobs)
+    if type(operation) is Push:
+        return sum(len(memoryview(job.payload)) for job in operation.jobs)
     return 0

@@ -16,28 +16,35 @@ from bucketq.codec import Document
 from bucketq.errors import UnavailableError
 from bucketq.model.operations import Claim, Request, Tidy
 from bucketq.model.operators import is_untidy
+from bucketq.model.sessions import MISSING
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
+from bucketq.queue.object import ObjectQueue
 from bucketq.queue.pace import Backoff
 from bucketq.queue.register import Register, Verdict
-from bucketq.queue.verbs import Verbs
 
 T = TypeVar("T")
 
 _FIRST_RETRY_S = 0.01
 _LAST_RETRY_S = 1.0
+_FIRST_POLL_S = 0.05
+"""How soon the object is looked at again for what others have pushed; later it is slower."""
+_LAST_POLL_S = 1.0
+_SHORTEST_WAIT_S = 0.005
 
 
-class DirectQueue(Verbs[T]):
+class DirectQueue(ObjectQueue[T]):
     """A queue whose every operation is one compare-and-set of the object."""
 
-    _first_poll_s = 0.05
-
     def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
-        """Make a queue over a register; the options are those of ``Verbs``."""
+        """Make a queue over a register; the options are those of ``ObjectQueue``."""
         super().__init__(register, clock, **options)
         self._turn = asyncio.Lock()
         self._leases = LeaseWatch()
+        self._changed = asyncio.Event()
+        self._poll_s = _FIRST_POLL_S
+        self._waiting: dict[str, None] = {}
+        """The secrets of claims that wait for a job."""
 
     async def __aenter__(self) -> DirectQueue[T]:
         """Load or create the queue."""
@@ -47,11 +54,44 @@ class DirectQueue(Verbs[T]):
     async def __aexit__(self, *_: object) -> None:
         """Wait for operations under way, then close."""
         await self._close()
+        self._announce()
         async with self._turn:
             self._document = None
 
+    async def submit(self, request: Request) -> Any:
+        """Commit a request that was made elsewhere: this is one way among a client's several."""
+        self._guard()
+        return await self._submit(request)
+
     async def _submit(self, request: Request) -> Any:
         """Commit one request, trying again until it is certain or the time is over."""
+        operation = request.operation
+        if not isinstance(operation, Claim) or not operation.wait_s:
+            return await self._submit_once(request)
+        self._waiting[operation.secret] = None
+        try:
+            return await self._submit_patiently(request, operation)
+        finally:
+            self._waiting.pop(operation.secret, None)
+
+    async def _submit_patiently(self, request: Request, claim: Claim) -> Any:
+        """Claim until there is a job; a claim that finds none has changed nothing."""
+        until = asyncio.get_running_loop().time() + claim.wait_s
+        while True:
+            # Before the claim, or a change between its answer and the waiting would be missed.
+            changed = self._changed
+            jobs = await self._submit_once(request)
+            left_s = until - asyncio.get_running_loop().time()
+            if jobs or left_s <= 0 or claim.secret not in self._waiting:
+                return jobs
+            await self._arrival(changed, left_s)
+            self._guard()
+
+    def _withdraw(self, claim: Claim) -> None:
+        if self._waiting.pop(claim.secret, MISSING) is not MISSING:
+            self._announce()
+
+    async def _submit_once(self, request: Request) -> Any:
         attempts = _Attempts(request)
         try:
             async with asyncio.timeout(self._timeout_s), self._turn:
@@ -95,6 +135,27 @@ class DirectQueue(Verbs[T]):
         if state.has_changes and is_untidy(state, now):
             apply(state, Request(Tidy()), now)
         return applied
+
+    def _announce(self) -> None:
+        """Wake whoever waits for jobs in this process."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._poll_s = _FIRST_POLL_S
+
+    async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
+        """Wait for a change made here, the next delayed job, or the time to look again."""
+        self._poll_s = min(2 * self._poll_s, _LAST_POLL_S)
+        wait_s = min(wait_s, self._poll_s)
+        state = self._current_state()
+        due = state.next_due() if state else None
+        if due is not None:
+            due_s = (due - self._clock.now()).total_seconds()
+            wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
+        try:
+            async with asyncio.timeout(wait_s):
+                await changed.wait()
+        except TimeoutError:
+            return
 
 
 class _Attempts:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from bucketq.clock import Clock, fraction
 
 _SLOWEST_S = 10.0
 _FIRST_STEP_S = 0.1
+_CROWD = 8
+"""Fewer than these are no crowd worth waiting for."""
+_FIRST_SHARE = 0.12
+_LARGEST_SHARE = 0.4
+_STEPS = 8
 
 
 class Backoff:
@@ -55,3 +61,41 @@ class Pacer:
     def was_throttled(self) -> None:
         """Note that the store asked for a slower pace."""
         self._interval_s = min(max(2 * self._interval_s, _FIRST_STEP_S), _SLOWEST_S)
+
+
+class Gather:
+    """Waits a moment for those who were just answered, so that one write takes all of them.
+
+    When a write answers many callers at once, most of them come back with their next request,
+    but not at the same moment. A write that begins with the first leaves the others to the one
+    after it, and everybody waits for two. So after a write that answered a crowd, the next one
+    is held up for a small part of what the last one took; and a little longer while they keep
+    coming.
+    """
+
+    def __init__(self) -> None:
+        """Begin without having written."""
+        self.last_s = 0.0
+        """How long the last write took."""
+        self._crowd = 0
+
+    def wrote(self, duration_s: float, answered: int) -> None:
+        """Note a write, and how many it answered."""
+        self.last_s = duration_s
+        self._crowd = answered
+
+    async def wait(self, count: Callable[[], int]) -> None:
+        """Wait for the crowd; ``count`` tells how many have come."""
+        crowd, self._crowd = self._crowd, 0
+        if crowd < _CROWD:
+            return
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        patience_s, most_s = _FIRST_SHARE * self.last_s, _LARGEST_SHARE * self.last_s
+        until_s, before = began_s + patience_s, count()
+        while before < crowd and loop.time() < until_s:
+            await asyncio.sleep(patience_s / _STEPS)
+            now = count()
+            if now > before:
+                before = now
+                until_s = min(loop.time() + patience_s, began_s + most_s)

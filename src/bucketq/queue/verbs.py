@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, cast
 
-from bucketq.archive import SegmentWriter
 from bucketq.clock import Clock, new_token
 from bucketq.errors import (
     BucketQError,
@@ -26,7 +25,6 @@ from bucketq.queue import payload as payloads
 from bucketq.queue.base import MAX_WAIT_S, Held, Names
 from bucketq.queue.host import Host
 from bucketq.queue.job import Job, JobPage, JobSpec
-from bucketq.queue.register import Register
 from bucketq.queue.requests import RequestId, RequestIds, parse_token
 
 T = TypeVar("T")
@@ -38,31 +36,28 @@ class Verbs(Host, Generic[T]):
 
     def __init__(
         self,
-        register: Register,
+        where: str,
         clock: Clock,
         *,
         payload_type: Any = Any,
         worker: str = "worker",
         timeout_s: float = 60.0,
-        create: bool = True,
-        archive: SegmentWriter | None = None,
     ) -> None:
-        """Make a queue over a register; ``async with`` opens it.
+        """Make the verbs of a queue.
 
         Args:
-            register: The object.
+            where: What messages call the queue.
             clock: Time and entropy.
             payload_type: What payloads are decoded into.
             worker: The name under which jobs are claimed.
-            timeout_s: How long an operation is tried before its outcome is called unknown, and
-                how long closing waits for what is under way.
-            create: Whether to create the queue where there is none.
-            archive: Where finished jobs go; without it they stay in the queue.
+            timeout_s: How long an operation is tried before its outcome is called unknown.
         """
-        super().__init__(register, clock, timeout_s=timeout_s, create=create, archive=archive)
+        super().__init__(where, clock, timeout_s=timeout_s)
         self._payload_type = payload_type
         self._worker = worker
         self._ids = RequestIds(clock)
+        self._patient: list[RequestIds] = []
+        """Sessions for claims that wait: one claim each, for it would hold up a shared floor."""
 
     async def push(
         self,
@@ -109,7 +104,7 @@ class Verbs(Host, Generic[T]):
         if not new:
             self._ids.settle(request_id)
             return []
-        return list(await self._submit_as(request_id, ops.Push(jobs=new)))
+        return list(await self._submit_as(request_id, ops.Push(jobs=new), self._ids))
 
     async def claim(
         self,
@@ -131,16 +126,10 @@ class Verbs(Host, Generic[T]):
             secret=new_token(self._clock),
             kinds=_names(kinds, "kinds"),
             limit=limit,
+            wait_s=wait_s,
         )
-        until = asyncio.get_running_loop().time() + wait_s
-        while True:
-            # Before the claim, or a change between its answer and the waiting would be missed.
-            changed = self._changed
-            records = await self._claim_once(operation, request)
-            left_s = until - asyncio.get_running_loop().time()
-            if records or left_s <= 0:
-                return [Job(record, self._payload_type) for record in records]
-            await self._arrival(changed, left_s)
+        records = await self._claim_once(operation, request)
+        return [Job(record, self._payload_type) for record in records]
 
     async def heartbeat(self, jobs: Held[T] | Iterable[Held[T]]) -> list[ops.Pulse]:
         """Say that jobs are still being worked on; the answer tells which are lost."""
@@ -160,13 +149,24 @@ class Verbs(Host, Generic[T]):
     ) -> None:
         """Finish a job, with an optional result."""
         lease = _lease(job)
-        operation = ops.Complete(job=lease.job, lease=lease.lease)
-        if result is not None:
-            raw, encoding = payloads.encode(result, "result")
-            operation = ops.Complete(
-                job=lease.job, lease=lease.lease, result=raw, result_encoding=encoding
-            )
+        if result is None:
+            await self._do(ops.Complete(job=lease.job, lease=lease.lease), request)
+            return
+        raw, encoding = payloads.encode(result, "result")
+        operation = ops.Complete(
+            job=lease.job, lease=lease.lease, result=raw, result_encoding=encoding
+        )
         await self._do(operation, request)
+
+    async def complete_many(
+        self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
+    ) -> list[bool]:
+        """Finish jobs, each for itself; tell of each whether its lease was still held."""
+        several = _several(jobs, "complete_many takes jobs that were claimed")
+        completions = tuple(map(_completion, several))
+        if not completions:
+            return []
+        return list(await self._do(ops.CompleteMany(jobs=completions), request))
 
     async def fail(
         self,
@@ -284,14 +284,6 @@ class Verbs(Host, Generic[T]):
         """Read everything at one version."""
         return cast("ops.Snapshot", await self._do(ops.ReadSnapshot(), None))
 
-    async def flush_archive(self) -> int:
-        """Archive everything that is finished now, and return how many jobs have left."""
-        self._guard()
-        if self._archiver is None:
-            message = f"the queue {self._where} was opened without an archive"
-            raise InvalidRequestError(message)
-        return await self._archiver.flush()
-
     def _new_job(self, job: JobSpec[T], job_id: str) -> ops.NewJob:
         """Encode a job, and see that its payload will come out as it is to come out."""
         if not isinstance(job, JobSpec):
@@ -323,20 +315,30 @@ class Verbs(Host, Generic[T]):
         self._guard()
         if isinstance(operation, ops.REPEATABLE):
             return await self._submit(ops.Request(operation))
-        request_id = self._ids.give() if token is None else parse_token(token, type(operation))
-        return await self._submit_as(request_id, operation)
+        if token is not None:
+            request_id = parse_token(token, type(operation))
+            return await self._submit_as(request_id, operation, self._ids)
+        if not (isinstance(operation, ops.Claim) and operation.wait_s):
+            return await self._submit_as(self._ids.give(), operation, self._ids)
+        ids = self._patient.pop() if self._patient else RequestIds(self._clock)
+        try:
+            return await self._submit_as(ids.give(), operation, ids)
+        finally:
+            self._patient.append(ids)
 
-    async def _submit_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Any:
+    async def _submit_as(
+        self, request_id: RequestId, operation: ops.AnyOperation, ids: RequestIds
+    ) -> Any:
         try:
             answer = await self._submit(request_id.request(operation))
         except RejectedError:
-            self._ids.settle(request_id)
+            ids.settle(request_id)
             raise
         except BaseException:
             # Unknown, given up, or a fault of ours: no answer will come under this id.
-            self._ids.abandon(request_id)
+            ids.abandon(request_id)
             raise
-        self._ids.settle(request_id)
+        ids.settle(request_id)
         return answer
 
     async def _claim_once(self, operation: ops.Claim, token: str | None) -> Any:
@@ -347,6 +349,7 @@ class Verbs(Host, Generic[T]):
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.cancelled():
+                self._withdraw(operation)
                 self._give_back_later(task)
             raise
 
@@ -374,6 +377,15 @@ def _lease(job: object) -> ops.LeaseRef:
         return job
     message = f"pass a job that was claimed, or its lease; got {type(job).__name__}"
     raise InvalidRequestError(message)
+
+
+def _completion(item: object) -> ops.Completion:
+    job, result = item if isinstance(item, tuple) and len(item) == 2 else (item, None)  # noqa: PLR2004 - a pair
+    lease = _lease(job)
+    if result is None:
+        return ops.Completion(job=lease.job, lease=lease.lease)
+    raw, encoding = payloads.encode(result, "result")
+    return ops.Completion(job=lease.job, lease=lease.lease, result=raw, result_encoding=encoding)
 
 
 def _several(values: Iterable[A], what: str) -> Iterable[A]:
