@@ -18,6 +18,7 @@ line. ``docs/protocol.md`` is the specification.
 
 from bucketq.codec.decode import decode
 from bucketq.codec.document import Document, Prepared
+from bucketq.codec.head import Heading, read_heading
 from bucketq.codec.layout import FORMAT
 
-__all__ = ["FORMAT", "Document", "Prepared", "decode"]
+__all__ = ["FORMAT", "Document", "Heading", "Prepared", "decode", "read_heading"]

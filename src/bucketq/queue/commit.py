@@ -61,7 +61,7 @@ class Waiting:
     def __init__(self, request: Request, since: int, now_s: float) -> None:
         """Note a request that came when ``since`` was the newest version known in the object."""
         self.request = request
-        self.since = since
+        self.since = since if request.since is None else min(since, request.since)
         self.applied: Applied | None = None
         self.size_bytes = _size_bytes(request)
         operation = request.operation

@@ -122,7 +122,7 @@ class DirectQueue(ObjectQueue[T]):
                 self._announce()
                 return applied.result()
             if settled.verdict is Verdict.FORGOTTEN:
-                attempts.request = replace(attempts.request, since=base_version)
+                attempts.may_have_landed_since(base_version)
             await backoff.wait()
 
     def _apply(self, document: Document, request: Request) -> Applied:
@@ -163,3 +163,9 @@ class _Attempts:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+
+    def may_have_landed_since(self, version: int) -> None:
+        """Note that it was written on ``version``, and nobody can tell what became of that."""
+        since = self.request.since
+        since = version if since is None else min(since, version)
+        self.request = replace(self.request, since=since)

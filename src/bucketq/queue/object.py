@@ -68,7 +68,7 @@ class ObjectQueue(Verbs[T]):
         """Load or create the queue, and begin."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                self._document = await self._register.open(create=self._create)
+                self._document = await self._first_document()
         except TimeoutError as error:
             message = f"{self._where} could not be read within {self._timeout_s:g} s{self._why()}"
             raise UnavailableError(message) from self._register.trouble or error
@@ -76,6 +76,9 @@ class ObjectQueue(Verbs[T]):
         if self._archiver is not None:
             archiving = self._archiver.run(self._current_state)
             self._archiving = asyncio.get_running_loop().create_task(archiving)
+
+    async def _first_document(self) -> Document:
+        return await self._register.open(create=self._create)
 
     async def _close(self) -> None:
         """Archive no more, and take no more requests."""

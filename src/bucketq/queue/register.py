@@ -30,7 +30,7 @@ from enum import Enum
 from typing import TypeVar
 
 from bucketq.clock import Clock, new_id
-from bucketq.codec import Document, Prepared, decode
+from bucketq.codec import Document, Heading, Prepared, decode, read_heading
 from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,
@@ -151,6 +151,15 @@ class Register:
             raise
         self._expected_bytes = len(found.body)
         return self._take(found, seen)
+
+    async def peek(self) -> Heading:
+        """Read who serves the queue, and nothing else; nothing may be written on that.
+
+        Raises:
+            ObjectMissingError: There is no queue.
+        """
+        found = await self._ask(self._store.get(self._key), self._expected_bytes)
+        return read_heading(found.body, self._where)
 
     async def refresh(self, document: Document) -> Document:
         """Return ``document`` where it still is what the object holds, or else the object anew."""

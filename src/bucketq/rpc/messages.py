@@ -17,9 +17,33 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
-Role = Literal["leading", "standing by", "retired"]
+Role = Literal["leading", "cut off", "standing by", "retired"]
+"""What somebody is to a queue. Cut off: it led, and can no longer prove that it does."""
+
+
+OFFERED = (
+    ops.Push,
+    ops.Claim,
+    ops.Heartbeat,
+    ops.Complete,
+    ops.CompleteMany,
+    ops.Fail,
+    ops.Release,
+    ops.Cancel,
+    ops.Redrive,
+    ops.Purge,
+    ops.Pause,
+    ops.Resume,
+    ops.Configure,
+    ops.Get,
+    ops.List,
+    ops.ReadStats,
+    ops.ReadSnapshot,
+)
+"""What a client may ask of a broker. The other operations are a broker's own."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

@@ -1,0 +1,336 @@
+"""``Broker``: the life of one broker of one queue: standing by, leading, stepping down, retired.
+
+It owns the conversations of the queue's clients. While it leads, their calls go through the inbox
+to the leader; when it does not, they are told where to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from bucketq.archive import SegmentWriter
+from bucketq.broker.conversation import Conversation, Incoming
+from bucketq.broker.election import (
+    ENOUGH,
+    WEIGHT,
+    DeposedError,
+    Identity,
+    is_out_of_reach,
+    probe,
+)
+from bucketq.broker.inbox import Inbox
+from bucketq.broker.leader import CUT_OFF_S, Leader
+from bucketq.clock import Clock, fraction
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    OverloadedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.job import BrokerRecord
+from bucketq.model.operations import Claim
+from bucketq.queue.base import MAX_WAIT_S
+from bucketq.queue.commit import Waiting
+from bucketq.queue.register import Register
+from bucketq.rpc.messages import OFFERED, Answers, Hello, Pong, Role, Welcome
+from bucketq.rpc.transport import Transport
+
+_log = logging.getLogger("bucketq.broker")
+
+DRAIN_S = 20.0
+"""How long a broker that is told to stop goes on to settle what has come."""
+_WATCH_S = 0.7
+_JITTER_S = 0.4
+_LOOK_S = 5.0
+_FIRST_COOL_DOWN_S = 1.0
+_LONGEST_COOL_DOWN_S = 60.0
+_MEMORY_S = 60.0
+_MAX_PARKED = 10_000
+
+
+class Broker:
+    """One broker of one queue."""
+
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        transport: Transport,
+        *,
+        archive: SegmentWriter | None,
+        takeover: bool = False,
+        create: bool = True,
+    ) -> None:
+        """Make a broker; ``run`` lets it live.
+
+        Args:
+            register: The queue's object.
+            clock: Time and entropy.
+            transport: How to reach whoever leads now.
+            archive: Where finished jobs go.
+            takeover: Do not stand by for whoever leads now: take over at once.
+            create: Whether to create the queue where there is none.
+        """
+        self._register = register
+        self._clock = clock
+        self._transport = transport
+        self._archive = archive
+        self._takeover = takeover
+        self._create = create
+        self._identity: Identity | None = None
+        self._leader: Leader | None = None
+        self._record: BrokerRecord | None = None
+        self._is_retired = False
+        self._depositions: list[float] = []
+        self._conversations: dict[int, Conversation] = {}
+        self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s)
+        self._is_draining = False
+        self.incarnation = ""
+        """Which queue this is; empty until its object was read."""
+        self.leading = asyncio.Event()
+        """Set while it leads."""
+        self.idle_since: float | None = None
+        """Since when it has had no client, by the loop's time."""
+
+    @property
+    def where(self) -> str:
+        """What messages call the queue."""
+        return self._register.where
+
+    @property
+    def leader(self) -> Leader | None:
+        """The queue itself, while this broker leads it."""
+        return self._leader
+
+    @property
+    def role(self) -> Role:
+        """What it is to the queue."""
+        if self._is_retired:
+            return "retired"
+        if self._leader is None:
+            return "standing by"
+        return "cut off" if self._leader.unproven_s > CUT_OFF_S else "leading"
+
+    def pong(self) -> Pong:
+        """Answer a ping, from memory."""
+        leader, record = self._leader, self._record
+        if leader is not None:
+            address = self._identity.address if self._identity else ""
+            epoch, version, age_s = leader.epoch, leader.version, leader.commit_age_s
+        else:
+            address = record.address if record else ""
+            epoch, version, age_s = record.epoch if record else 0, self._register.version, 0.0
+        return Pong(
+            incarnation=self.incarnation,
+            broker=self._identity.id if self._identity else "",
+            role=self.role,
+            epoch=epoch,
+            version=version,
+            commit_age_s=age_s,
+            leader=address,
+        )
+
+    async def run(self, identity: Identity) -> None:
+        """Stand by and lead, over and over, until it is retired.
+
+        Raises what makes it impossible to go on: the object is gone, or cannot be trusted.
+        """
+        self._identity = identity
+        self.idle_since = asyncio.get_running_loop().time()
+        document = await self._register.open(create=self._create)
+        self.incarnation = document.state.incarnation
+        self._record = document.state.broker
+        del document  # While it stands by it holds no state.
+        while not self._is_retired:
+            after = await self._vacancy()
+            self._takeover = False
+            try:
+                await self._lead(identity, after)
+            except DeposedError as error:
+                _log.info("%s: not leading: %s", self.where, error)
+                await self._cool_down()
+            except UnavailableError as error:
+                _log.warning("%s: cannot take over: %s", self.where, error)
+                await asyncio.sleep(_WATCH_S)
+
+    async def retire(self) -> None:
+        """Take no more, settle what has come, and clear the address."""
+        self._is_retired = True
+        leader = self._leader
+        if leader is not None:
+            while len(self._inbox):
+                self._drain()
+            await leader.retire()
+        for conversation in list(self._conversations.values()):
+            conversation.flush()
+
+    def converse(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
+        """Begin a conversation with a client, if this broker leads and is whom it expects."""
+        leader, identity = self._leader, self._identity
+        if leader is None or identity is None or self._is_retired:
+            raise self._superseded()
+        if hello.broker and hello.broker != identity.id:
+            message = f"this is broker {identity.id}, not {hello.broker}: look the queue up again"
+            raise SupersededError(message)
+        welcome = Welcome(
+            incarnation=self.incarnation,
+            broker=identity.id,
+            epoch=leader.epoch,
+            version=leader.version,
+        )
+        conversation = Conversation(self, welcome, send)
+        self._conversations[id(conversation)] = conversation
+        self.idle_since = None
+        return conversation
+
+    def leave(self, conversation: Conversation, parked: list[Waiting]) -> None:
+        """Note that a client is gone; what it waited for is not handed out to it."""
+        self._conversations.pop(id(conversation), None)
+        if not self._conversations:
+            self.idle_since = asyncio.get_running_loop().time()
+        if self._leader is not None:
+            self._leader.forget(parked)
+
+    def take(self, incoming: Incoming) -> None:
+        """Take a call into the inbox; what cannot be taken is answered at once."""
+        leader = self._leader
+        if leader is None or self._is_retired:
+            incoming.tell(None, self._superseded())
+            return
+        try:
+            self._admit(incoming, leader)
+        except (InvalidRequestError, OverloadedError) as error:
+            incoming.tell(None, error)
+            return
+        if not self._is_draining:
+            self._is_draining = True
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def flush_archive(self, conversation: Conversation, tag: int) -> None:
+        """Archive everything that is finished, and answer the call with how many jobs left."""
+        leader = self._leader
+        if leader is None:
+            conversation.answer(tag, None, self._superseded())
+            return
+
+        async def flush() -> None:
+            try:
+                conversation.answer(tag, await leader.flush_archive(), None)
+            except BucketQError as error:
+                conversation.answer(tag, None, error)
+
+        conversation.keep(asyncio.get_running_loop().create_task(flush()))
+
+    @property
+    def version(self) -> int:
+        """The newest version that it has seen or written."""
+        return self._register.version
+
+    def _admit(self, incoming: Incoming, leader: Leader) -> None:
+        operation = incoming.request.operation
+        if not isinstance(operation, OFFERED):
+            message = f"{type(operation).__name__.lower()} is not for clients to ask for"
+            raise InvalidRequestError(message)
+        if isinstance(operation, Claim):
+            if not 0 <= operation.wait_s <= MAX_WAIT_S:
+                message = f"wait_s must be between 0 and {MAX_WAIT_S:.0f} seconds"
+                raise InvalidRequestError(message)
+            if operation.wait_s and leader.parked >= _MAX_PARKED:
+                message = f"{_MAX_PARKED} claims wait at this broker already: claim less often"
+                raise OverloadedError(message, retry_after_s=1.0)
+        self._inbox.put(incoming)
+
+    def _drain(self) -> None:
+        """Let the next portion in; the rest has to wait for whatever else the loop has to do."""
+        loop = asyncio.get_running_loop()
+        leader = self._leader
+        for incoming in self._inbox.take(loop.time()):
+            if leader is None:
+                incoming.tell(None, self._superseded())
+            else:
+                leader.accept(incoming)
+        self._is_draining = bool(len(self._inbox))
+        if self._is_draining:
+            loop.call_soon(self._drain)
+
+    def _waiting(self) -> tuple[int, int]:
+        return self._leader.waiting if self._leader else (0, 0)
+
+    def _pace_s(self) -> float:
+        return self._leader.last_write_s if self._leader else 0.0
+
+    def _superseded(self) -> SupersededError:
+        record = self._record
+        address = record.address if record and not self._is_retired else None
+        message = "this broker does not lead the queue: look it up again"
+        return SupersededError(message, leader=address or None)
+
+    async def _vacancy(self) -> int:
+        """Stand by while somebody leads; returns the epoch to follow once nobody does."""
+        evidence, against = 0, 0
+        while True:
+            record = self._record = await self._read_record()
+            epoch = record.epoch if record else 0
+            if epoch != against:
+                evidence, against = 0, epoch
+            if record is None or not record.address or self._takeover or evidence >= ENOUGH:
+                return epoch
+            evidence = await self._watch(record, evidence)
+
+    async def _watch(self, record: BrokerRecord, evidence: int) -> int:
+        """Look after whoever leads for as long as it answers; returns the evidence against it."""
+        identity = self._identity
+        if identity is not None and is_out_of_reach(record, identity.host):
+            # Nobody here can tell whether it lives, and it is not ours to replace.
+            await asyncio.sleep(_LOOK_S)
+            return 0
+        while not (weight := WEIGHT[await probe(self._transport, record, self.incarnation)]):
+            evidence = 0
+            await self._pause(_WATCH_S)
+        await self._pause(_JITTER_S)
+        return evidence + weight
+
+    async def _pause(self, about_s: float) -> None:
+        await asyncio.sleep(about_s * (0.5 + fraction(self._clock)))
+
+    async def _read_record(self) -> BrokerRecord | None:
+        while True:
+            try:
+                return (await self._register.peek()).broker
+            except UnavailableError as error:
+                _log.warning("%s: cannot be read: %s", self.where, error)
+                await self._pause(_WATCH_S)
+
+    async def _lead(self, identity: Identity, after: int) -> None:
+        leader = Leader(
+            self._register,
+            self._clock,
+            identity=identity,
+            after=after,
+            archive=self._archive,
+            timeout_s=DRAIN_S,
+        )
+        async with leader:
+            self._leader = leader
+            self.leading.set()
+            _log.info("%s: leading in epoch %d", self.where, leader.epoch)
+            try:
+                reason = await leader.until_deposed()
+            finally:
+                self._leader = None
+                self.leading.clear()
+        if isinstance(reason, DeposedError):
+            self._depositions.append(asyncio.get_running_loop().time())
+        if reason is not None:
+            raise reason
+
+    async def _cool_down(self) -> None:
+        """Do not stand at once again: whoever deposed us while we were alive may be right."""
+        now_s = asyncio.get_running_loop().time()
+        self._depositions = [at for at in self._depositions if now_s - at < _MEMORY_S]
+        count = len(self._depositions)
+        pause_s = min(_FIRST_COOL_DOWN_S * 2 ** max(0, count - 1), _LONGEST_COOL_DOWN_S)
+        await self._pause(pause_s if count else _JITTER_S)

@@ -1,0 +1,126 @@
+"""One client's conversation with a broker: calls come in, answers go out when they are true.
+
+Answers that become true together are sent together. When the client is gone, what it has asked
+for is committed all the same, apart from claims that still wait: nobody would work on their jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from bucketq.model.operations import Claim, Request
+from bucketq.queue.commit import Waiting
+from bucketq.rpc.errors import refusal_of
+from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
+
+
+class Desk(Protocol):
+    """What a conversation needs of its broker."""
+
+    @property
+    def version(self) -> int:
+        """The newest version that is known to be in the object."""
+        ...
+
+    def take(self, incoming: Incoming) -> None:
+        """Take a call in, or answer it with the reason against it."""
+        ...
+
+    def flush_archive(self, conversation: Conversation, tag: int) -> None:
+        """Archive what is finished, and answer the call."""
+        ...
+
+    def leave(self, conversation: Conversation, parked: list[Waiting]) -> None:
+        """Note that a client is gone, with claims that may be parked."""
+        ...
+
+
+class Incoming(Waiting):
+    """A request that came in a conversation."""
+
+    __slots__ = ("_told", "conversation", "expires_at", "tag")
+
+    def __init__(
+        self, conversation: Conversation, call: Call, request: Request, now_s: float
+    ) -> None:
+        """Note when it came, and until when somebody waits for it."""
+        super().__init__(request, conversation.version, now_s)
+        self.conversation = conversation
+        self.tag = call.tag
+        self.expires_at = now_s + call.ttl_s
+        self._told = False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it was answered, or its client is gone."""
+        return self._told or not self.conversation.is_open
+
+    def tell(self, answer: Any, error: Exception | None) -> None:
+        """Answer it, in its conversation."""
+        if not self._told:
+            self._told = True
+            self.conversation.answer(self.tag, answer, error)
+
+
+class Conversation:
+    """One client's conversation with a broker."""
+
+    def __init__(self, desk: Desk, welcome: Welcome, send: Callable[[Answers], None]) -> None:
+        """Begin; answers go to ``send``."""
+        self.welcome = welcome
+        self.is_open = True
+        self._desk = desk
+        self._send = send
+        self._answers: list[Answer] = []
+        self._patient: dict[int, Waiting] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    @property
+    def version(self) -> int:
+        """The newest version that is known to be in the object."""
+        return self._desk.version
+
+    def receive(self, calls: Sequence[Call]) -> None:
+        """Take calls."""
+        now_s = asyncio.get_running_loop().time()
+        for call in calls:
+            if isinstance(call.request, FlushArchive):
+                self._desk.flush_archive(self, call.tag)
+                continue
+            incoming = Incoming(self, call, call.request, now_s)
+            if type(call.request.operation) is Claim and call.request.operation.wait_s:
+                self._patient[call.tag] = incoming
+            self._desk.take(incoming)
+
+    def answer(self, tag: int, value: Any, error: Exception | None) -> None:
+        """Answer a call; what is answered in one go is sent in one message."""
+        if not self.is_open:
+            return
+        if self._patient:
+            self._patient.pop(tag, None)
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self.flush)
+        refusal = None if error is None else refusal_of(error)
+        self._answers.append(Answer(tag, value, refusal))
+
+    def flush(self) -> None:
+        """Send the answers that have collected."""
+        if self._answers and self.is_open:
+            answers, self._answers = self._answers, []
+            self._send(Answers(answers, self._desk.version))
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold on to a task until it is done."""
+        number = id(task)
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    def close(self) -> None:
+        """Note that the client is gone."""
+        if self.is_open:
+            self.is_open = False
+            for task in list(self._tasks.values()):
+                task.cancel()
+            self._desk.leave(self, list(self._patient.values()))

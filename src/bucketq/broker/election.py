@@ -1,0 +1,116 @@
+"""Who leads: evidence against whoever is recorded, and the takeover.
+
+Nothing in here decides by itself that a broker is dead. It gathers what is known (``probe``), and
+takes over by a compare-and-set that names the epoch it follows (``elect``). The object decides.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import Enum
+
+from msgspec import Struct
+
+from bucketq.clock import Clock
+from bucketq.codec import Document
+from bucketq.errors import SupersededError
+from bucketq.model.job import BrokerRecord
+from bucketq.model.operations import Lead, Request
+from bucketq.model.transitions import apply
+from bucketq.queue.register import Register
+from bucketq.rpc.messages import Ping
+from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
+
+PING_S = 1.5
+"""How long a broker may take to answer a ping from memory."""
+_MOST_LOST = 8
+
+
+class Identity(Struct, frozen=True):
+    """Who a broker is: a random id, where it is reached, and on which host it runs."""
+
+    id: str
+    address: str
+    host: str
+
+
+class DeposedError(SupersededError):
+    """Another broker has taken over from this one, or was faster."""
+
+
+class Sign(Enum):
+    """What a probe tells of the broker that is recorded."""
+
+    ALIVE = "alive"
+    GONE = "gone"
+    """Nobody listens there, or somebody else, or it says that it does not lead any more."""
+    SILENT = "silent"
+    """No answer: it may be dead, frozen or cut off, or only slow for once."""
+
+
+WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: 1, Sign.GONE: 1}
+ENOUGH = 2
+"""How much evidence a takeover needs, with no sign of life in between."""
+
+
+async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
+    """Ask the broker that is recorded whether it is there."""
+    try:
+        pong = await transport.ping(record.address, Ping(incarnation=incarnation), PING_S)
+    except NobodyThereError:
+        return Sign.GONE
+    except LinkLostError:
+        return Sign.SILENT
+    is_it = pong.broker == record.id and pong.epoch == record.epoch
+    return Sign.ALIVE if is_it and pong.role == "leading" else Sign.GONE
+
+
+async def elect(register: Register, clock: Clock, identity: Identity, after: int) -> Document:
+    """Take over from epoch ``after``, and return the document to lead with.
+
+    Raises:
+        DeposedError: Another was first, or too many writers were in the way.
+        UnavailableError: The storage did not answer a read.
+    """
+    document = await register.load()
+    lead = Request(Lead(id=identity.id, address=identity.address, host=identity.host, after=after))
+    for _ in range(_MOST_LOST):
+        applied = apply(document.state, lead, clock.now())
+        if applied.error is not None:
+            raise DeposedError(str(applied.error), leader=leader_of(document))
+        if not document.state.has_changes:
+            return document
+        settled = await register.commit(document, register.prepare(document))
+        document = settled.document
+    message = f"{register.where} changed {_MOST_LOST} times while it was to be taken over"
+    raise DeposedError(message)
+
+
+def check_leads(document: Document, identity: Identity) -> None:
+    """Raise ``DeposedError`` where a state that was read names another broker."""
+    broker = document.state.broker
+    if broker is None or broker.id != identity.id:
+        message = f"another broker leads this queue since epoch {document.state.epoch}"
+        raise DeposedError(message, leader=leader_of(document))
+
+
+def leader_of(document: Document) -> str | None:
+    """The address of the broker that a state names."""
+    state = document.state
+    return state.broker.address if state.broker and state.is_served else None
+
+
+def is_out_of_reach(record: BrokerRecord, host: str) -> bool:
+    """Whether an address is a loopback address of another host: nobody here can tell of it."""
+    return record.host != host and is_loopback(record.address)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address ``host:port`` can be reached on its own host only."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

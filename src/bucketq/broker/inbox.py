@@ -1,0 +1,101 @@
+"""What has come and is not let in yet: bounded, and the important first.
+
+Under pressure a broker must go on finishing work before it takes more: completions and heartbeats
+are let in first, pushes last, and pushes are also the first to be refused. Whatever nobody waits
+for any more is dropped before it is applied. What is refused has changed nothing, and its client
+is told when to try again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from bucketq.errors import OverloadedError
+from bucketq.model import operations as ops
+
+MAX_CALLS = 20_000
+MAX_BYTES = 256 * 1024 * 1024
+_ROOM_FOR_PUSHES = 0.75
+_ROOM_FOR_URGENT = 2.0
+_PORTION = 256
+_SHORTEST_RETRY_S = 0.05
+
+_URGENT = (ops.Heartbeat, ops.Complete, ops.CompleteMany, ops.Fail, ops.Release)
+_LAST = 2
+
+
+class Incoming(Protocol):
+    """A call that has come."""
+
+    @property
+    def request(self) -> ops.Request:
+        """What is asked for."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much it carries."""
+        ...
+
+    @property
+    def expires_at(self) -> float:
+        """When nobody waits for it any more, by the loop's time."""
+        ...
+
+
+C = TypeVar("C", bound=Incoming)
+
+
+class Inbox(Generic[C]):
+    """The calls of all clients of one queue that are not let in yet."""
+
+    def __init__(self, waiting: Callable[[], tuple[int, int]], pace_s: Callable[[], float]) -> None:
+        """Count what has been let in and has no answer (``waiting``) against the same bounds.
+
+        ``pace_s`` tells how long a write takes these days, for the hint when to come back.
+        """
+        self._waiting = waiting
+        self._pace_s = pace_s
+        self._lines: tuple[deque[C], ...] = (deque(), deque(), deque())
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """How many calls wait to be let in."""
+        return sum(map(len, self._lines))
+
+    def put(self, call: C) -> None:
+        """Take a call, or raise ``OverloadedError``."""
+        rank = _rank(call.request.operation)
+        room = (_ROOM_FOR_URGENT, 1.0, _ROOM_FOR_PUSHES)[rank]
+        calls, size_bytes = self._waiting()
+        calls += len(self)
+        size_bytes += self._bytes
+        # A single call that is larger than everything is for the queue's own limits to refuse.
+        too_large = size_bytes and size_bytes + call.size_bytes > room * MAX_BYTES
+        if calls >= room * MAX_CALLS or too_large:
+            message = (
+                f"the broker is overloaded: {calls} calls ({size_bytes:,} bytes) wait to be "
+                "written; try again in a moment"
+            )
+            raise OverloadedError(message, retry_after_s=max(_SHORTEST_RETRY_S, self._pace_s()))
+        self._lines[rank].append(call)
+        self._bytes += call.size_bytes
+
+    def take(self, now_s: float) -> list[C]:
+        """Take out the next portion, the important first; what has expired is dropped."""
+        portion: list[C] = []
+        for line in self._lines:
+            while line and len(portion) < _PORTION:
+                call = line.popleft()
+                self._bytes -= call.size_bytes
+                if call.expires_at > now_s:
+                    portion.append(call)
+        return portion
+
+
+def _rank(operation: ops.AnyOperation) -> int:
+    if isinstance(operation, _URGENT):
+        return 0
+    return _LAST if isinstance(operation, ops.Push) else 1

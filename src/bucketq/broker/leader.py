@@ -1,0 +1,223 @@
+"""``Leader``: group commit that knows its epoch.
+
+It is a queue like any other, and commits as group commit does. What it adds: it takes over by
+compare-and-set when it opens; it goes on only while the object names it; it hears heartbeats
+without writing them; it ends the leases of silent workers by its own clock; and it proves, while
+nothing is written, that it still leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+from bucketq.archive import SegmentWriter
+from bucketq.broker.election import DeposedError, Identity, check_leads, elect
+from bucketq.broker.silence import SilenceWatch
+from bucketq.clock import Clock
+from bucketq.codec import Document
+from bucketq.errors import BucketQError, InvalidRequestError
+from bucketq.model.leases import pulses
+from bucketq.model.operations import Claim, Heartbeat, Request, Retire
+from bucketq.model.transitions import Applied, apply
+from bucketq.queue.commit import GroupCommitQueue, Waiting
+from bucketq.queue.register import Register
+
+PROOF_S = 2.0
+"""How old a proof of leadership may be for an answer from memory."""
+CUT_OFF_S = 10.0
+"""How long a leader without a proof believes in itself."""
+_PROVE_S = 5.0
+_SWEEP_S = 1.0
+_TICK_S = 0.5
+
+
+class Leader(GroupCommitQueue[Any]):
+    """The broker of one queue, for as long as its epoch lasts."""
+
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        *,
+        identity: Identity,
+        after: int,
+        archive: SegmentWriter | None,
+        timeout_s: float,
+    ) -> None:
+        """Make a leader that takes over from epoch ``after`` when it is opened."""
+        super().__init__(register, clock, timeout_s=timeout_s, archive=archive)
+        self._identity = identity
+        self._after = after
+        self._silence = SilenceWatch(0.0, 0.0)
+        self._swept_s = 0.0
+        self._persisted_s = 0.0
+        self._writing_since: float | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+
+    async def _first_document(self) -> Document:
+        document = await elect(self._register, self._clock, self._identity, self._after)
+        now_s = asyncio.get_running_loop().time()
+        self._silence = SilenceWatch(now_s, document.state.settings.grace_s)
+        self._swept_s = self._persisted_s = now_s
+        self._tick()
+        return document
+
+    async def __aexit__(self, *error: object) -> None:
+        """Commit what has been asked for, then close."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        await super().__aexit__(*error)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which it leads."""
+        return self._after + 1
+
+    @property
+    def version(self) -> int:
+        """The newest version that it has seen or written."""
+        return self._register.version
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many requests have no answer yet, and how many bytes they carry."""
+        return len(self._batch) + len(self._in_flight), self._waiting_bytes
+
+    @property
+    def parked(self) -> int:
+        """How many claims wait for a job."""
+        return len(self._parked)
+
+    @property
+    def last_write_s(self) -> float:
+        """How long the last write took."""
+        return self._gather.last_s
+
+    @property
+    def unproven_s(self) -> float:
+        """For how long it has not been proved that it leads."""
+        return asyncio.get_running_loop().time() - self._looked_at
+
+    @property
+    def commit_age_s(self) -> float:
+        """For how long the write in flight has been without an answer."""
+        since = self._writing_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
+    async def until_deposed(self) -> Exception | None:
+        """Wait until it leads no more; returns why, or None where it was closed."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        return self._broken
+
+    async def retire(self) -> None:
+        """Send waiting claims away, settle what has come, and clear the address."""
+        self._send_away(DeposedError("this broker retires: find the next one"))
+        try:
+            await self._submit(Request(Retire(id=self._identity.id, epoch=self.epoch)))
+        except BucketQError:
+            return  # It could not be cleared in time: others find out that nobody is there.
+
+    def forget(self, claims: list[Waiting]) -> None:
+        """Let parked claims go whose client is gone."""
+        for claim in claims:
+            self._parked.discard(claim)
+
+    def _check(self, document: Document) -> None:
+        check_leads(document, self._identity)
+
+    def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._silence.tick(loop.time())
+        self._ticker = loop.call_later(_TICK_S, self._tick)
+
+    def _needed_at(self) -> float:
+        state = self._current_state()
+        times = [self._looked_at + _PROVE_S]
+        if state is not None and state.running:
+            times.append(self._swept_s + _SWEEP_S)
+        parked = super()._needed_at()
+        if parked is not None:
+            times.append(parked)
+        return min(times)
+
+    def _is_look_due(self) -> bool:
+        return super()._is_look_due() or self.unproven_s >= _PROVE_S
+
+    def _end_silent(self, document: Document) -> None:
+        """Leave that to the sweep: it comes once a second, whether anybody claims or not."""
+
+    def _attend(self, document: Document) -> None:
+        """End the leases of silent workers, and write down what was heard of the others."""
+        state, now_s = document.state, asyncio.get_running_loop().time()
+        if now_s - self._swept_s < _SWEEP_S:
+            return
+        self._swept_s = now_s
+        now = self._clock.now()
+        for expire in self._silence.stale(state, now_s):
+            apply(state, Request(expire), now)
+        if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
+            self._persisted_s = now_s
+            apply(state, Request(self._silence.write_down(state, now_s)), now)
+
+    async def _settle_batch(self) -> None:
+        self._writing_since = asyncio.get_running_loop().time()
+        try:
+            await super()._settle_batch()
+        finally:
+            self._writing_since = None
+
+    def _apply(self, waiting: Waiting, document: Document) -> None:
+        if type(waiting.request.operation) is Heartbeat:
+            self._hear(waiting, waiting.request.operation, document)
+        else:
+            super()._apply(waiting, document)
+
+    def _hear(self, waiting: Waiting, beat: Heartbeat, document: Document) -> None:
+        """Note a heartbeat; where nothing but good news is to be told, tell it at once.
+
+        Anything else might come from what is applied and not committed yet, and waits for it.
+        """
+        state, now_s = document.state, asyncio.get_running_loop().time()
+        if len(beat.leases) > state.settings.max_batch_jobs:
+            return
+        found = pulses(state, beat)
+        is_good = True
+        for pulse in found:
+            if pulse.held:
+                attempt = state.jobs.by_id[pulse.job].attempt
+                self._silence.hear(pulse.job, attempt, now_s)
+            is_good = is_good and pulse.held and not pulse.cancel_requested
+        if is_good and now_s - self._looked_at <= PROOF_S:
+            self._drop(waiting)
+            waiting.tell(found, None)
+
+    def _is_read(self, request: Request) -> bool:
+        return type(request.operation) is Heartbeat or super()._is_read(request)
+
+    def _look_up(self, document: Document, request: Request, now: datetime) -> Applied:
+        operation = request.operation
+        if not isinstance(operation, Heartbeat):
+            return super()._look_up(document, request, now)
+        limit = document.state.settings.max_batch_jobs
+        if len(operation.leases) > limit:
+            message = f"{len(operation.leases)} jobs in one heartbeat, at most {limit} are allowed"
+            return Applied(None, InvalidRequestError(message), [])
+        return Applied(pulses(document.state, operation), None, [])
+
+    def _expire_parked(self, parked: Waiting) -> None:
+        if self.unproven_s <= PROOF_S:
+            parked.tell((), None)
+        else:
+            super()._expire_parked(parked)
+
+    def _answer_in_flight(self, error: BucketQError | None) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for waiting in self._in_flight:
+            if type(waiting.request.operation) is Claim and waiting.applied is not None:
+                # Its worker learns of it now, however long the write took.
+                for job in waiting.applied.answer or ():
+                    self._silence.hear(job.id, job.attempt, now_s)
+        super()._answer_in_flight(error)

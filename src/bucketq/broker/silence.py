@@ -1,0 +1,73 @@
+"""Whose worker is silent? Judged by a broker, which hears every heartbeat.
+
+Only the broker's own monotonic clock counts. What it has heard lives beside the state, survives
+its reload, and is written into the object as durations, for a successor to go on from: a wall
+clock is never compared with another.
+
+Nobody is judged before the *floor*: a grace period after the takeover, and after any moment in
+which the broker stood still and could not hear. The floor does not forget what was silent before.
+"""
+
+from __future__ import annotations
+
+from bucketq.model.operations import Expire, Persist, Silence
+from bucketq.model.state import State
+
+_STOOD_STILL_S = 2.0
+
+
+class SilenceWatch:
+    """Listens for the workers of one queue."""
+
+    def __init__(self, now_s: float, grace_s: float) -> None:
+        """Begin to listen; all times are the running loop's."""
+        self._heard: dict[str, tuple[int, float]] = {}
+        self._floor_s = now_s + grace_s
+        self._grace_s = grace_s
+        self._ticked_s = now_s
+
+    def tick(self, now_s: float) -> None:
+        """Show that the process runs; a gap between two ticks means that it stood still."""
+        if now_s - self._ticked_s > _STOOD_STILL_S:
+            self._floor_s = now_s + self._grace_s
+        self._ticked_s = now_s
+
+    def hear(self, job_id: str, attempt: int, now_s: float) -> None:
+        """Note a heartbeat, or a claim that its worker has just been told of."""
+        self._heard[job_id] = (attempt, now_s)
+
+    def stale(self, state: State, now_s: float) -> list[Expire]:
+        """The leases to be ended."""
+        # Before anything else: after a standstill this may run before any tick does.
+        self.tick(now_s)
+        self._grace_s = state.settings.grace_s
+        self._follow(state, now_s)
+        if now_s < self._floor_s:
+            return []
+        latest_s = now_s - state.settings.lease_s
+        return [
+            Expire(job=job_id, attempt=attempt)
+            for job_id, (attempt, heard_s) in self._heard.items()
+            if heard_s <= latest_s
+        ]
+
+    def write_down(self, state: State, now_s: float) -> Persist:
+        """What a successor must know: how long each worker has been silent."""
+        self._follow(state, now_s)
+        return Persist(
+            silences=tuple(
+                Silence(job_id, attempt, round(max(0.0, now_s - heard_s), 3))
+                for job_id, (attempt, heard_s) in self._heard.items()
+            )
+        )
+
+    def _follow(self, state: State, now_s: float) -> None:
+        """Keep to the jobs that run now; one that is new goes on from what is written down."""
+        heard: dict[str, tuple[int, float]] = {}
+        for job_id in state.running:
+            job = state.jobs.by_id[job_id]
+            known = self._heard.get(job_id)
+            if known is None or known[0] != job.attempt:
+                known = (job.attempt, now_s - job.silent_s)
+            heard[job_id] = known
+        self._heard = heard

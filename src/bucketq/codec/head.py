@@ -1,0 +1,57 @@
+"""Who serves a queue, read from the first lines of its object alone.
+
+For clients that want to know where the broker is, and not what is in the queue. The rows are not
+looked at and the checksum is not compared: nothing may be written on the strength of this.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from bucketq.errors import CorruptStateError
+from bucketq.model.job import BrokerRecord
+
+
+class Heading(Struct, frozen=True):
+    """What the head of an object says of the queue and of its broker."""
+
+    incarnation: str
+    version: int
+    broker: BrokerRecord | None
+
+
+class _Frame(Struct, frozen=True):
+    format: int
+
+
+class _Broker(Struct, frozen=True):
+    """A broker record that tolerates fields of a newer bucketq."""
+
+    address: str
+    id: str
+    epoch: int
+    since: str
+    host: str = ""
+
+
+class _Head(Struct, frozen=True):
+    incarnation: str
+    version: int
+    broker: _Broker | None
+
+
+def read_heading(body: bytes, where: str) -> Heading:
+    """Read the head of an object; raises ``CorruptStateError`` where it is none of ours."""
+    try:
+        first, second, _ = body.split(b"\n", 2)
+        msgspec.json.decode(first.rstrip(b",") + b"}", type=_Frame)
+        head = msgspec.json.decode(b"{" + second.rstrip(b",") + b"}", type=_Head)
+        broker = head.broker
+        record = (
+            None if broker is None else msgspec.convert(msgspec.to_builtins(broker), BrokerRecord)
+        )
+    except (ValueError, msgspec.MsgspecError) as error:
+        message = f"{where} is not a queue that can be trusted: its head cannot be read ({error})"
+        raise CorruptStateError(message) from error
+    return Heading(head.incarnation, head.version, record)
