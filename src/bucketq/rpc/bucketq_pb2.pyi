@@ -1,0 +1,668 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROLE_UNSPECIFIED: _ClassVar[Role]
+    ROLE_LEADING: _ClassVar[Role]
+    ROLE_STANDING_BY: _ClassVar[Role]
+    ROLE_RETIRED: _ClassVar[Role]
+    ROLE_CUT_OFF: _ClassVar[Role]
+ROLE_UNSPECIFIED: Role
+ROLE_LEADING: Role
+ROLE_STANDING_BY: Role
+ROLE_RETIRED: Role
+ROLE_CUT_OFF: Role
+
+class NewJob(_message.Message):
+    __slots__ = ("id", "kind", "payload", "payload_encoding", "priority", "options")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_ENCODING_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    kind: str
+    payload: bytes
+    payload_encoding: str
+    priority: int
+    options: JobOptions
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., payload: _Optional[bytes] = ..., payload_encoding: _Optional[str] = ..., priority: _Optional[int] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
+
+class JobOptions(_message.Message):
+    __slots__ = ("delay_s", "run_at", "max_attempts", "backoff", "key", "tags", "replay_of")
+    class TagsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    DELAY_S_FIELD_NUMBER: _ClassVar[int]
+    RUN_AT_FIELD_NUMBER: _ClassVar[int]
+    MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_OF_FIELD_NUMBER: _ClassVar[int]
+    delay_s: float
+    run_at: _timestamp_pb2.Timestamp
+    max_attempts: int
+    backoff: Backoff
+    key: str
+    tags: _containers.ScalarMap[str, str]
+    replay_of: str
+    def __init__(self, delay_s: _Optional[float] = ..., run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_attempts: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., key: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., replay_of: _Optional[str] = ...) -> None: ...
+
+class Backoff(_message.Message):
+    __slots__ = ("base_s", "factor", "max_s")
+    BASE_S_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    MAX_S_FIELD_NUMBER: _ClassVar[int]
+    base_s: float
+    factor: float
+    max_s: float
+    def __init__(self, base_s: _Optional[float] = ..., factor: _Optional[float] = ..., max_s: _Optional[float] = ...) -> None: ...
+
+class Push(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[NewJob]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("worker", "secret", "kinds", "limit", "wait_s")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    secret: str
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    wait_s: float
+    def __init__(self, worker: _Optional[str] = ..., secret: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., wait_s: _Optional[float] = ...) -> None: ...
+
+class LeaseRef(_message.Message):
+    __slots__ = ("job", "lease")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    lease: str
+    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("leases",)
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[LeaseRef]
+    def __init__(self, leases: _Optional[_Iterable[_Union[LeaseRef, _Mapping]]] = ...) -> None: ...
+
+class Complete(_message.Message):
+    __slots__ = ("job", "lease", "result", "result_encoding")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    RESULT_ENCODING_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    lease: str
+    result: bytes
+    result_encoding: str
+    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., result: _Optional[bytes] = ..., result_encoding: _Optional[str] = ...) -> None: ...
+
+class CompleteMany(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Complete]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Complete, _Mapping]]] = ...) -> None: ...
+
+class Fail(_message.Message):
+    __slots__ = ("job", "lease", "error", "give_up")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    GIVE_UP_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    lease: str
+    error: str
+    give_up: bool
+    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., error: _Optional[str] = ..., give_up: _Optional[bool] = ...) -> None: ...
+
+class Release(_message.Message):
+    __slots__ = ("job", "lease", "delay_s")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    DELAY_S_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    lease: str
+    delay_s: float
+    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., delay_s: _Optional[float] = ...) -> None: ...
+
+class Cancel(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class Redrive(_message.Message):
+    __slots__ = ("jobs", "kinds", "limit")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[str]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    def __init__(self, jobs: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class Purge(_message.Message):
+    __slots__ = ("jobs", "kinds", "older_than_s")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    OLDER_THAN_S_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[str]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    older_than_s: float
+    def __init__(self, jobs: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., older_than_s: _Optional[float] = ...) -> None: ...
+
+class Pause(_message.Message):
+    __slots__ = ("kind",)
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    def __init__(self, kind: _Optional[str] = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("kind",)
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    def __init__(self, kind: _Optional[str] = ...) -> None: ...
+
+class Configure(_message.Message):
+    __slots__ = ("changes",)
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    changes: bytes
+    def __init__(self, changes: _Optional[bytes] = ...) -> None: ...
+
+class Get(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class List(_message.Message):
+    __slots__ = ("statuses", "kinds", "tags", "after", "limit")
+    class TagsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    statuses: _containers.RepeatedScalarFieldContainer[str]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    tags: _containers.ScalarMap[str, str]
+    after: int
+    limit: int
+    def __init__(self, statuses: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., tags: _Optional[_Mapping[str, str]] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ReadStats(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReadSnapshot(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FlushArchive(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Done(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Pushed(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Claimed(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, jobs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Pulses(_message.Message):
+    __slots__ = ("pulses",)
+    PULSES_FIELD_NUMBER: _ClassVar[int]
+    pulses: _containers.RepeatedCompositeFieldContainer[Pulse]
+    def __init__(self, pulses: _Optional[_Iterable[_Union[Pulse, _Mapping]]] = ...) -> None: ...
+
+class Pulse(_message.Message):
+    __slots__ = ("job", "held", "cancel_requested")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    held: bool
+    cancel_requested: bool
+    def __init__(self, job: _Optional[str] = ..., held: _Optional[bool] = ..., cancel_requested: _Optional[bool] = ...) -> None: ...
+
+class Completions(_message.Message):
+    __slots__ = ("finished",)
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    finished: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, finished: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class Failed(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: str
+    def __init__(self, status: _Optional[str] = ...) -> None: ...
+
+class Cancelled(_message.Message):
+    __slots__ = ("result",)
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    result: str
+    def __init__(self, result: _Optional[str] = ...) -> None: ...
+
+class Count(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: int
+    def __init__(self, jobs: _Optional[int] = ...) -> None: ...
+
+class Document(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: bytes
+    def __init__(self, json: _Optional[bytes] = ...) -> None: ...
+
+class Page(_message.Message):
+    __slots__ = ("jobs", "next_after")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[bytes]
+    next_after: int
+    def __init__(self, jobs: _Optional[_Iterable[bytes]] = ..., next_after: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("kind", "message", "retry_after_ms", "leader")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    message: str
+    retry_after_ms: int
+    leader: str
+    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., leader: _Optional[str] = ...) -> None: ...
+
+class SessionRequest(_message.Message):
+    __slots__ = ("hello", "calls")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    calls: _containers.RepeatedCompositeFieldContainer[Call]
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ...) -> None: ...
+
+class SessionResponse(_message.Message):
+    __slots__ = ("welcome", "answers", "version")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    answers: _containers.RepeatedCompositeFieldContainer[Answer]
+    version: int
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("queue", "incarnation", "broker", "client")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    incarnation: str
+    broker: str
+    client: str
+    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., client: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("incarnation", "broker", "epoch", "version")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    broker: str
+    epoch: int
+    version: int
+    def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class Call(_message.Message):
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_BELOW_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    PUSH_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_MANY_FIELD_NUMBER: _ClassVar[int]
+    FAIL_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    REDRIVE_FIELD_NUMBER: _ClassVar[int]
+    PURGE_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_FIELD_NUMBER: _ClassVar[int]
+    GET_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    tag: int
+    ttl_ms: int
+    session: str
+    number: int
+    acknowledged_below: int
+    since: int
+    push: Push
+    claim: Claim
+    heartbeat: Heartbeat
+    complete: Complete
+    complete_many: CompleteMany
+    fail: Fail
+    release: Release
+    cancel: Cancel
+    redrive: Redrive
+    purge: Purge
+    pause: Pause
+    resume: Resume
+    configure: Configure
+    get: Get
+    list: List
+    stats: ReadStats
+    snapshot: ReadSnapshot
+    flush_archive: FlushArchive
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot")
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    PUSHED_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_FIELD_NUMBER: _ClassVar[int]
+    PULSES_FIELD_NUMBER: _ClassVar[int]
+    COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    tag: int
+    error: Error
+    done: bool
+    pushed: Pushed
+    claimed: Claimed
+    pulses: Pulses
+    completions: Completions
+    failed: Failed
+    cancelled: Cancelled
+    count: Count
+    settings: Document
+    job: Document
+    page: Page
+    stats: Document
+    snapshot: Document
+    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ...) -> None: ...
+
+class PingRequest(_message.Message):
+    __slots__ = ("queue", "incarnation")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    incarnation: str
+    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class PingResponse(_message.Message):
+    __slots__ = ("incarnation", "broker", "role", "epoch", "version", "commit_age_s", "leader")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    broker: str
+    role: Role
+    epoch: int
+    version: int
+    commit_age_s: float
+    leader: str
+    def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., commit_age_s: _Optional[float] = ..., leader: _Optional[str] = ...) -> None: ...
+
+class Target(_message.Message):
+    __slots__ = ("queue", "incarnation")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    incarnation: str
+    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class RequestId(_message.Message):
+    __slots__ = ("session", "number", "acknowledged_below", "since")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_BELOW_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    number: int
+    acknowledged_below: int
+    since: int
+    def __init__(self, session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
+
+class PushRequest(_message.Message):
+    __slots__ = ("target", "id", "push")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PUSH_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    push: Push
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ...) -> None: ...
+
+class ClaimRequest(_message.Message):
+    __slots__ = ("target", "id", "claim")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    claim: Claim
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("target", "id", "heartbeat")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    heartbeat: Heartbeat
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class CompleteRequest(_message.Message):
+    __slots__ = ("target", "id", "complete")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    complete: Complete
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ...) -> None: ...
+
+class CompleteManyRequest(_message.Message):
+    __slots__ = ("target", "id", "complete_many")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_MANY_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    complete_many: CompleteMany
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ...) -> None: ...
+
+class FailRequest(_message.Message):
+    __slots__ = ("target", "id", "fail")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FAIL_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    fail: Fail
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("target", "id", "release")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    release: Release
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("target", "id", "cancel")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    cancel: Cancel
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
+
+class RedriveRequest(_message.Message):
+    __slots__ = ("target", "id", "redrive")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REDRIVE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    redrive: Redrive
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ...) -> None: ...
+
+class PurgeRequest(_message.Message):
+    __slots__ = ("target", "id", "purge")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PURGE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    purge: Purge
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ...) -> None: ...
+
+class PauseRequest(_message.Message):
+    __slots__ = ("target", "id", "pause")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    pause: Pause
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ("target", "id", "resume")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    resume: Resume
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
+
+class ConfigureRequest(_message.Message):
+    __slots__ = ("target", "id", "configure")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    configure: Configure
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ...) -> None: ...
+
+class GetRequest(_message.Message):
+    __slots__ = ("target", "id", "get")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GET_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    get: Get
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ...) -> None: ...
+
+class ListRequest(_message.Message):
+    __slots__ = ("target", "id", "list")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    list: List
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ...) -> None: ...
+
+class StatsRequest(_message.Message):
+    __slots__ = ("target", "id", "stats")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    stats: ReadStats
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ...) -> None: ...
+
+class SnapshotRequest(_message.Message):
+    __slots__ = ("target", "id", "snapshot")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    snapshot: ReadSnapshot
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ...) -> None: ...
+
+class FlushArchiveRequest(_message.Message):
+    __slots__ = ("target", "id", "flush_archive")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    flush_archive: FlushArchive
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,91 @@
+"""Documents on the wire: jobs, settings, stats and snapshots, as JSON.
+
+They are what stands in the object, so that there is one description of them and not two. A newer
+broker may know fields that this client does not: they are left out here, while a broker that reads
+the object keeps them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, inspect, structs
+
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import Snapshot, Stats
+from bucketq.model.settings import Settings
+
+_T = TypeVar("_T")
+
+encode = msgspec.json.Encoder().encode
+_as_job = msgspec.json.Decoder(JobRecord).decode
+_as_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_as_list = msgspec.json.Decoder(list[Raw]).decode
+
+
+def read_job(document: bytes) -> JobRecord:
+    """Read a job. Raises ``msgspec.MsgspecError`` where it is none."""
+    try:
+        return _as_job(document)
+    except msgspec.ValidationError:
+        return _read_known(document, JobRecord)
+
+
+def read_jobs(documents: Any) -> tuple[JobRecord, ...]:
+    """Read jobs."""
+    return tuple([read_job(document) for document in documents])
+
+
+def write_settings(settings: Settings) -> bytes:
+    """Write all settings, those with their defaults too: not everybody knows the defaults."""
+    return encode(structs.asdict(settings))
+
+
+def read_settings(document: bytes) -> Settings:
+    """Read settings."""
+    return _read_known(document, Settings)
+
+
+def read_stats(document: bytes) -> Stats:
+    """Read the queue in numbers."""
+    return _read_known(document, Stats)
+
+
+def read_snapshot(document: bytes) -> Snapshot:
+    """Read everything."""
+    return _read_known(document, Snapshot)
+
+
+def _read_known(document: bytes, shape: type[_T]) -> _T:
+    """Read what is known of a document; what is wrong with it otherwise is found at the end."""
+    try:
+        return msgspec.json.decode(document, type=shape)
+    except msgspec.ValidationError:
+        known = _without_unknown(Raw(document), inspect.type_info(shape))
+        return msgspec.json.decode(known, type=shape)
+
+
+def _without_unknown(document: Raw, shape: inspect.Type) -> Raw:
+    """Leave out the fields that no struct has, at every level; payloads are not looked into."""
+    if isinstance(shape, inspect.UnionType):
+        structures = [kind for kind in shape.types if isinstance(kind, inspect.StructType)]
+        if len(structures) != 1 or bytes(document) == b"null":
+            return document
+        shape = structures[0]
+    try:
+        if isinstance(shape, inspect.VarTupleType):
+            items = _as_list(document)
+            return Raw(encode([_without_unknown(item, shape.item_type) for item in items]))
+        if isinstance(shape, inspect.StructType):
+            types = {field.encode_name: field.type for field in shape.fields}
+            fields = _as_fields(document)
+            known = {
+                name: _without_unknown(value, types[name])
+                for name, value in fields.items()
+                if name in types
+            }
+            return Raw(encode(known))
+    except msgspec.ValidationError:
+        return document
+    return document

@@ -1,0 +1,73 @@
+"""Refusals as gRPC statuses, for unary calls and for streams that cannot begin.
+
+The status says what a client of any language should do; trailing metadata names the error, so that
+a client that knows it gets the class that was raised. ``bucketq.proto`` has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bucketq import errors
+from bucketq.rpc.answers import to_ms
+from bucketq.rpc.errors import kind_of
+from bucketq.rpc.messages import Refusal
+
+ERROR = "bucketq-error"
+RETRY_AFTER = "bucketq-retry-after-ms"
+LEADER = "bucketq-leader"
+_MAX_DETAILS_BYTES = 1500
+"""Statuses travel as headers, of which peers take a few KiB, and some bytes take three."""
+
+# The first that fits: what is lost to a worker is a lost lease, whether or not the job is there.
+_CODES: tuple[tuple[type[errors.BucketQError], str], ...] = (
+    (errors.LeaseLostError, "FAILED_PRECONDITION"),
+    (errors.InvalidRequestError, "INVALID_ARGUMENT"),
+    (errors.PayloadTooLargeError, "INVALID_ARGUMENT"),
+    (errors.JobNotFoundError, "NOT_FOUND"),
+    (errors.QueueNotFoundError, "NOT_FOUND"),
+    (errors.QueueFullError, "RESOURCE_EXHAUSTED"),
+    (errors.OverloadedError, "RESOURCE_EXHAUSTED"),
+    (errors.KeyConflictError, "ALREADY_EXISTS"),
+    (errors.SupersededError, "ABORTED"),
+    (errors.CorruptStateError, "DATA_LOSS"),
+    (errors.RejectedError, "FAILED_PRECONDITION"),
+)
+
+
+def code_of(refusal: Refusal) -> str:
+    """The name of the status code that stands for a refusal."""
+    kind = kind_of(refusal)
+    return next((code for error, code in _CODES if issubclass(kind, error)), "UNAVAILABLE")
+
+
+def details_of(refusal: Refusal) -> str:
+    """The message, cut to what a header may hold."""
+    raw = refusal.message.encode(errors="replace")
+    if len(raw) <= _MAX_DETAILS_BYTES:
+        return raw.decode()
+    return raw[:_MAX_DETAILS_BYTES].decode(errors="ignore") + "..."
+
+
+def metadata_of(refusal: Refusal) -> tuple[tuple[str, str], ...]:
+    """What a status does not say by itself."""
+    metadata = [(ERROR, refusal.kind)]
+    if refusal.retry_after_s is not None:
+        metadata.append((RETRY_AFTER, str(to_ms(refusal.retry_after_s))))
+    if refusal.leader is not None and refusal.leader.isascii() and refusal.leader.isprintable():
+        metadata.append((LEADER, refusal.leader))
+    return tuple(metadata)
+
+
+def read_refusal(details: str, metadata: Iterable[tuple[str, str | bytes]]) -> Refusal | None:
+    """Read a refusal out of a status; None where it is not one of bucketq's own."""
+    found = {key: value for key, value in metadata if isinstance(value, str)}
+    if ERROR not in found:
+        return None
+    after_ms = found.get(RETRY_AFTER, "")
+    return Refusal(
+        kind=found[ERROR],
+        message=details,
+        retry_after_s=int(after_ms) / 1000 if after_ms.isdecimal() else None,
+        leader=found.get(LEADER),
+    )
