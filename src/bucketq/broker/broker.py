@@ -42,6 +42,8 @@ _log = logging.getLogger("bucketq.broker")
 
 DRAIN_S = 20.0
 """How long a broker that is told to stop goes on to settle what has come."""
+PULSE_S = 10.0
+"""How often a client whose claims wait hears of its broker."""
 _WATCH_S = 0.7
 _JITTER_S = 0.4
 _LOOK_S = 5.0
@@ -84,10 +86,12 @@ class Broker:
         self._leader: Leader | None = None
         self._record: BrokerRecord | None = None
         self._is_retired = False
+        self._known_gone: int | None = None
         self._depositions: list[float] = []
         self._conversations: dict[int, Conversation] = {}
         self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s)
         self._is_draining = False
+        self._pulse: asyncio.TimerHandle | None = None
         self.incarnation = ""
         """Which queue this is; empty until its object was read."""
         self.leading = asyncio.Event()
@@ -113,6 +117,10 @@ class Broker:
         if self._leader is None:
             return "standing by"
         return "cut off" if self._leader.unproven_s > CUT_OFF_S else "leading"
+
+    def has_evidence_against(self, epoch: int) -> None:
+        """Do not gather evidence again: whoever starts this broker has enough of it."""
+        self._known_gone = epoch
 
     def pong(self) -> Pong:
         """Answer a ping, from memory."""
@@ -144,6 +152,7 @@ class Broker:
         self.incarnation = document.state.incarnation
         self._record = document.state.broker
         del document  # While it stands by it holds no state.
+        self._show_life()
         while not self._is_retired:
             after = await self._vacancy()
             self._takeover = False
@@ -164,6 +173,8 @@ class Broker:
             while len(self._inbox):
                 self._drain()
             await leader.retire()
+        if self._pulse is not None:
+            self._pulse.cancel()
         for conversation in list(self._conversations.values()):
             conversation.flush()
 
@@ -256,6 +267,12 @@ class Broker:
         if self._is_draining:
             loop.call_soon(self._drain)
 
+    def _show_life(self) -> None:
+        """Let clients whose claims wait know that somebody is there."""
+        for conversation in list(self._conversations.values()):
+            conversation.show_life()
+        self._pulse = asyncio.get_running_loop().call_later(PULSE_S, self._show_life)
+
     def _waiting(self) -> tuple[int, int]:
         return self._leader.waiting if self._leader else (0, 0)
 
@@ -276,7 +293,10 @@ class Broker:
             epoch = record.epoch if record else 0
             if epoch != against:
                 evidence, against = 0, epoch
-            if record is None or not record.address or self._takeover or evidence >= ENOUGH:
+            known_gone, self._known_gone = self._known_gone, None
+            if record is None or not record.address or self._takeover or epoch == known_gone:
+                return epoch
+            if evidence >= ENOUGH:
                 return epoch
             evidence = await self._watch(record, evidence)
 

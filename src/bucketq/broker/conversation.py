@@ -111,6 +111,11 @@ class Conversation:
             answers, self._answers = self._answers, []
             self._send(Answers(answers, self._desk.version))
 
+    def show_life(self) -> None:
+        """Send a message without answers, if the client waits for some."""
+        if self._patient and self.is_open:
+            self._send(Answers([], self._desk.version))
+
     def keep(self, task: asyncio.Task[None]) -> None:
         """Hold on to a task until it is done."""
         number = id(task)

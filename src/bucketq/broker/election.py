@@ -6,7 +6,6 @@ takes over by a compare-and-set that names the epoch it follows (``elect``). The
 
 from __future__ import annotations
 
-import ipaddress
 from enum import Enum
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Lead, Request
 from bucketq.model.transitions import apply
 from bucketq.queue.register import Register
+from bucketq.rpc.address import is_loopback
 from bucketq.rpc.messages import Ping
 from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
 
@@ -87,10 +87,10 @@ async def elect(register: Register, clock: Clock, identity: Identity, after: int
 
 
 def check_leads(document: Document, identity: Identity) -> None:
-    """Raise ``DeposedError`` where a state that was read names another broker."""
+    """Raise ``DeposedError`` where a state that was read names another broker, or none."""
     broker = document.state.broker
-    if broker is None or broker.id != identity.id:
-        message = f"another broker leads this queue since epoch {document.state.epoch}"
+    if broker is None or broker.id != identity.id or not broker.address:
+        message = f"this broker was deposed: the queue is in epoch {document.state.epoch}"
         raise DeposedError(message, leader=leader_of(document))
 
 
@@ -103,14 +103,3 @@ def leader_of(document: Document) -> str | None:
 def is_out_of_reach(record: BrokerRecord, host: str) -> bool:
     """Whether an address is a loopback address of another host: nobody here can tell of it."""
     return record.host != host and is_loopback(record.address)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address ``host:port`` can be reached on its own host only."""
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -76,9 +76,9 @@ class Leader(GroupCommitQueue[Any]):
         return self._after + 1
 
     @property
-    def version(self) -> int:
-        """The newest version that it has seen or written."""
-        return self._register.version
+    def is_leading(self) -> bool:
+        """Whether it still takes requests."""
+        return self._broken is None and self._closed is None
 
     @property
     def waiting(self) -> tuple[int, int]:

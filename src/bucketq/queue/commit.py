@@ -157,7 +157,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         """Apply a request, and wait until what it led to is durable."""
         loop = asyncio.get_running_loop()
         waiting = Caller(request, self._register.version, loop)
-        self._admit(waiting)
+        self.admit(waiting)
         self.accept(waiting)
         limit_s = self._timeout_s + max(0.0, waiting.until - loop.time())
         try:
@@ -170,8 +170,9 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def accept(self, waiting: Waiting) -> None:
         """Take a request: apply it, and let it be answered once that is durable."""
-        if self._broken is not None:
-            waiting.tell(None, self._broken)
+        if self._task is None or self._task.done():
+            gone = ClosedError(f"the queue {self._where} is closed: connect again")
+            waiting.tell(None, self._broken or gone)
             return
         self._waiting_bytes += waiting.size_bytes
         self._batch.append(waiting)
@@ -179,7 +180,8 @@ class GroupCommitQueue(ObjectQueue[T]):
             self._apply(waiting, self._document)
         self._wake.set()
 
-    def _withdraw(self, claim: Claim) -> None:
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim wait no longer: its caller is gone. What it has got is given back."""
         for parked in self._parked:
             if parked.request.operation is claim:
                 self._parked.discard(parked)
@@ -192,7 +194,8 @@ class GroupCommitQueue(ObjectQueue[T]):
         for waiting in parked:
             waiting.tell(None, error)
 
-    def _admit(self, waiting: Waiting) -> None:
+    def admit(self, waiting: Waiting) -> None:
+        """Raise ``OverloadedError`` where too much waits already."""
         count = len(self._batch) + len(self._in_flight)
         too_large = self._waiting_bytes + waiting.size_bytes > _MAX_WAITING_BYTES
         if count >= _MAX_WAITING or (too_large and count):

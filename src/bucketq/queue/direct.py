@@ -87,7 +87,8 @@ class DirectQueue(ObjectQueue[T]):
             await self._arrival(changed, left_s)
             self._guard()
 
-    def _withdraw(self, claim: Claim) -> None:
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim wait no longer: its caller is gone. What it has got is given back."""
         if self._waiting.pop(claim.secret, MISSING) is not MISSING:
             self._announce()
 

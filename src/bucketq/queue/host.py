@@ -38,7 +38,7 @@ class Host(ABC):
         """
 
     @abstractmethod
-    def _withdraw(self, claim: Claim) -> None:
+    def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer: its caller is gone. What it has got is given back."""
 
     def _begin(self) -> None:

@@ -56,6 +56,11 @@ class ObjectQueue(Verbs[T]):
         self._archiver = None if archive is None else Archiver(self._submit, archive, clock)
         self._archiving: asyncio.Task[None] | None = None
 
+    @property
+    def version(self) -> int:
+        """The newest version of the object that it has seen or written."""
+        return self._register.version
+
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs have left."""
         self._guard()

@@ -349,7 +349,7 @@ class Verbs(Host, Generic[T]):
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.cancelled():
-                self._withdraw(operation)
+                self.withdraw(operation)
                 self._give_back_later(task)
             raise
 

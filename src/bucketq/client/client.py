@@ -1,0 +1,254 @@
+"""``Client``: a queue that finds its broker, and another one when that is gone.
+
+Requests go one way at a time (``routes``). When a way is lost, everything without an answer is
+sent again the next way, under the same ids and with the version at which it had certainly not
+been applied, so that it has the effect of one. Callers see none of this but a pause; what they
+see at the worst, after ``timeout_s``, is that the outcome is unknown.
+
+A broker that does not answer is not taken for dead: it is pinged, which it answers from memory
+whatever its storage does. Only when that fails is the way given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from bucketq.broker.election import ENOUGH, Sign
+from bucketq.client.discovery import Finder, NotYetError
+from bucketq.client.routes import BrokerRoute, DirectRoute, Route, RouteLostError
+from bucketq.clock import Clock, fraction
+from bucketq.errors import (
+    BucketQError,
+    ClosedError,
+    OverloadedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import Claim, Release, Request
+from bucketq.queue.verbs import Verbs
+
+T = TypeVar("T")
+
+_WATCH_S = 0.25
+_PATIENCE_S = 2.0
+"""How long a call may be without an answer before its broker is pinged."""
+_LONG_PATIENCE_S = 15.0
+"""The same for claims that wait, whose broker shows a sign of life every ten seconds."""
+_FIRST_LOOK_S = 0.1
+_LAST_LOOK_S = 1.0
+_LOOK_AROUND_S = 5.0
+"""How often a client that writes directly looks for a broker."""
+
+
+class Client(Verbs[T]):
+    """A queue that others commit."""
+
+    def __init__(self, finder: Finder, where: str, clock: Clock, **options: Any) -> None:
+        """Make a client; the options are those of ``Verbs``."""
+        super().__init__(where, clock, **options)
+        self._finder = finder
+        self._route: Route | None = None
+        self._finding: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._trouble = ""
+        self._look_at = 0.0
+
+    async def __aenter__(self) -> Client[T]:
+        """Find a way to the queue."""
+        self._begin()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._find()
+        except TimeoutError as error:
+            await self._leave()
+            message = f"no way to {self._where} was found in {self._timeout_s:g} s{self._why()}"
+            raise UnavailableError(message) from error
+        except BaseException:
+            await self._leave()
+            raise
+        self._watching = loop.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Leave what is under way to the broker, and hang up."""
+        await self._end()
+        await self._leave()
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished now, and return how many jobs have left."""
+        self._guard()
+        deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+        while True:
+            route = await self._way(deadline_s)
+            if route is None:
+                message = f"{self._where} gave no answer in {self._timeout_s:g} s{self._why()}"
+                raise UnavailableError(message)
+            try:
+                return await route.flush_archive()
+            except (RouteLostError, SupersededError, ClosedError) as error:
+                self._give_up(route, error)
+
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim wait no longer; what it gets all the same is given back."""
+        if self._route is not None:
+            self._route.withdraw(claim)
+
+    async def _submit(self, request: Request) -> Any:
+        """Send a request, one way after another, until it is answered or the time is over."""
+        loop = asyncio.get_running_loop()
+        operation = request.operation
+        wait_s = operation.wait_s if isinstance(operation, Claim) else 0.0
+        deadline_s = loop.time() + self._timeout_s + wait_s
+        version: int | None = None
+        while True:
+            route = self._route
+            if route is None or not route.is_up:
+                route = await self._way(deadline_s)
+            if route is None:
+                break
+            if version is None:
+                version = route.version
+            try:
+                return await route.submit(request, deadline_s - loop.time())
+            except OverloadedError as error:
+                if loop.time() + error.retry_after_s >= deadline_s:
+                    raise
+                await asyncio.sleep(error.retry_after_s * (1 + fraction(self._clock)))
+                continue
+            except TimeoutError:
+                break
+            except (RouteLostError, SupersededError, ClosedError) as error:
+                self._give_up(route, error)
+            # It may have been applied, and never before the version known when it was first sent.
+            request = _sent_before(request, version, deadline_s - loop.time() - self._timeout_s)
+        raise self._unknown(request, version or 0)
+
+    async def _way(self, deadline_s: float) -> Route | None:
+        """A way that is open; None: none was found in time. All callers look together."""
+        loop = asyncio.get_running_loop()
+        while self._route is None or not self._route.is_up:
+            self._guard()
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                return None
+            if self._finding is None:
+                self._finding = loop.create_task(self._find())
+            finding = self._finding
+            await asyncio.wait([finding], timeout=left_s)
+            if finding.done():
+                self._finding = None if self._finding is finding else self._finding
+                finding.result()
+        return self._route
+
+    async def _find(self) -> None:
+        """Look for a way until there is one."""
+        pause_s = _FIRST_LOOK_S
+        old, self._route = self._route, None
+        if old is not None:
+            await old.close()
+        while True:
+            try:
+                self._route = await self._finder.find(self._give_back)
+            except NotYetError as error:
+                self._trouble = str(error)
+                await asyncio.sleep(pause_s * (0.5 + fraction(self._clock)))
+                pause_s = min(2 * pause_s, _LAST_LOOK_S)
+            else:
+                self._trouble = ""
+                self._look_at = asyncio.get_running_loop().time() + _LOOK_AROUND_S
+                return
+
+    def _give_up(self, route: Route, reason: Exception) -> None:
+        """Take no more this way; whoever waits on it is told, and goes another."""
+        self._trouble = str(reason)
+        if isinstance(route, BrokerRoute):
+            route.lose(str(reason))
+        elif self._route is route and route.is_up:
+            self._finish_later(asyncio.get_running_loop().create_task(route.close()))
+            self._route = None
+
+    async def _watch(self) -> None:
+        """End calls whose time is over, and look after a broker that does not answer them."""
+        loop = asyncio.get_running_loop()
+        evidence = 0
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            route, now_s = self._route, loop.time()
+            if isinstance(route, DirectRoute) and now_s >= self._look_at:
+                await self._look_around(route)
+            if not isinstance(route, BrokerRoute) or not route.is_up:
+                evidence = 0
+                continue
+            route.expire(now_s)
+            if not self._is_suspect(route, now_s):
+                evidence = 0
+                continue
+            sign = await self._finder.sign_of(route)
+            evidence = 0 if sign is Sign.ALIVE else evidence + 1
+            if sign is Sign.GONE or evidence >= ENOUGH:
+                route.lose("its broker does not answer")
+            elif sign is Sign.ALIVE:
+                route.heard_at = loop.time()
+
+    def _is_suspect(self, route: BrokerRoute, now_s: float) -> bool:
+        silent_s = now_s - route.heard_at
+        if route.waits and silent_s > _LONG_PATIENCE_S:
+            return True
+        since = route.waits_since()
+        return since is not None and min(silent_s, now_s - since) > _PATIENCE_S
+
+    async def _look_around(self, direct: DirectRoute) -> None:
+        """See whether there is a broker by now, without holding anybody up."""
+        self._look_at = asyncio.get_running_loop().time() + _LOOK_AROUND_S
+        try:
+            route = await self._finder.find(self._give_back)
+        except (NotYetError, BucketQError):
+            return
+        if self._route is not direct:
+            await route.close()
+            return
+        self._route = route
+        self._finish_later(asyncio.get_running_loop().create_task(direct.close()))
+
+    def _give_back(self, records: Sequence[JobRecord]) -> None:
+        """Give back jobs that came for a claim that nobody waits for any more."""
+
+        async def release() -> None:
+            try:
+                for record in records:
+                    await self._do(Release(job=record.id, lease=record.lease or ""), None)
+            except BucketQError:
+                return  # The leases run out by themselves.
+
+        if self._closed is None:
+            self._finish_later(asyncio.get_running_loop().create_task(release()))
+
+    async def _leave(self) -> None:
+        for task in (self._watching, self._finding):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        route, self._route = self._route, None
+        if route is not None:
+            await route.close()
+        await self._finder.close()
+
+    def _why(self) -> str:
+        return f" ({self._trouble})" if self._trouble else ""
+
+
+def _sent_before(request: Request, version: int, wait_left_s: float) -> Request:
+    """The same request, for the next try: it may have been applied since ``version``."""
+    if request.since is None and request.session:
+        request = replace(request, since=version)
+    operation = request.operation
+    if isinstance(operation, Claim) and operation.wait_s:
+        wait_s = min(operation.wait_s, max(0.0, wait_left_s))
+        request = replace(request, operation=replace(operation, wait_s=wait_s))
+    return request

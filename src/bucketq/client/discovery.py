@@ -1,0 +1,262 @@
+"""Where is the broker, and what if there is none?
+
+A finder looks once and returns a way for requests, or says that there is none yet, so that its
+client looks again. Evidence against a broker that does not answer is kept from look to look, and
+forgotten at the first sign of life, or when the object names another epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from bucketq.broker.election import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
+from bucketq.client.launcher import Launcher
+from bucketq.client.routes import BrokerRoute, DirectRoute, LeaderRoute, Route
+from bucketq.codec import Heading
+from bucketq.errors import (
+    BucketQError,
+    QueueNotFoundError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.job import BrokerRecord, JobRecord
+from bucketq.model.operations import Request, Retire
+from bucketq.queue.register import Register
+from bucketq.rpc.messages import Hello, Ping, Pong
+from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
+from bucketq.store.base import ObjectMissingError
+
+StrayJobs = Callable[[Sequence[JobRecord]], None]
+
+_OPEN_S = 5.0
+
+
+class NotYetError(Exception):
+    """There is no way at the moment; look again soon."""
+
+
+class Finder(Protocol):
+    """Finds a way for the requests of one client."""
+
+    async def find(self, on_stray_jobs: StrayJobs) -> Route:
+        """Look once. Raises ``NotYetError``, or an error that looking again does not mend."""
+        ...
+
+    async def sign_of(self, route: BrokerRoute) -> Sign:
+        """Ask the broker at the other end of a route whether it is there."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything that was opened on the way."""
+        ...
+
+
+class ObjectFinder:
+    """Finds the broker that a queue's object names; where there is none, does what is allowed."""
+
+    def __init__(
+        self,
+        register: Register,
+        transport: Transport,
+        host: str,
+        *,
+        create: bool,
+        client: str,
+        launcher: Launcher | None = None,
+        write_directly: Callable[[], Awaitable[DirectRoute]] | None = None,
+    ) -> None:
+        """Look in the object of ``register``.
+
+        Args:
+            register: The queue's object, for reading.
+            transport: How brokers are reached.
+            host: The name of this machine.
+            create: Whether to create the queue where there is none.
+            client: Who this is, for a broker's log.
+            launcher: How a broker is started where there is none.
+            write_directly: How to do without one.
+        """
+        self._register = register
+        self._transport = transport
+        self._host = host
+        self._create = create
+        self._client = client
+        self._launcher = launcher
+        self._write_directly = write_directly
+        self._incarnation = ""
+        self._record: BrokerRecord | None = None
+        self._evidence = 0
+
+    async def find(self, on_stray_jobs: StrayJobs) -> Route:
+        """Look at the object, and at the broker that it names."""
+        broker = self._launcher.broker if self._launcher else None
+        if broker is not None and broker.leader is not None:
+            return LeaderRoute(broker.leader)
+        heading = await self._read()
+        record = heading.broker
+        if self._record is None or record is None or record.epoch != self._record.epoch:
+            self._evidence = 0
+        self._record = record
+        if record is None or not record.address:
+            return await self._do_without(heading)
+        if is_out_of_reach(record, self._host):
+            # A loopback address of another host: not ours to reach, nor to replace.
+            return await self._direct()
+        sign = await probe(self._transport, record, heading.incarnation)
+        if sign is Sign.ALIVE:
+            self._evidence = 0
+            return await self._converse(record, heading.incarnation, on_stray_jobs)
+        self._evidence += WEIGHT[sign]
+        if self._evidence < ENOUGH:
+            message = f"the broker at {record.address} does not answer"
+            raise NotYetError(message)
+        return await self._do_without(heading)
+
+    async def sign_of(self, route: BrokerRoute) -> Sign:
+        """Ask the broker that the object named when the route was found."""
+        record = self._record
+        if record is None or record.address != route.address:
+            return Sign.GONE
+        return await probe(self._transport, record, self._incarnation)
+
+    async def close(self) -> None:
+        """Stop what was started, and hang up."""
+        if self._launcher is not None:
+            await self._launcher.close()
+        await self._transport.close()
+
+    async def _read(self) -> Heading:
+        try:
+            heading = await self._register.peek()
+        except ObjectMissingError as error:
+            if self._incarnation:
+                message = (
+                    f"{self._register.where} was deleted while it was in use; bring it back with "
+                    "`bucketq restore`, or connect again for a new queue"
+                )
+                raise SupersededError(message) from error
+            if not self._create:
+                message = f"no queue at {self._register.where}; create one by pushing to it"
+                raise QueueNotFoundError(message) from error
+            await self._register.open(create=True)
+            message = "the queue was just created"
+            raise NotYetError(message) from error
+        except UnavailableError as error:
+            raise NotYetError(str(error)) from error
+        if self._incarnation and heading.incarnation != self._incarnation:
+            message = (
+                f"{self._register.where} now holds another queue (incarnation "
+                f"{heading.incarnation}, it was {self._incarnation}): connect again"
+            )
+            raise SupersededError(message)
+        self._incarnation = heading.incarnation
+        return heading
+
+    async def _converse(
+        self, record: BrokerRecord, incarnation: str, on_stray_jobs: StrayJobs
+    ) -> Route:
+        hello = Hello(incarnation=incarnation, broker=record.id, client=self._client)
+        try:
+            wire = await self._transport.open(record.address, hello, _OPEN_S)
+        except (LinkLostError, SupersededError, QueueNotFoundError) as error:
+            raise NotYetError(str(error)) from error
+        return BrokerRoute(wire, record.address, on_stray_jobs)
+
+    async def _do_without(self, heading: Heading) -> Route:
+        """Nobody leads: start a broker, or write directly, or wait for one."""
+        record = heading.broker
+        if self._launcher is not None:
+            await self._launcher.launch(record.epoch if record else 0)
+            broker = self._launcher.broker
+            if broker is not None and broker.leader is not None:
+                return LeaderRoute(broker.leader)
+            message = "a broker is being started"
+            raise NotYetError(message)
+        if self._write_directly is None:
+            message = f"no broker serves {self._register.where}"
+            raise NotYetError(message)
+        route = await self._direct()
+        if record is not None and record.address:
+            # While a broker is recorded nobody else ends the leases of silent workers.
+            try:
+                await route.submit(Request(Retire(id=record.id, epoch=record.epoch)), PING_S)
+            except BucketQError:
+                return route
+        return route
+
+    async def _direct(self) -> Route:
+        if self._write_directly is None:
+            message = f"no broker of {self._register.where} can be reached from this host"
+            raise NotYetError(message)
+        return await self._write_directly()
+
+
+class AddressFinder:
+    """Finds the broker of a queue among some addresses, without access to its object."""
+
+    def __init__(
+        self, addresses: tuple[str, ...], queue: str, transport: Transport, client: str
+    ) -> None:
+        """Look at ``addresses``, and where those who answer say that the leader is."""
+        self._addresses = addresses
+        self._queue = queue
+        self._transport = transport
+        self._client = client
+        self._incarnation = ""
+
+    async def find(self, on_stray_jobs: StrayJobs) -> Route:
+        """Ask each address in turn."""
+        hints: list[str] = []
+        trouble: Exception = NotYetError(f"nobody answers at {', '.join(self._addresses)}")
+        for address in self._addresses:
+            try:
+                pong = await self._transport.ping(address, self._ping(), PING_S)
+            except LinkLostError as error:
+                trouble = error
+                continue
+            if pong.role == "leading":
+                return await self._converse(address, pong, on_stray_jobs)
+            if pong.leader and pong.leader not in self._addresses:
+                hints.append(pong.leader)
+        for address in dict.fromkeys(hints):
+            try:
+                pong = await self._transport.ping(address, self._ping(), PING_S)
+            except LinkLostError as error:
+                trouble = error
+                continue
+            if pong.role == "leading":
+                return await self._converse(address, pong, on_stray_jobs)
+        raise NotYetError(str(trouble)) from trouble
+
+    async def sign_of(self, route: BrokerRoute) -> Sign:
+        """Ask whether a leader is still there."""
+        try:
+            pong = await self._transport.ping(route.address, self._ping(), PING_S)
+        except NobodyThereError:
+            return Sign.GONE
+        except LinkLostError:
+            return Sign.SILENT
+        is_it = pong.broker == route.broker and pong.role == "leading"
+        return Sign.ALIVE if is_it else Sign.GONE
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._transport.close()
+
+    def _ping(self) -> Ping:
+        return Ping(queue=self._queue, incarnation=self._incarnation)
+
+    async def _converse(self, address: str, pong: Pong, on_stray_jobs: StrayJobs) -> Route:
+        hello = Hello(
+            queue=self._queue,
+            incarnation=self._incarnation,
+            broker=pong.broker,
+            client=self._client,
+        )
+        try:
+            wire = await self._transport.open(address, hello, _OPEN_S)
+        except (LinkLostError, SupersededError) as error:
+            raise NotYetError(str(error)) from error
+        self._incarnation = wire.welcome.incarnation
+        return BrokerRoute(wire, address, on_stray_jobs)

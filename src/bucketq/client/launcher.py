@@ -1,0 +1,155 @@
+"""How a client starts a broker where there is none: in its own process, or as another one.
+
+At most one broker for each host and queue is started this way: whoever starts one holds a lock
+file of this host for as long as it is responsible for it. Others look again and find it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Protocol
+
+from bucketq.broker.broker import Broker
+from bucketq.broker.server import Server
+
+_LEAD_S = 5.0
+
+
+class Launcher(Protocol):
+    """A way to start a broker."""
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker, where it runs in this process."""
+        ...
+
+    async def launch(self, after: int) -> None:
+        """See that a broker starts that takes over from epoch ``after``, unless one does already.
+
+        There is evidence that nobody leads in that epoch. Returns without a promise: look again.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of what was started here; a broker in this process retires."""
+        ...
+
+
+class HostLock:
+    """A lock that one process of this host holds at a time, for one queue."""
+
+    def __init__(self, url: str) -> None:
+        """Name the lock after the queue's address."""
+        folder = Path(tempfile.gettempdir()) / f"bucketq-{os.getuid()}"
+        name = blake2b(url.encode(), digest_size=16).hexdigest()
+        self._path = folder / f"{name}.lock"
+        self._descriptor: int | None = None
+
+    def take(self) -> bool:
+        """Take it without waiting; returns whether this process has it."""
+        if self._descriptor is not None:
+            return True
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def hand_over(self, start: Callable[[int], subprocess.Popen[bytes]]) -> None:
+        """Let a child process have it, which ``start`` starts with the lock's descriptor."""
+        if self._descriptor is None:
+            return
+        child = start(self._descriptor)
+        # It lives on without us; this keeps Python from complaining of that.
+        child.returncode = 0
+        self.release()
+
+    def release(self) -> None:
+        """Let others have it; the file stays, for two processes must never lock two files."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class InsideLauncher:
+    """Starts a broker in this process; it lives as long as the client does."""
+
+    def __init__(self, server: Server, broker: Broker, lock: HostLock, listen: str) -> None:
+        """Take a server with one broker that has not been started."""
+        self._server = server
+        self._broker = broker
+        self._lock = lock
+        self._listen = listen
+        self._is_started = False
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker, once it was started."""
+        return self._broker if self._is_started else None
+
+    async def launch(self, after: int) -> None:
+        """Start it, and wait a moment until it leads."""
+        if not self._is_started:
+            if not self._lock.take():
+                return
+            self._broker.has_evidence_against(after)
+            await self._server.start(self._listen)
+            self._is_started = True
+        try:
+            async with asyncio.timeout(_LEAD_S):
+                await self._broker.leading.wait()
+        except TimeoutError:
+            return
+
+    async def close(self) -> None:
+        """Retire, and let another process of this host be next."""
+        if self._is_started:
+            self._is_started = False
+            await self._server.stop()
+        self._lock.release()
+
+
+class SpawnLauncher:
+    """Starts a broker as a process of its own, which outlives the client until it is idle."""
+
+    broker = None
+
+    def __init__(self, url: str, lock: HostLock, idle_exit_s: float) -> None:
+        """Serve the queue at ``url`` until nobody has used it for ``idle_exit_s``."""
+        self._url = url
+        self._lock = lock
+        self._idle_exit_s = idle_exit_s
+
+    async def launch(self, after: int) -> None:
+        """Start one; the lock goes with it, and is free again when it ends."""
+        del after
+        if not self._lock.take():
+            return
+        command = [sys.executable, "-m", "bucketq.cli", "serve", self._url, "--quiet"]
+        command += ["--idle-exit", f"{self._idle_exit_s:g}"]
+        self._lock.hand_over(
+            lambda descriptor: subprocess.Popen(  # noqa: S603 - our own command line
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(descriptor,),
+            )
+        )
+
+    async def close(self) -> None:
+        """Leave it running."""
+        self._lock.release()

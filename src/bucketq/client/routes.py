@@ -1,0 +1,309 @@
+"""The ways a client's requests can go: to a broker, to one in this process, or to the object.
+
+A route takes a request as it is, ids and all, so the same request can go another way when one is
+lost, to the effect of one. ``RouteLostError`` means: nothing is known of it, try another way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from bucketq.broker.leader import Leader
+from bucketq.errors import ClosedError, SupersededError
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import AnyOperation, Claim, Request
+from bucketq.queue.commit import Caller
+from bucketq.queue.direct import DirectQueue
+from bucketq.rpc.errors import error_of
+from bucketq.rpc.messages import Answer, Call, FlushArchive
+from bucketq.rpc.transport import LinkLostError, Wire
+
+_MAX_CALLS = 1000
+_ARCHIVE_S = 600.0
+
+
+class RouteLostError(Exception):
+    """This way is closed; what was sent on it may have taken effect."""
+
+
+class Route(Protocol):
+    """One way to commit requests."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it makes sense to send anything this way."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The newest version of the object that was heard of on this way."""
+        ...
+
+    async def submit(self, request: Request, ttl_s: float) -> Any:
+        """Commit a request; raises ``TimeoutError`` where the time is over."""
+        ...
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished."""
+        ...
+
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim wait no longer."""
+        ...
+
+    async def close(self) -> None:
+        """Leave this way."""
+        ...
+
+
+class _Pending:
+    """A call without an answer."""
+
+    __slots__ = ("answer", "asked_at", "expires_at", "operation")
+
+    def __init__(
+        self,
+        answer: asyncio.Future[Any],
+        operation: AnyOperation | None,
+        now_s: float,
+        ttl_s: float,
+    ) -> None:
+        self.answer = answer
+        self.operation = operation
+        self.asked_at = now_s
+        self.expires_at = now_s + ttl_s
+
+
+class BrokerRoute:
+    """A conversation with a broker, shared by all callers of this process.
+
+    What callers ask for while a message is on its way travels together in the next one.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        address: str,
+        on_stray_jobs: Callable[[Sequence[JobRecord]], None],
+    ) -> None:
+        """Take a wire that is open.
+
+        Jobs that were handed out to a claim that nobody waits for any more go to
+        ``on_stray_jobs``.
+        """
+        self.address = address
+        self.broker = wire.welcome.broker
+        self._wire = wire
+        self._on_stray_jobs = on_stray_jobs
+        self._loop = asyncio.get_running_loop()
+        self._version = wire.welcome.version
+        self._tag = 0
+        self._outbox: list[Call] = []
+        self._pending: dict[int, _Pending] = {}
+        self._strays: dict[int, None] = {}
+        self._wake = asyncio.Event()
+        self._lost: str | None = None
+        self.heard_at = self._loop.time()
+        """When the broker was last heard of, by the loop's time."""
+        self._tasks = [
+            self._loop.create_task(self._send()),
+            self._loop.create_task(self._receive()),
+        ]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the conversation goes on."""
+        return self._lost is None
+
+    @property
+    def version(self) -> int:
+        """The newest version of the object that the broker has told of."""
+        return self._version
+
+    async def submit(self, request: Request, ttl_s: float) -> Any:
+        """Send a request, and wait for its answer."""
+        return await self._call(request, request.operation, ttl_s)
+
+    async def flush_archive(self) -> int:
+        """Let the broker archive everything that is finished."""
+        count: int = await self._call(FlushArchive(), None, _ARCHIVE_S)
+        return count
+
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim wait no longer; if it gets jobs all the same, they are given back."""
+        for tag, pending in self._pending.items():
+            if pending.operation is claim:
+                del self._pending[tag]
+                self._strays[tag] = None
+                if not pending.answer.done():
+                    pending.answer.set_result(())
+                return
+
+    @property
+    def waits(self) -> bool:
+        """Whether any call is without an answer."""
+        return bool(self._pending)
+
+    def waits_since(self) -> float | None:
+        """Since when the oldest call waits that has no reason to wait; None: there is none."""
+        return min(
+            (
+                pending.asked_at
+                for pending in self._pending.values()
+                if not isinstance(pending.operation, Claim) or not pending.operation.wait_s
+            ),
+            default=None,
+        )
+
+    def expire(self, now_s: float) -> None:
+        """Give up on calls whose time is over."""
+        for tag in [t for t, pending in self._pending.items() if pending.expires_at <= now_s]:
+            pending = self._pending.pop(tag)
+            if not pending.answer.done():
+                pending.answer.set_exception(TimeoutError())
+
+    def lose(self, reason: str) -> None:
+        """Tell every caller that this way is closed."""
+        if self._lost is not None:
+            return
+        self._lost = reason
+        self._outbox.clear()
+        pending, self._pending = self._pending, {}
+        for call in pending.values():
+            if not call.answer.done():
+                call.answer.set_exception(RouteLostError(reason))
+        self._wake.set()
+
+    async def close(self) -> None:
+        """End the conversation."""
+        self.lose("it was closed")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._wire.close()
+
+    async def _call(
+        self, request: Request | FlushArchive, operation: AnyOperation | None, ttl_s: float
+    ) -> Any:
+        if self._lost is not None:
+            raise RouteLostError(self._lost)
+        self._tag = tag = self._tag + 1
+        answer = self._loop.create_future()
+        self._pending[tag] = _Pending(answer, operation, self._loop.time(), ttl_s)
+        self._outbox.append(Call(tag, request, ttl_s))
+        self._wake.set()
+        return await answer
+
+    async def _send(self) -> None:
+        try:
+            while self._lost is None:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._outbox:
+                    calls = self._outbox[:_MAX_CALLS]
+                    del self._outbox[:_MAX_CALLS]
+                    await self._wire.send(calls)
+        except LinkLostError as error:
+            self.lose(str(error))
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                answers = await self._wire.receive()
+                self.heard_at = self._loop.time()
+                self._version = max(self._version, answers.version)
+                for answer in answers.answers:
+                    self._settle(answer)
+        except LinkLostError as error:
+            self.lose(str(error))
+
+    def _settle(self, answer: Answer) -> None:
+        pending = self._pending.pop(answer.tag, None)
+        if pending is None:
+            if self._strays.pop(answer.tag, 0) is None and answer.value:
+                self._on_stray_jobs(answer.value)
+            return
+        if pending.answer.done():
+            if isinstance(pending.operation, Claim) and answer.value:
+                self._on_stray_jobs(answer.value)
+        elif answer.refusal is not None:
+            pending.answer.set_exception(error_of(answer.refusal))
+        else:
+            pending.answer.set_result(answer.value)
+
+
+class LeaderRoute:
+    """The broker that runs in this process: no message is needed to reach it."""
+
+    def __init__(self, leader: Leader) -> None:
+        """Take a leader that is open; it belongs to its broker."""
+        self._leader = leader
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it still leads."""
+        return self._leader.is_leading
+
+    @property
+    def version(self) -> int:
+        """The newest version that it has seen or written."""
+        return self._leader.version
+
+    async def submit(self, request: Request, ttl_s: float) -> Any:
+        """Commit a request."""
+        waiting = Caller(request, self._leader.version, asyncio.get_running_loop())
+        try:
+            self._leader.admit(waiting)
+            self._leader.accept(waiting)
+            async with asyncio.timeout(ttl_s):
+                return await waiting.answer
+        except (SupersededError, ClosedError) as error:
+            raise RouteLostError(str(error)) from error
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished."""
+        try:
+            return await self._leader.flush_archive()
+        except (SupersededError, ClosedError) as error:
+            raise RouteLostError(str(error)) from error
+
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim wait no longer."""
+        self._leader.withdraw(claim)
+
+    async def close(self) -> None:
+        """Leave it to its broker."""
+
+
+class DirectRoute:
+    """No broker: every request is a compare-and-set of the object."""
+
+    is_up = True
+
+    def __init__(self, queue: DirectQueue[Any]) -> None:
+        """Take a direct queue that is open; it is closed with the route."""
+        self._queue = queue
+
+    @property
+    def version(self) -> int:
+        """The newest version that it has seen or written."""
+        return self._queue.version
+
+    async def submit(self, request: Request, ttl_s: float) -> Any:
+        """Commit a request; the queue has the time limit of the client."""
+        del ttl_s
+        return await self._queue.submit(request)
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished."""
+        return await self._queue.flush_archive()
+
+    def withdraw(self, claim: Claim) -> None:
+        """Let a claim wait no longer."""
+        self._queue.withdraw(claim)
+
+    async def close(self) -> None:
+        """Close the queue."""
+        await self._queue.__aexit__()
