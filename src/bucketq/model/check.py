@@ -1,13 +1,15 @@
 """Is a request one that can be granted at all? The limits on what comes in, in one place.
 
 Every function raises an ``InvalidRequestError`` or one of its siblings, which names the value,
-the limit and, where there is one, the setting that holds it.
+the limit and, where there is one, the setting that holds it. They run for every job, so those
+that run most often ask first whether all is well, and look for what is wrong only where it is not.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NoReturn
 
 import msgspec
@@ -19,7 +21,12 @@ from bucketq.model.settings import Settings, check_backoff
 
 MAX_DEPTH = 100
 """How deep a payload may be nested; a parser that recurses must never be the limit."""
+_DEEP_BYTES = 2 * MAX_DEPTH
+"""JSON that is nested deeper is longer, for each level has two brackets."""
+_BLANK = 0x20
+"""JSON begins and ends with a larger byte, unless there are blanks around it."""
 MAX_NAME = 256
+_MAX_KIND = 128
 _SHOWN_LENGTH = 80
 MAX_PRIORITY = 2**31
 MAX_DELAY_S = 10 * 365 * 86400.0
@@ -29,14 +36,15 @@ _decode_raw = msgspec.json.Decoder(Raw).decode
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
-def new_job(job: NewJob, settings: Settings) -> None:
-    """Check a job that is to be pushed."""
+def new_job(job: NewJob, settings: Settings) -> int:
+    """Check a job that is to be pushed, and return how many bytes its payload has."""
     name(job.id, "job id")
     kind(job.kind)
-    whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
-    if job.delay_s is not None and job.run_at is not None:
-        _refuse("give delay_s or run_at, not both")
+    if job.priority != 0 or type(job.priority) is not int:
+        whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
     if job.delay_s is not None:
+        if job.run_at is not None:
+            _refuse("give delay_s or run_at, not both")
         delay(job.delay_s)
     if job.run_at is not None:
         moment(job.run_at, "run_at")
@@ -50,17 +58,26 @@ def new_job(job: NewJob, settings: Settings) -> None:
         tags(job.tags, settings)
     if job.replay_of is not None:
         name(job.replay_of, "replay_of")
-    encoding(job.payload_encoding, "payload_encoding")
-    body(job.payload, "payload", "max_payload_bytes", settings.max_payload_bytes)
+    if job.payload_encoding is not None:
+        encoding(job.payload_encoding, "payload_encoding")
+    return body(job.payload, "payload", "max_payload_bytes", settings.max_payload_bytes)
 
 
 def kind(value: object) -> None:
     """Check the name of a kind."""
+    if type(value) is str and len(value) <= _MAX_KIND and _is_kind(value):
+        return
     if not isinstance(value, str) or not _KIND.fullmatch(value):
         _refuse(
             f"bad kind {_short(value)}: use 1 to 128 letters, digits and . _ : / @ -, "
             "beginning with a letter or digit"
         )
+
+
+@lru_cache(maxsize=1024)
+def _is_kind(value: str) -> bool:
+    """Remembered, because a queue has few kinds and asks for each job."""
+    return _KIND.fullmatch(value) is not None
 
 
 def kinds(values: tuple[str, ...]) -> None:
@@ -73,6 +90,8 @@ def kinds(values: tuple[str, ...]) -> None:
 
 def name(value: object, what: str) -> None:
     """Check an id, a key or a worker's name."""
+    if type(value) is str and 0 < len(value) <= MAX_NAME and value.isascii():
+        return
     if not isinstance(value, str):
         _refuse(f"{what} must be a string, got {_short(value)}")
     if not value or len(value) > MAX_NAME:
@@ -106,6 +125,8 @@ def tags(values: dict[str, str], settings: Settings) -> None:
 
 def whole_number(value: object, what: str, lowest: int, highest: int) -> None:
     """Check an integer."""
+    if type(value) is int and lowest <= value <= highest:
+        return
     if isinstance(value, bool) or not isinstance(value, int):
         _refuse(f"{what} must be a whole number, got {_short(value)}")
     if not lowest <= value <= highest:
@@ -132,20 +153,34 @@ def moment(value: object, what: str) -> None:
         _refuse(f"{what} is too far away to be told in UTC: {value!r}")
 
 
-def body(value: object, what: str, setting: str, limit: int) -> None:
-    """Check the size and the depth of a payload or a result."""
+def body(value: object, what: str, setting: str, limit: int) -> int:
+    """Check the size and the depth of a payload or a result, and return its size in bytes.
+
+    It goes into the object as it is, and one bad line there would spoil all of it.
+    """
     if not isinstance(value, Raw):
         _refuse(f"{what} must be encoded JSON, got {_short(value)}")
     raw = bytes(value)
-    if len(raw) > limit:
+    size_bytes = len(raw)
+    if size_bytes > limit:
         message = (
-            f"{what} too large: {len(raw):,} bytes, at most {limit:,} are allowed ({setting}); "
+            f"{what} too large: {size_bytes:,} bytes, at most {limit:,} are allowed ({setting}); "
             "put the data in an object of its own and push its address"
         )
         raise PayloadTooLargeError(message)
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _depth(raw) > MAX_DEPTH:
+    if size_bytes > _DEEP_BYTES and _depth(raw) > MAX_DEPTH:
         _refuse(f"{what} nested deeper than {MAX_DEPTH} levels: flatten it")
-    _json_line(raw, what)
+    try:
+        _decode_raw(raw)
+        if not raw.isascii():
+            raw.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"{what} is not valid JSON: {error}"
+        raise PayloadError(message) from error
+    if raw[0] <= _BLANK or raw[-1] <= _BLANK or b"\n" in raw or b"\r" in raw:
+        message = f"{what} is JSON with line breaks or blanks around it: encode it on one line"
+        raise PayloadError(message)
+    return size_bytes
 
 
 def encoding(value: object, what: str) -> None:
@@ -154,21 +189,11 @@ def encoding(value: object, what: str) -> None:
         _refuse(f"unknown {what} {_short(value)}: it is 'base64', or none")
 
 
-def _json_line(raw: bytes, what: str) -> None:
-    """Check what goes into the object as it is: one bad line there would spoil all of it."""
-    try:
-        _decode_raw(raw)
-        raw.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"{what} is not valid JSON: {error}"
-        raise PayloadError(message) from error
-    if b"\n" in raw or b"\r" in raw or raw != raw.strip():
-        message = f"{what} is JSON with line breaks or blanks around it: encode it on one line"
-        raise PayloadError(message)
-
-
 def _depth(raw: bytes) -> int:
+    """How deep JSON is nested; 0 where it has too few brackets to be nested too deeply."""
     depth = deepest = 0
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return 0
     for byte in _STRINGS.sub(b"", raw):
         if byte in b"[{":
             depth += 1

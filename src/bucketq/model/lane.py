@@ -42,7 +42,7 @@ class Lane:
 
     def add(self, job: JobRecord) -> None:
         """Let a job wait for its turn."""
-        order = job.order
+        order = (job.priority, job.seq)
         if order > self._last:
             self._run.append(job)
             self._last = order
@@ -52,6 +52,8 @@ class Lane:
     def head(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         """The job whose turn it is, or None. Entries of jobs that have left are dropped."""
         first = self._first_of_run(jobs)
+        if not self._heap:
+            return first
         late = self._first_of_heap(jobs)
         if first is None or late is None:
             return first or late
@@ -66,7 +68,8 @@ class Lane:
 
     def sweep(self, jobs: dict[str, JobRecord], waiting_count: int) -> None:
         """Drop the entries of jobs that have left, once they outnumber those that wait."""
-        if len(self) <= 2 * waiting_count + _SWEEP_ABOVE:
+        length = len(self._run) - self._head + len(self._heap)
+        if length <= 2 * waiting_count + _SWEEP_ABOVE:
             return
         self._run = [job for job in self._run[self._head :] if _waiting(jobs, job.id, job.seq)]
         self._head = 0
@@ -76,6 +79,8 @@ class Lane:
     def _first_of_run(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._head < len(self._run):
             entry = self._run[self._head]
+            if jobs.get(entry.id) is entry:
+                return entry  # Records never change, so it waits as it did when it was added.
             job = _waiting(jobs, entry.id, entry.seq)
             if job is not None:
                 return job

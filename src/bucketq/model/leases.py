@@ -42,26 +42,38 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
     if len(operation.secret) < _SECRET_LENGTH:
         message = "a claim needs a secret of at least 128 random bits in hexadecimal"
         raise InvalidRequestError(message)
+    if operation.wait_s:
+        check.delay(operation.wait_s, "wait_s")
     state.promote(now)
     if state.paused:
         return ()
-    heads = [
-        (head.order, head)
-        for kind in dict.fromkeys(operation.kinds or tuple(state.lanes))
-        if kind not in state.paused_kinds and (head := state.head_of(kind, now)) is not None
-    ]
+    taken = _take(state, operation, now)
+    if not taken:
+        return ()
+    running = [_hand_out(operation, job, now) for job in taken]
+    state.start_jobs(running)
+    return tuple(running)
+
+
+def _take(state: State, operation: Claim, now: datetime) -> list[JobRecord]:
+    """Take the smallest jobs that are due out of their lanes."""
+    heads: list[tuple[int, int, JobRecord]] = []
+    for kind in dict.fromkeys(operation.kinds or state.lanes):
+        if kind not in state.paused_kinds and (head := state.head_of(kind, now)) is not None:
+            heads.append((head.priority, head.seq, head))
     heapify(heads)
-    claimed: list[JobRecord] = []
+    taken: list[JobRecord] = []
     while heads:
-        _, job = heappop(heads)
-        state.take(job)
-        claimed.append(_hand_out(state, operation, job, now))
-        if len(claimed) == operation.limit:
-            break
-        following = state.head_of(job.kind, now)
-        if following is not None:
-            heappush(heads, (following.order, following))
-    return tuple(claimed)
+        job: JobRecord | None = heappop(heads)[2]
+        while job is not None and (not heads or job.order < heads[0]):
+            state.take(job)
+            taken.append(job)
+            if len(taken) == operation.limit:
+                return taken
+            job = state.head_of(job.kind, now)
+        if job is not None:
+            heappush(heads, (job.priority, job.seq, job))
+    return taken
 
 
 def remember_claim(_operation: Claim, answer: tuple[JobRecord, ...]) -> list[tuple[str, int, int]]:
@@ -164,10 +176,10 @@ def expire(state: State, operation: Expire, now: datetime) -> bool:
     return True
 
 
-def _hand_out(state: State, operation: Claim, job: JobRecord, now: datetime) -> JobRecord:
+def _hand_out(operation: Claim, job: JobRecord, now: datetime) -> JobRecord:
     attempt = job.attempt + 1
     token = blake2b(f"{operation.secret}/{job.id}/{attempt}".encode(), digest_size=16)
-    running = replace(
+    return replace(
         job,
         status="running",
         attempt=attempt,
@@ -178,12 +190,11 @@ def _hand_out(state: State, operation: Claim, job: JobRecord, now: datetime) -> 
         heartbeat_at=now,
         silent_s=0.0,
     )
-    state.put_job(running)
-    return running
 
 
 def _check_result(state: State, finished: Complete | Completion) -> None:
-    check.encoding(finished.result_encoding, "result_encoding")
+    if finished.result_encoding is not None:
+        check.encoding(finished.result_encoding, "result_encoding")
     if finished.result != NOTHING:
         limit = state.settings.max_result_bytes
         check.body(finished.result, "result", "max_result_bytes", limit)
@@ -200,25 +211,24 @@ def _complete_if_held(state: State, finished: Completion, now: datetime) -> bool
 
 def _finish(state: State, job: JobRecord, finished: Complete | Completion, now: datetime) -> None:
     has_result = finished.result != NOTHING
-    state.put_job(
-        replace(
-            job,
-            status="done",
-            outcome="completed",
-            finished_at=now,
-            cancel_requested=False,
-            silent_s=0.0,
-            result=finished.result if has_result else NOTHING,
-            result_encoding=finished.result_encoding,
-        )
+    done = replace(
+        job,
+        status="done",
+        outcome="completed",
+        finished_at=now,
+        cancel_requested=False,
+        silent_s=0.0,
+        result=finished.result if has_result else NOTHING,
+        result_encoding=finished.result_encoding,
     )
+    state.replace_job(job, done)
 
 
 def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
     pulse = _pulse(state, lease)
     if pulse.held:
         job = state.jobs.by_id[lease.job]
-        state.put_job(replace(job, heartbeat_at=now, silent_s=0.0))
+        state.replace_job(job, replace(job, heartbeat_at=now, silent_s=0.0))
     return pulse
 
 

@@ -17,7 +17,7 @@ from bucketq.model.job import NOTHING, Backoff, BrokerRecord, Encoding, JobRecor
 from bucketq.model.settings import Settings
 
 
-class NewJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A job to be pushed."""
 
     id: str
@@ -35,7 +35,7 @@ class NewJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replay_of: str | None = None
 
 
-class LeaseRef(Struct, frozen=True):
+class LeaseRef(Struct, frozen=True, gc=False):
     """A job and the lease under which a worker believes to hold it."""
 
     job: str
@@ -79,7 +79,7 @@ class Complete(Operation, frozen=True):
     result_encoding: Encoding | None = None
 
 
-class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Completion(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One job that is finished, among several."""
 
     job: str
@@ -161,7 +161,7 @@ class Expire(Operation, frozen=True):
     attempt: int
 
 
-class Silence(Struct, frozen=True):
+class Silence(Struct, frozen=True, gc=False):
     """How long a worker has been silent about a job, by the clock of the broker."""
 
     job: str
@@ -285,7 +285,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     since: int | None = None
 
 
-class Pulse(Struct, frozen=True):
+class Pulse(Struct, frozen=True, gc=False):
     """What a heartbeat learns of one job."""
 
     job: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from operator import attrgetter
 
 import msgspec
 from msgspec import Raw
@@ -23,31 +25,36 @@ _LINE_BYTES = 200
 """About what a waiting job's line takes beside its payload."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_id = attrgetter("id")
 
 
 def push(state: State, operation: Push, now: datetime) -> tuple[str, ...]:
     """Add jobs, all or none; a job that is there already by its key or id is not added again."""
     jobs = operation.jobs
-    _check_batch(state, jobs)
-    known = [_find(state, job, now) for job in jobs]
-    fresh = [job for job, known_id in zip(jobs, known, strict=True) if known_id is None]
-    _check_room(state, fresh)
-    for job in fresh:
-        _add(state, job, now)
-    return tuple(known_id or job.id for job, known_id in zip(jobs, known, strict=True))
+    payload_bytes = _check_batch(state, jobs)
+    known = _find_known(state, jobs, now)
+    fresh: Sequence[NewJob] = jobs
+    if known:
+        fresh = [job for job in jobs if job.id not in known]
+        payload_bytes = sum(len(memoryview(job.payload)) for job in fresh)
+    if fresh:
+        _add(state, fresh, payload_bytes, now)
+    ids = tuple(map(_id, jobs))
+    return tuple(known.get(job_id, job_id) for job_id in ids) if known else ids
 
 
 def remember(operation: Push, answer: tuple[str, ...]) -> tuple[str, ...] | None:
     """Keep the ids only where they are not those that the client made itself."""
-    return None if answer == tuple(job.id for job in operation.jobs) else answer
+    return None if answer == tuple(map(_id, operation.jobs)) else answer
 
 
 def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[str, ...]:
     """Answer a retried push."""
-    return tuple(job.id for job in operation.jobs) if stored is None else tuple(stored)
+    return tuple(map(_id, operation.jobs)) if stored is None else tuple(stored)
 
 
-def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> None:
+def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
+    """Check what needs no look at other jobs, and return how many bytes the payloads have."""
     settings = state.settings
     if len(jobs) > settings.max_batch_jobs:
         message = (
@@ -55,23 +62,38 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> None:
             "(max_batch_jobs): push them in several batches"
         )
         raise InvalidRequestError(message)
-    ids, keys, size_bytes = set[str](), set[str](), 0
+    size_bytes = 0
     for job in jobs:
-        check.new_job(job, settings)
-        size_bytes += len(memoryview(job.payload))
-        if job.id in ids or job.key in keys:
-            what = f"job id {job.id!r}" if job.id in ids else f"idempotency key {job.key!r}"
-            message = f"{what} stands twice in one push"
-            raise InvalidRequestError(message)
-        ids.add(job.id)
-        if job.key is not None:
-            keys.add(job.key)
+        size_bytes += check.new_job(job, settings)
+    if len(jobs) > 1:
+        _check_different(list(map(_id, jobs)), "job id")
+        _check_different([job.key for job in jobs if job.key is not None], "idempotency key")
     if size_bytes > settings.max_batch_bytes:
         message = (
             f"{size_bytes:,} bytes of payload in one push, at most "
             f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
         )
         raise PayloadTooLargeError(message)
+    return size_bytes
+
+
+def _check_different(names: list[str], what: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        message = f"{what} {twice!r} stands twice in one push"
+        raise InvalidRequestError(message)
+
+
+def _find_known(state: State, jobs: tuple[NewJob, ...], now: datetime) -> dict[str, str]:
+    """The jobs that this push would repeat: their ids, by those in the push."""
+    known: dict[str, str] = {}
+    by_id = state.jobs.by_id
+    for job in jobs:
+        if job.key is not None or job.id in by_id:
+            known_id = _find(state, job, now)
+            if known_id is not None:
+                known[job.id] = known_id
+    return known
 
 
 def _find(state: State, job: NewJob, now: datetime) -> str | None:
@@ -101,10 +123,10 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
     return there.id
 
 
-def _check_room(state: State, fresh: list[NewJob]) -> None:
+def _check_room(
+    state: State, fresh: Sequence[NewJob], keyed: Sequence[NewJob], added_bytes: int
+) -> None:
     settings = state.settings
-    if not fresh:
-        return
     if len(state.jobs) + len(fresh) > settings.max_jobs:
         message = (
             f"queue full: it holds {len(state.jobs):,} jobs, {settings.max_jobs:,} are allowed "
@@ -112,13 +134,13 @@ def _check_room(state: State, fresh: list[NewJob]) -> None:
         )
         raise QueueFullError(message)
     size_bytes = state.size_bytes + state.added_bytes
-    if size_bytes + sum(map(_size_bytes, fresh)) > settings.max_bytes:
+    if size_bytes + added_bytes > settings.max_bytes:
         message = (
             f"queue full: the object has about {size_bytes:,} bytes, {settings.max_bytes:,} are "
             "allowed (max_bytes); try again when some jobs have left"
         )
         raise QueueFullError(message)
-    new_keys = sum(job.key is not None and job.key not in state.keys for job in fresh)
+    new_keys = sum(job.key not in state.keys.by_id for job in keyed) if keyed else 0
     if new_keys and len(state.keys) + new_keys > settings.max_keys:
         message = (
             f"too many idempotency keys: {len(state.keys):,} are remembered, "
@@ -126,9 +148,9 @@ def _check_room(state: State, fresh: list[NewJob]) -> None:
             "key_retention_s, or try again when some have been forgotten"
         )
         raise QueueFullError(message)
-    kinds = {job.kind for job in fresh}
-    if len(kinds) + len(state.counts) <= settings.max_kinds:
+    if len(fresh) + len(state.counts) <= settings.max_kinds:
         return  # A kind has one count or more, so there cannot be too many.
+    kinds = {job.kind for job in fresh}
     present = {kind for kind, _ in state.counts}
     if len(present | kinds) > settings.max_kinds:
         message = (
@@ -138,36 +160,44 @@ def _check_room(state: State, fresh: list[NewJob]) -> None:
         raise QueueFullError(message)
 
 
-def _add(state: State, job: NewJob, now: datetime) -> None:
+def _add(state: State, fresh: Sequence[NewJob], payload_bytes: int, now: datetime) -> None:
+    """Add jobs, unless the queue is full."""
+    keyed = [job for job in fresh if job.key is not None]
+    added_bytes = _LINE_BYTES * len(fresh) + payload_bytes
+    _check_room(state, fresh, keyed, added_bytes)
+    first = state.next_seq
+    state.add_jobs([_record(job, seq, now) for seq, job in enumerate(fresh, first)])
+    state.next_seq = first + len(fresh)
+    state.added_bytes += added_bytes
+    for job in keyed:
+        key = job.key or ""
+        if key in state.keys:
+            state.remove_key(key)
+        state.put_key(key, job.id, _digest(job), now)
+
+
+def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
     run_at = job.run_at
     if run_at is not None:
         run_at = run_at.astimezone(UTC)
     elif job.delay_s:
         run_at = now + timedelta(seconds=job.delay_s)
-    state.put_job(
-        JobRecord(
-            id=job.id,
-            kind=job.kind,
-            status="queued",
-            seq=state.next_seq,
-            payload=job.payload,
-            payload_encoding=job.payload_encoding,
-            pushed_at=now,
-            priority=job.priority,
-            run_at=run_at,
-            max_attempts=job.max_attempts,
-            backoff=job.backoff,
-            key=job.key,
-            tags=job.tags or None,
-            replay_of=job.replay_of,
-        )
+    return JobRecord(
+        id=job.id,
+        kind=job.kind,
+        status="queued",
+        seq=seq,
+        payload=job.payload,
+        payload_encoding=job.payload_encoding,
+        pushed_at=now,
+        priority=job.priority,
+        run_at=run_at,
+        max_attempts=job.max_attempts,
+        backoff=job.backoff,
+        key=job.key,
+        tags=job.tags or None,
+        replay_of=job.replay_of,
     )
-    state.next_seq += 1
-    state.added_bytes += _size_bytes(job)
-    if job.key is not None:
-        if job.key in state.keys:
-            state.remove_key(job.key)
-        state.put_key(job.key, job.id, _digest(job), now)
 
 
 def _digest(job: NewJob) -> str:
@@ -191,7 +221,3 @@ def _normal(payload: Raw) -> Raw:
         return Raw(_encode(msgspec.json.decode(payload)))
     except msgspec.ValidationError:  # A number that no type of Python holds.
         return payload
-
-
-def _size_bytes(job: NewJob) -> int:
-    return _LINE_BYTES + len(memoryview(job.payload))

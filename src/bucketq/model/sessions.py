@@ -55,21 +55,26 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
         """Note that a request has taken effect."""
         if answer is not None:
             self.answers[number] = answer
-        if self.done and self.done[-1][1] + 1 == number:
-            self.done[-1][1] = number
+        done = self.done
+        if done and done[-1][1] == number - 1:
+            done[-1][1] = number
         else:
-            self.done.append([number, number])
+            done.append([number, number])
 
     def raise_floor(self, floor: int) -> None:
         """Forget what the client has had the answer of."""
         if floor <= self.floor:
             return
-        self.done = [[max(first, floor), last] for first, last in self.done if last >= floor]
-        if floor - self.floor < len(self.answers):
+        done, answers = self.done, self.answers
+        if len(done) == 1 and done[0][0] <= floor <= done[0][1]:
+            done[0][0] = floor
+        else:
+            self.done = [[max(first, floor), last] for first, last in done if last >= floor]
+        if floor - self.floor <= len(answers):
             for number in range(self.floor, floor):
-                self.answers.pop(number, None)
-        elif self.answers:
-            self.answers = {n: answer for n, answer in self.answers.items() if n >= floor}
+                answers.pop(number, None)
+        elif answers:
+            self.answers = {n: answer for n, answer in answers.items() if n >= floor}
         self.floor = floor
 
 
@@ -98,28 +103,31 @@ class Sessions:
         return self.table.get(session_id)
 
     def write(
-        self, session_id: str, number: int, answer: object, at: datetime, version: int
+        self,
+        session_id: str,
+        number: int,
+        answer: object,
+        at: datetime,
+        version: int,
+        floor: int = 0,
     ) -> None:
-        """Note that a request has taken effect in ``version``."""
-        session = self.table.get(session_id)
+        """Note that a request has taken effect in ``version``, and what its client has had."""
+        table = self.table
+        session = table.by_id.get(session_id)
         is_moved = session is None or session.version != version
         if session is None:
-            session = Session(id=session_id, seq=self.table.next_seq, at=at, version=version)
-            self.table.put(session)
+            session = Session(id=session_id, seq=table.next_seq, at=at, version=version)
+            table.put(session)
         session.record(number, answer)
-        session.at, session.version = at, version
-        self.table.touch(session)
+        if floor > session.floor:
+            session.raise_floor(floor)
+        session.at = at
+        session.version = version
+        table.touch(session)
         if is_moved:
             heappush(self._by_age, (version, session.seq, session_id))
-            if len(self._by_age) > 2 * len(self.table) + _SWEEP_ABOVE:
+            if len(self._by_age) > 2 * len(table) + _SWEEP_ABOVE:
                 self._sort()
-
-    def raise_floor(self, session_id: str, floor: int) -> None:
-        """Forget what a client has had the answer of."""
-        session = self.table.get(session_id)
-        if session is not None and floor > session.floor:
-            session.raise_floor(floor)
-            self.table.touch(session)
 
     def are_stale(self, settings: Settings, now: datetime) -> bool:
         """Whether there is one to be forgotten."""

@@ -11,7 +11,7 @@ answer every operation alike, whatever way they came about.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -104,13 +104,51 @@ class State:
         """How many jobs of a kind have a status."""
         return self.counts.get((kind, status), 0)
 
+    def add_jobs(self, jobs: Sequence[JobRecord]) -> None:
+        """Add jobs that wait and were not there, behind all others."""
+        self.jobs.extend(jobs)
+        counts, changes = self.counts, self.changes
+        for job in jobs:
+            changes.append(("jobs", job.id))
+            slot = (job.kind, job.status)
+            counts[slot] = counts.get(slot, 0) + 1
+            self._wait(job)
+
+    def start_jobs(self, jobs: Sequence[JobRecord]) -> None:
+        """Replace the records of jobs that were taken out of their lanes, and are running now.
+
+        They leave no entries behind, so there is nothing to sweep.
+        """
+        self.jobs.replace(jobs)
+        changes, running = self.changes, self.running
+        started: dict[str, int] = {}
+        for job in jobs:
+            changes.append(("jobs", job.id))
+            running[job.id] = None
+            started[job.kind] = started.get(job.kind, 0) + 1
+        for kind, count in started.items():
+            self._count(kind, "queued", -count)
+            self._count(kind, "running", count)
+
     def put_job(self, job: JobRecord) -> None:
         """Add a job, or replace the record of one, and keep the indexes right."""
-        old = self.jobs.get(job.id)
+        old = self.jobs.by_id.get(job.id)
         if old is not None:
-            self._leave(old)
+            self.replace_job(old, job)
+            return
         self.jobs.put(job)
         self.changes.append(("jobs", job.id))
+        self._count(job.kind, job.status, 1)
+        self._enter(job)
+
+    def replace_job(self, old: JobRecord, job: JobRecord) -> None:
+        """Put a new record in the place of the old one, and keep the indexes right."""
+        self.changes.append(("jobs", job.id))
+        if old.status == "running" == job.status and old.kind == job.kind:
+            self.jobs.replace((job,))  # To the indexes, nothing has changed.
+            return
+        self._leave(old)
+        self.jobs.replace((job,))
         self._count(job.kind, job.status, 1)
         self._enter(job)
 
@@ -141,7 +179,7 @@ class State:
         while self.delayed and self.delayed[0][0] <= now:
             job = self._delayed_job(heappop(self.delayed))
             if job is not None:
-                self._lane(job.kind).add(job)
+                self._line_up(job)
 
     def next_due(self) -> datetime | None:
         """When the next delayed job becomes claimable, or None."""
@@ -187,7 +225,12 @@ class State:
         return sorted((self.jobs.by_id[job_id] for job_id in self.dead), key=_death)
 
     def _count(self, kind: str, status: Status, more: int) -> None:
-        self.counts[kind, status] = self.counts.get((kind, status), 0) + more
+        slot = (kind, status)
+        count = self.counts.get(slot, 0) + more
+        if count:
+            self.counts[slot] = count
+        else:
+            del self.counts[slot]
 
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":
@@ -206,10 +249,16 @@ class State:
             self._deaths = [_death(job) for job in self.dead_jobs()]
 
     def _wait(self, job: JobRecord) -> None:
-        if job.run_at is None:
-            self._lane(job.kind).add(job)
-        else:
+        if job.run_at is not None:
             heappush(self.delayed, (job.run_at, job.seq, job.id))
+        else:
+            self._line_up(job)
+
+    def _line_up(self, job: JobRecord) -> None:
+        lane = self.lanes.get(job.kind)
+        if lane is None:
+            lane = self.lanes[job.kind] = Lane()
+        lane.add(job)
 
     def _delayed_job(self, entry: tuple[datetime, int, str]) -> JobRecord | None:
         """The job of an entry, if it still waits; its id may belong to a later job by now."""
@@ -219,17 +268,8 @@ class State:
             return None
         return job
 
-    def _lane(self, kind: str) -> Lane:
-        lane = self.lanes.get(kind)
-        if lane is None:
-            lane = self.lanes[kind] = Lane()
-        return lane
-
     def _leave(self, job: JobRecord) -> None:
-        slot = (job.kind, job.status)
-        self.counts[slot] -= 1
-        if not self.counts[slot]:
-            del self.counts[slot]
+        self._count(job.kind, job.status, -1)
         if job.status == "queued":
             self._sweep(job)
         elif job.status == "running":

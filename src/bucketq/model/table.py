@@ -36,6 +36,14 @@ def _number(row: Row) -> int:
     return row.seq
 
 
+def _place(block: list[R], seq: int) -> int:
+    """Where a number stands in its block; mostly none is missing between the first and it."""
+    place = seq - block[0].seq
+    if place < len(block) and block[place].seq == seq:
+        return place
+    return bisect_left(block, seq, key=_number)
+
+
 class Table(Generic[R]):
     """Rows by id and, in blocks, by number."""
 
@@ -99,14 +107,36 @@ class Table(Generic[R]):
 
     def put(self, row: R) -> None:
         """Add a row behind all others, or replace the one with the same id and number."""
-        number = row.seq >> BLOCK_BITS
-        self.touched.add(number)
         if row.id in self.by_id:
-            block = self.blocks[number]
-            block[bisect_left(block, row.seq, key=_number)] = row
+            self.replace((row,))
         else:
-            self.blocks.setdefault(number, []).append(row)
-        self.by_id[row.id] = row
+            self.extend((row,))
+
+    def extend(self, rows: Iterable[R]) -> None:
+        """Add rows that are not there, in order and behind all others."""
+        by_id, number = self.by_id, -1
+        block: list[R] = []
+        for row in rows:
+            if row.seq >> BLOCK_BITS != number:
+                number = row.seq >> BLOCK_BITS
+                block = self.blocks.setdefault(number, [])
+                self.touched.add(number)
+            block.append(row)
+            by_id[row.id] = row
+
+    def replace(self, rows: Iterable[R]) -> None:
+        """Replace the rows with the same ids and numbers, which are there."""
+        by_id, blocks, touched = self.by_id, self.blocks, self.touched
+        for row in rows:
+            seq = row.seq
+            number = seq >> BLOCK_BITS
+            block = blocks[number]
+            place = seq - block[0].seq
+            if place >= len(block) or block[place].seq != seq:
+                place = _place(block, seq)
+            block[place] = row
+            touched.add(number)
+            by_id[row.id] = row
 
     def touch(self, row: R) -> None:
         """Note that a row was changed in place."""
@@ -118,7 +148,7 @@ class Table(Generic[R]):
         number = row.seq >> BLOCK_BITS
         self.touched.add(number)
         block = self.blocks[number]
-        del block[bisect_left(block, row.seq, key=_number)]
+        del block[_place(block, row.seq)]
         if not block:
             del self.blocks[number]
 

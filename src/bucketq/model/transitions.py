@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from bucketq.errors import (
     InvalidRequestError,
@@ -52,7 +54,7 @@ from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State
 
 
-class Applied(NamedTuple):
+class Applied(Struct, frozen=True):
     """What became of a request: its answer or the reason against it, and what it changed."""
 
     answer: Any
@@ -67,6 +69,7 @@ class Applied(NamedTuple):
 
 
 _MAX_NUMBER = 2**63 - 1
+_UNRECORDED = frozenset(REPEATABLE)
 
 _Handler = Callable[[State, Any, datetime], Any]
 
@@ -115,7 +118,7 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
     """Apply a request to a state, or answer it again where it was applied before."""
     mark = len(state.changes)
     operation = request.operation
-    is_recorded = bool(request.session) and not isinstance(operation, REPEATABLE)
+    is_recorded = bool(request.session) and type(operation) not in _UNRECORDED
     try:
         if is_recorded:
             _check_id(request)
@@ -133,9 +136,11 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
 
 
 def _check_id(request: Request) -> None:
+    number, floor = request.number, request.acknowledged_below
     check.name(request.session, "session")
-    check.whole_number(request.number, "number", 0, _MAX_NUMBER)
-    check.whole_number(request.acknowledged_below, "acknowledged_below", 0, _MAX_NUMBER)
+    check.whole_number(number, "number", 0, _MAX_NUMBER)
+    if type(floor) is not int or not 0 <= floor <= number:
+        check.whole_number(floor, "acknowledged_below", 0, _MAX_NUMBER)
     if request.since is not None:
         check.whole_number(request.since, "since", 0, _MAX_NUMBER)
 
@@ -172,7 +177,6 @@ def _find_earlier(state: State, request: Request) -> object:
 def _remember(state: State, request: Request, answer: object, now: datetime) -> None:
     remember = _REMEMBER.get(type(request.operation))
     stored = answer if remember is None else remember(request.operation, answer)
-    version = state.version + 1
-    state.sessions.write(request.session, request.number, stored, now, version)
-    state.sessions.raise_floor(request.session, request.acknowledged_below)
+    version, floor = state.version + 1, request.acknowledged_below
+    state.sessions.write(request.session, request.number, stored, now, version, floor)
     state.changes.append(("sessions", request.session))

@@ -200,8 +200,7 @@ def test_which_session_is_forgotten_is_told_by_the_rows_and_not_by_the_past(
 def test_a_session_written_often_costs_one_place() -> None:
     sessions = Sessions()
     for version in range(1, 5000):
-        sessions.write("often", version, None, START, version)
-        sessions.raise_floor("often", version)
+        sessions.write("often", version, None, START, version, floor=version)
         if version % 100 == 0:
             sessions.write(f"s{version}", 1, None, START, version)
     assert len(sessions) == 50
