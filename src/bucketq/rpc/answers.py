@@ -24,13 +24,15 @@ _BASE_BYTES = 16
 _NAME_BYTES = 40
 _MAX_RETRY_AFTER_S = 1e6
 
+SentAnswers = Any
+"""The ``answers`` of a message, looked up once."""
 
-def write_answer(message: pb.SessionResponse, answer: Answer, verb: str) -> int:
-    """Add the answer to a call of ``verb`` to a message; return about how many bytes it takes.
+
+def write_answer(answers: SentAnswers, answer: Answer, verb: str) -> int:
+    """Add the answer to a call of ``verb`` to those of a message; return about how many bytes.
 
     A value that cannot be written is a fault of this side, and the client is told so.
     """
-    answers = message.answers
     refusal = answer.refusal
     if refusal is None:
         sent = answers.add()
@@ -104,22 +106,27 @@ def _write_done(sent: pb.Answer, _value: None) -> int:
 
 
 def _write_pushed(sent: pb.Answer, ids: tuple[str, ...]) -> int:
-    sent.pushed.ids.extend(ids)
-    sent.pushed.SetInParent()
+    pushed = sent.pushed
+    pushed.SetInParent()
+    pushed.ids.extend(ids)
     return _BASE_BYTES + _NAME_BYTES * len(ids)
 
 
 def _write_claimed(sent: pb.Answer, jobs: Any) -> int:
+    claimed = sent.claimed
+    claimed.SetInParent()
+    if not jobs:
+        return _BASE_BYTES
     encode = documents.encode
     written = [encode(job) for job in jobs]
-    sent.claimed.SetInParent()
-    sent.claimed.jobs.extend(written)
+    claimed.jobs.extend(written)
     return _BASE_BYTES + sum(map(len, written))
 
 
 def _write_pulses(sent: pb.Answer, pulses: tuple[Pulse, ...]) -> int:
-    sent.pulses.SetInParent()
-    add = sent.pulses.pulses.add
+    answered = sent.pulses
+    answered.SetInParent()
+    add = answered.pulses.add
     for pulse in pulses:
         written = add()
         written.job = pulse.job

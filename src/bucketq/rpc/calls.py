@@ -10,13 +10,26 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.operations import Request
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.messages import Call, FlushArchive, Hello, Ping, Pong, Role, Welcome
-from bucketq.rpc.operations import read_operation, write_operation
+from bucketq.rpc.operations import read_operation, unknown_operation, write_operation
 
 DEFAULT_TTL_S = 60.0
 """For how long a call may wait that does not say so itself."""
-_MAX_TTL_S = 4_000_000.0
+_MAX_TTL_MS = 2**32 - 1
 _BASE_BYTES = 80
 """About what a call takes beside its operation."""
+
+_UNWRITABLE = (
+    AttributeError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    msgspec.MsgspecError,
+)
+"""What a value raises that no message can hold: a number too large, text that is none."""
+
+Calls = Any
+"""The ``calls`` of a message: looked up once, for that costs as much as writing three fields."""
 
 _ROLES: dict[pb.Role, Role] = {
     pb.ROLE_LEADING: "leading",
@@ -27,18 +40,18 @@ _ROLES: dict[pb.Role, Role] = {
 _ROLE_NUMBERS = {role: number for number, role in _ROLES.items()}
 
 
-def write_call(message: pb.SessionRequest, call: Call) -> int:
-    """Add a call to a message, and return about how many bytes it takes there.
+def write_call(calls: Calls, call: Call) -> int:
+    """Add a call to those of a message, and return about how many bytes it takes there.
 
     Raises ``InvalidRequestError`` where it cannot be written; the message is then as it was.
     """
-    calls = message.calls
     sent = calls.add()
     try:
         sent.tag = call.tag
-        sent.ttl_ms = max(1, int(min(call.ttl_s, _MAX_TTL_S) * 1000))
-        request = call.request
-        if isinstance(request, FlushArchive):
+        ttl_ms = int(call.ttl_s * 1000)
+        sent.ttl_ms = ttl_ms if 0 < ttl_ms < _MAX_TTL_MS else _MAX_TTL_MS if ttl_ms > 0 else 1
+        request: Any = call.request
+        if type(request) is FlushArchive:
             sent.flush_archive.SetInParent()
             return _BASE_BYTES
         if request.session:
@@ -51,33 +64,31 @@ def write_call(message: pb.SessionRequest, call: Call) -> int:
     except InvalidRequestError:
         del calls[-1]
         raise
-    except (
-        AttributeError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-        msgspec.MsgspecError,
-    ) as error:
+    except _UNWRITABLE as error:
         del calls[-1]
-        text = f"the request cannot be sent: {str(error) or type(error).__name__}"
-        raise InvalidRequestError(text) from error
+        message = f"the request cannot be sent: {str(error) or type(error).__name__}"
+        raise InvalidRequestError(message) from error
 
 
-def read_call(sent: pb.Call) -> Call:
-    """Read a call of a session. Raises ``InvalidRequestError`` where that cannot be done."""
+def read_call(sent: pb.Call, tag: int) -> tuple[Call, str]:
+    """Read a call of a session, and the verb whose answer it wants.
+
+    Raises ``InvalidRequestError`` where that cannot be done.
+    """
     verb = sent.WhichOneof("operation")
+    if verb is None:
+        raise unknown_operation()
+    operation = read_operation(verb, getattr(sent, verb))
     ttl_ms = sent.ttl_ms
     ttl_s = ttl_ms / 1000 if ttl_ms else DEFAULT_TTL_S
-    operation = read_operation(verb, getattr(sent, verb) if verb else None)
-    if isinstance(operation, FlushArchive):
-        return Call(sent.tag, operation, ttl_s)
+    if verb == "flush_archive":
+        return Call(tag, operation, ttl_s), verb
     session = sent.session
     if not session:
-        return Call(sent.tag, Request(operation), ttl_s)
+        return Call(tag, Request(operation), ttl_s), verb
     since = sent.since if sent.HasField("since") else None
     request = Request(operation, session, sent.number, sent.acknowledged_below, since)
-    return Call(sent.tag, request, ttl_s)
+    return Call(tag, request, ttl_s), verb
 
 
 def read_unary(verb: str, sent: Any, ttl_s: float) -> Call:
@@ -85,8 +96,10 @@ def read_unary(verb: str, sent: Any, ttl_s: float) -> Call:
 
     Raises ``InvalidRequestError`` where that cannot be done.
     """
-    operation = read_operation(verb, getattr(sent, verb) if sent.HasField(verb) else None)
-    if isinstance(operation, FlushArchive):
+    if not sent.HasField(verb):
+        raise unknown_operation()
+    operation = read_operation(verb, getattr(sent, verb))
+    if verb == "flush_archive":
         return Call(0, operation, ttl_s)
     name: pb.RequestId = sent.id
     since = name.since if name.HasField("since") else None

@@ -344,12 +344,11 @@ class Session:
             try:
                 if index >= MAX_CALLS or tag in verbs:
                     _refuse_call(index, tag)
-                call = read_call(item)
+                call, verbs[tag] = read_call(item, tag)
             except BucketQError as error:
                 self._waiting.append((Answer(tag, None, refusal_of(error)), ""))
                 self._wake.set()
                 continue
-            verbs[tag] = item.WhichOneof("operation") or ""
             calls.append(call)
         if calls:
             conversation.receive(calls)
@@ -378,13 +377,14 @@ class Session:
     def _next_message(self) -> bytes:
         waiting = self._waiting
         message = pb.SessionResponse(version=self._version)
+        answers = message.answers
         size = count = 0
         while waiting and count < _MESSAGE_ANSWERS and size < _MESSAGE_BYTES:
             answer, verb = waiting.popleft()
-            added = write_answer(message, answer, verb)
-            if size + added > MAX_RESPONSE_BYTES:
-                del message.answers[-1]
-                write_answer(message, Answer(answer.tag, None, _too_large(added)), verb)
+            added = write_answer(answers, answer, verb)
+            if added > MAX_RESPONSE_BYTES:
+                del answers[-1]
+                write_answer(answers, Answer(answer.tag, None, _too_large(added)), verb)
                 added = 0
             size += added
             count += 1

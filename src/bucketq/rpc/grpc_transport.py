@@ -179,21 +179,23 @@ class GrpcWire:
         """
         async with self._writing:
             message, size = pb.SessionRequest(), 0
+            sent = message.calls
             for call in calls:
                 try:
-                    added = write_call(message, call)
+                    added = write_call(sent, call)
                     if added > _CALL_BYTES:
-                        del message.calls[-1]
+                        del sent[-1]
                         _refuse_size(added)
                 except (InvalidRequestError, PayloadTooLargeError) as error:
                     self._refused.append(Answer(call.tag, None, refusal_of(error)))
                     self._wake.set()
                     continue
                 size += added
-                if size > _MESSAGE_BYTES or len(message.calls) >= _MESSAGE_CALLS:
+                if size > _MESSAGE_BYTES or len(sent) >= _MESSAGE_CALLS:
                     await self._write(message)
                     message, size = pb.SessionRequest(), 0
-            if message.calls:
+                    sent = message.calls
+            if sent:
                 await self._write(message)
             elif self._is_closed or self._stream.done():
                 raise self._lost("")

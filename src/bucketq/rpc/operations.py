@@ -75,17 +75,21 @@ def write_operation(sent: pb.Call, operation: AnyOperation) -> int:
     return writer(sent, operation)
 
 
-def read_operation(verb: str | None, sent: Message | None) -> AnyOperation | FlushArchive:
-    """Read an operation. Raises ``InvalidRequestError`` where there is none that is known."""
-    reader = _READERS.get(verb or "")
-    if reader is None or sent is None:
-        message = "the call has no operation, or one that this broker does not know"
-        raise InvalidRequestError(message)
+def read_operation(verb: str, sent: Message) -> Any:
+    """Read an operation, or a ``FlushArchive``. Raises ``InvalidRequestError`` where it is none."""
+    reader = _READERS.get(verb)
+    if reader is None:
+        raise unknown_operation()
     try:
         return reader(sent)
     except (OverflowError, RecursionError, msgspec.MsgspecError) as error:
         message = f"the request cannot be read: {str(error) or type(error).__name__}"
         raise InvalidRequestError(message) from error
+
+
+def unknown_operation() -> InvalidRequestError:
+    """What to say to a call without an operation, or with one of a later version."""
+    return InvalidRequestError("the call has no operation, or one that this broker does not know")
 
 
 def _check_count(items: Sequence[object], what: str) -> None:
@@ -107,9 +111,10 @@ def _encoding(value: str) -> Encoding | None:
 
 
 def _write_push(sent: pb.Call, operation: Push) -> int:
-    add = sent.push.jobs.add
-    sent.push.SetInParent()
-    size = _ITEM_BYTES
+    push = sent.push
+    push.SetInParent()
+    add = push.jobs.add
+    size = 0
     for job in operation.jobs:
         payload = bytes(job.payload)
         new = add()
@@ -160,7 +165,8 @@ def _write_options(options: pb.JobOptions, job: NewJob) -> int:
 
 def _read_push(sent: pb.Push) -> Push:
     jobs = sent.jobs
-    _check_count(jobs, "jobs")
+    if len(jobs) > MAX_ITEMS:
+        _check_count(jobs, "jobs")
     # A queue holds the name of a kind once, and not once for each job.
     return Push(
         jobs=tuple(
@@ -169,7 +175,7 @@ def _read_push(sent: pb.Push) -> Push:
                     id=job.id,
                     kind=intern(job.kind),
                     payload=Raw(job.payload),
-                    payload_encoding=_encoding(job.payload_encoding),
+                    payload_encoding=job.payload_encoding or None,  # type: ignore[arg-type]
                     priority=job.priority,
                 )
                 if not job.HasField("options")
@@ -233,8 +239,9 @@ def _read_claim(sent: pb.Claim) -> Claim:
 
 
 def _write_heartbeat(sent: pb.Call, operation: Heartbeat) -> int:
-    sent.heartbeat.SetInParent()
-    add = sent.heartbeat.leases.add
+    heartbeat = sent.heartbeat
+    heartbeat.SetInParent()
+    add = heartbeat.leases.add
     for lease in operation.leases:
         held = add()
         held.job = lease.job
@@ -244,7 +251,8 @@ def _write_heartbeat(sent: pb.Call, operation: Heartbeat) -> int:
 
 def _read_heartbeat(sent: pb.Heartbeat) -> Heartbeat:
     leases = sent.leases
-    _check_count(leases, "leases")
+    if len(leases) > MAX_ITEMS:
+        _check_count(leases, "leases")
     return Heartbeat(leases=tuple([LeaseRef(held.job, held.lease) for held in leases]))
 
 
@@ -348,6 +356,16 @@ def _by_name(verb: str) -> Callable[[pb.Call, Any], int]:
     return write
 
 
+def _write_cancel(sent: pb.Call, operation: Cancel) -> int:
+    sent.cancel.job = operation.job
+    return _ITEM_BYTES
+
+
+def _write_get(sent: pb.Call, operation: Get) -> int:
+    sent.get.job = operation.job
+    return _ITEM_BYTES
+
+
 def _write_configure(sent: pb.Call, operation: Configure) -> int:
     sent.configure.changes = msgspec.json.encode(operation.changes)
     return _ITEM_BYTES + len(sent.configure.changes)
@@ -361,13 +379,13 @@ _WRITERS: dict[type, Callable[[pb.Call, Any], int]] = {
     CompleteMany: _write_completions,
     Fail: _write_fail,
     Release: _write_release,
-    Cancel: _by_name("cancel"),
+    Cancel: _write_cancel,
     Redrive: _by_name("redrive"),
     Purge: _by_name("purge"),
     Pause: _by_name("pause"),
     Resume: _by_name("resume"),
     Configure: _write_configure,
-    Get: _by_name("get"),
+    Get: _write_get,
     List: _by_name("list"),
     ReadStats: _by_name("stats"),
     ReadSnapshot: _by_name("snapshot"),
