@@ -1,0 +1,439 @@
+"""The transport of a simulated host, and its connections: two ends, and two flows of packets.
+
+A packet belongs to the world once it was sent: it arrives whether or not its sender lives. What it
+sets off at the broker runs inside the broker's process, one callback for each packet, so that a
+kill can strike between any two and a frozen broker finds them in order when it goes on. What it
+brings to a client lies in that client's inbox until the client's process takes it.
+
+A connection is over for each end by itself, when that end knows, and not before. An end that is
+over answers whatever still arrives with a reset, as an operating system does, so that the other
+learns of it when it next sends, unless the reset is lost as well.
+
+Messages are handed over as copies: the two processes share nothing that either could change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from bucketq.errors import BucketQError, QueueNotFoundError, SupersededError
+from bucketq.model.job import JobRecord
+from bucketq.rpc.errors import error_of, refusal_of
+from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Refusal, Welcome
+from bucketq.rpc.transport import Conversation, LinkLostError, NobodyThereError, Service
+from bucketq.testing.process import Process
+
+if TYPE_CHECKING:
+    from bucketq.testing.network import SimulatedNetwork
+
+_YIELDS_BEFORE_SENDING = 0.5
+
+
+class Flow:
+    """One direction of a connection.
+
+    Attributes:
+        source: The host that packets come from.
+        target: The host that they go to.
+        sender: The process that sends them; the world, where an operating system answers.
+        floor_s: No packet arrives before this time, unless a fault reorders it: those that were
+            sent earlier come first.
+    """
+
+    __slots__ = ("floor_s", "sender", "source", "target")
+
+    def __init__(self, source: str, target: str, sender: Process) -> None:
+        """Make an empty flow."""
+        self.source = source
+        self.target = target
+        self.sender = sender
+        self.floor_s = 0.0
+
+
+class Connection:
+    """What lies between a client and whatever it dialled: a ping, or a conversation."""
+
+    def __init__(self, network: SimulatedNetwork, number: int, source: str, address: str) -> None:
+        """Dial, on behalf of the running process. Nothing is sent yet."""
+        loop = network.loop
+        target = address.rpartition(":")[0]
+        self.network = network
+        self.number = number
+        self.address = address
+        self.there = Flow(source, target, loop.current_process())
+        self.back = Flow(target, source, loop.world)
+        self.client = ClientEnd(self)
+        self.server: ServerEnd | None = None
+
+    def begin(self, first: Hello | Ping) -> None:
+        """Send the first message."""
+        self.network.send(self.there, self._knock, first, self.break_off)
+
+    def to_server(self, calls: Sequence[Call]) -> None:
+        """Send calls."""
+        if self.server is not None:
+            self.network.send(self.there, self.server.take, list(calls), self.break_off)
+
+    def to_client(self, message: Welcome | Pong | Refusal | Answers) -> None:
+        """Send what a broker says."""
+        self.network.send(self.back, self.client.take, message, self.break_off)
+
+    def refuse(self, reason: str) -> None:
+        """Send back what says that no broker is here."""
+        self.network.send(self.back, self.client.refuse, reason, self.break_off)
+
+    def tell_other(self, end: End) -> None:
+        """Tell the other end that it is over for this one, late or never where a fault says so."""
+        is_client = end is self.client
+        other = self.server if is_client else self.client
+        if other is not None and not other.is_over:
+            self.network.tell(self.there if is_client else self.back, other.hear_of_end)
+
+    def break_off(self) -> None:
+        """Break in the middle: one end certainly learns of it, the other perhaps."""
+        network, server = self.network, self.server
+        if server is None:
+            network.tell(self.back, self.client.hear_of_end, certain=True)
+            return
+        client_is_sure = network.chance(0.5)
+        network.tell(self.back, self.client.hear_of_end, certain=client_is_sure)
+        network.tell(self.there, server.hear_of_end, certain=not client_is_sure)
+
+    def _knock(self, first: Hello | Ping) -> None:
+        """Arrive at the address, and find out who is there. A second copy finds it begun."""
+        if self.server is None:
+            self.network.accept(self, first)
+
+
+class End:
+    """One end of a connection, and of the process that it belongs to.
+
+    Attributes:
+        is_over: Whether this end knows that the connection is over.
+    """
+
+    def __init__(self, connection: Connection, process: Process) -> None:
+        """Make an end that ends with its process."""
+        self.connection = connection
+        self.network = connection.network
+        self.process = process
+        self.is_over = False
+        self.network.attach(self)
+
+    def hang_up(self, *, telling: bool = True) -> None:
+        """End it from this side, by intent or by death. Twice is once."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.network.detach(self)
+        self._ended()
+        if telling:
+            self.connection.tell_other(self)
+
+    def hear_of_end(self) -> None:
+        """Learn from outside that it is over."""
+        self.hang_up(telling=False)
+
+    def _ended(self) -> None:
+        """Do what this end does when it is over."""
+
+    def _accepts(self) -> bool:
+        """Tell whether a packet can be taken; where it is over, its sender is told so.
+
+        Nobody tells it while the host of a dead process is without power.
+        """
+        if self.is_over and not self.network.is_dark(self.process):
+            self.connection.tell_other(self)
+        return not self.is_over
+
+
+class ClientEnd(End):
+    """The end of whoever dialled: a ``Wire``, once the broker has said welcome."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Make the end of the running process."""
+        loop = connection.network.loop
+        self._reason = f"the connection to {connection.address} was reset"
+        self._first: asyncio.Future[object] = loop.create_future()
+        self._inbox: deque[Answers] = deque()
+        self._arrived = asyncio.Event()
+        self._welcome: Welcome | None = None
+        super().__init__(connection, loop.current_process())
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the broker said at the beginning."""
+        if self._welcome is None:
+            raise LinkLostError("the conversation has not begun")
+        return self._welcome
+
+    async def ping(self, ping: Ping, timeout_s: float) -> Pong:
+        """Ask, wait for the answer, and let the connection go."""
+        try:
+            answer = await self._ask(ping, timeout_s)
+        finally:
+            self.hang_up()
+        if not isinstance(answer, Pong):
+            error = self._error_of(answer)
+            raise error if isinstance(error, LinkLostError) else NobodyThereError(str(error))
+        if ping.incarnation not in {"", answer.incarnation}:
+            raise NobodyThereError(f"{self.connection.address} serves {answer.incarnation}")
+        return answer
+
+    async def open(self, hello: Hello, timeout_s: float) -> ClientEnd:
+        """Say hello, and wait to be welcomed. A caller who stops waiting hangs up."""
+        answer: object = None
+        try:
+            answer = await self._ask(hello, timeout_s)
+        finally:
+            if not isinstance(answer, Welcome):
+                self.hang_up()
+        if isinstance(answer, Welcome):
+            self._welcome = answer
+            return self
+        raise self._error_of(answer)
+
+    async def send(self, calls: Sequence[Call]) -> None:
+        """Send calls. A caller who is cancelled in it does not know whether they have left."""
+        self._check()
+        yields_first = self.network.chance(_YIELDS_BEFORE_SENDING)
+        if yields_first:
+            await asyncio.sleep(0)
+            self._check()
+        self.connection.to_server(calls)
+        if not yields_first:
+            await asyncio.sleep(0)
+
+    async def receive(self) -> Answers:
+        """Wait for the next answers. What arrived before the end is still given."""
+        while not self._inbox:
+            self._check()
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._inbox.popleft()
+
+    async def close(self) -> None:
+        """End it, and forget what was not received."""
+        if not self.is_over:
+            self._reason = f"the conversation with {self.connection.address} was closed"
+        self._inbox.clear()
+        self.hang_up()
+
+    def take(self, message: Welcome | Pong | Refusal | Answers) -> None:
+        """Take a packet, in the world: it lies here until the process takes it."""
+        if not self._accepts():
+            return
+        if isinstance(message, Answers):
+            self._inbox.append(message)
+            self._arrived.set()
+        elif not self._first.done():
+            self._first.set_result(message)
+
+    def refuse(self, reason: str) -> None:
+        """Learn that no broker is there."""
+        if not self._first.done():
+            self._first.set_result(reason)
+
+    def _ended(self) -> None:
+        if not self._first.done():
+            self._first.set_result(None)
+        self._arrived.set()
+
+    async def _ask(self, first: Hello | Ping, timeout_s: float) -> object:
+        self.connection.begin(first)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._first
+        except TimeoutError:
+            raise LinkLostError(
+                f"no answer from {self.connection.address} within {timeout_s} s"
+            ) from None
+
+    def _error_of(self, answer: object) -> LinkLostError | QueueNotFoundError | SupersededError:
+        """Make the error of a first answer that is not what was asked for."""
+        if isinstance(answer, str):
+            return NobodyThereError(answer)
+        if not isinstance(answer, Refusal):
+            return LinkLostError(self._reason)
+        error = error_of(answer)
+        if isinstance(error, QueueNotFoundError | SupersededError):
+            return error
+        return LinkLostError(str(error))
+
+    def _check(self) -> None:
+        if self.is_over:
+            raise LinkLostError(self._reason)
+
+
+class ServerEnd(End):
+    """The end of a listening process: it calls the service, inside that process alone."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        process: Process,
+        service: Service,
+        forget: Callable[[ServerEnd], None],
+    ) -> None:
+        """Make the end of the process that listens; ``forget`` is called when it is over."""
+        self._service = service
+        self._forget = forget
+        self._conversation: Conversation | None = None
+        super().__init__(connection, process)
+
+    def begin(self, first: Hello | Ping) -> None:
+        """Hand the first message to the service."""
+        self._run(self._answer_ping if isinstance(first, Ping) else self._open, first)
+
+    def take(self, calls: list[Call]) -> None:
+        """Take a packet, in the world, and hand it to the process."""
+        if self._accepts():
+            self._run(self._receive, calls)
+
+    def send(self, answers: Answers) -> None:
+        """Send answers. Where the client is gone they go nowhere."""
+        if not self.is_over:
+            self.connection.to_client(answers)
+
+    def _run(self, callback: Callable[[Any], None], argument: Any) -> None:
+        """Run a callback inside the process, and keep what it raises for the test to find."""
+
+        def guarded() -> None:
+            try:
+                callback(argument)
+            except Exception as error:  # noqa: BLE001 - a service that raises this is broken
+                self.network.errors.append(error)
+                self.hang_up()
+
+        self.network.loop.call_soon(guarded, context=self.process.context)
+
+    def _ended(self) -> None:
+        self._forget(self)
+        self._run(self._close, None)
+
+    def _answer_ping(self, ping: Ping) -> None:
+        try:
+            answer: Pong | Refusal = self._service.ping(ping)
+        except BucketQError as error:
+            answer = refusal_of(error)
+        self._answer_for_good(answer)
+
+    def _open(self, hello: Hello) -> None:
+        try:
+            self._conversation = self._service.open(hello, self.send)
+        except BucketQError as error:
+            self._answer_for_good(refusal_of(error))
+        else:
+            if not self.is_over:
+                self.connection.to_client(self._conversation.welcome)
+
+    def _answer_for_good(self, answer: Pong | Refusal) -> None:
+        """Give an answer that is the last."""
+        if not self.is_over:
+            self.connection.to_client(answer)
+            self.hang_up(telling=False)
+
+    def _receive(self, calls: list[Call]) -> None:
+        if self._conversation is not None:
+            self._conversation.receive(calls)
+
+    def _close(self, _: None) -> None:
+        if self._conversation is not None:
+            self._conversation.close()
+
+
+class SimulatedListener:
+    """An address at which a process serves; a ``Listener``."""
+
+    def __init__(
+        self, network: SimulatedNetwork, address: str, service: Service, process: Process
+    ) -> None:
+        """Make a listener; ``SimulatedNetwork.bind`` does."""
+        self.process = process
+        self._network = network
+        self._address = address
+        self._service = service
+        self._ends: dict[int, ServerEnd] = {}
+        self._emptied = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """Where, with the port that was really bound."""
+        return self._address
+
+    def accept(self, connection: Connection, first: Hello | Ping) -> None:
+        """Take a connection, as the operating system does, and hand it to the process."""
+        end = ServerEnd(connection, self.process, self._service, self._forget)
+        self._ends[connection.number] = end
+        connection.server = end
+        connection.back.sender = self.process
+        end.begin(first)
+
+    async def close(self, grace_s: float = 0.0) -> None:
+        """Refuse new dials now; after ``grace_s``, or when nobody is left, end what is open.
+
+        Calls on open conversations are still taken meanwhile.
+        """
+        self._network.unbind(self)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    while self._ends:
+                        self._emptied.clear()
+                        await self._emptied.wait()
+        finally:
+            for end in list(self._ends.values()):
+                end.hang_up()
+
+    def _forget(self, end: ServerEnd) -> None:
+        self._ends.pop(end.connection.number, None)
+        if not self._ends:
+            self._emptied.set()
+
+
+class SimulatedTransport:
+    """The ``Transport`` of one host, for every process that runs on it."""
+
+    def __init__(self, network: SimulatedNetwork, name: str) -> None:
+        """Make a transport; ``SimulatedNetwork.host`` does."""
+        self.name = name
+        self._network = network
+
+    async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
+        """Ask whether a broker is there."""
+        return await self._network.connect(self.name, address).ping(ping, timeout_s)
+
+    async def open(self, address: str, hello: Hello, timeout_s: float) -> ClientEnd:
+        """Begin a conversation."""
+        return await self._network.connect(self.name, address).open(hello, timeout_s)
+
+    async def listen(self, address: str, service: Service) -> SimulatedListener:
+        """Serve at an address of this host; port 0 takes one that is free."""
+        return self._network.bind(self.name, address, service)
+
+    async def close(self) -> None:
+        """End what the running process has open from this host, as gRPC's transport does."""
+        self._network.hang_up_from(self.name)
+
+
+def copied(value: Any) -> Any:
+    """Copy whatever in a message could be changed; the rest, records of jobs too, is shared."""
+    if isinstance(value, list):
+        return [copied(each) for each in value]
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if type(value) is tuple:
+        items = tuple(copied(each) for each in value)
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    if isinstance(value, Struct) and not isinstance(value, JobRecord):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        copies = {name: copied(each) for name, each in fields.items()}
+        if any(copies[name] is not fields[name] for name in fields):
+            return type(value)(**copies)
+    return value
