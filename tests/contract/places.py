@@ -55,4 +55,5 @@ PLACES: dict[str, Callable[[Path], Place]] = {
     "embedded-memory": lambda folder: in_memory("embedded", folder),
     "direct-file": lambda folder: in_a_file("direct", folder),
     "embedded-file": lambda folder: in_a_file("embedded", folder),
+    "auto-file": lambda folder: in_a_file("auto", folder),
 }

@@ -50,7 +50,7 @@ class Leader(GroupCommitQueue[Any]):
         super().__init__(register, clock, timeout_s=timeout_s, archive=archive)
         self._identity = identity
         self._after = after
-        self._silence = SilenceWatch(0.0, 0.0)
+        self._silence = SilenceWatch(0.0)
         self._swept_s = 0.0
         self._persisted_s = 0.0
         self._writing_since: float | None = None
@@ -59,7 +59,7 @@ class Leader(GroupCommitQueue[Any]):
     async def _first_document(self) -> Document:
         document = await elect(self._register, self._clock, self._identity, self._after)
         now_s = asyncio.get_running_loop().time()
-        self._silence = SilenceWatch(now_s, document.state.settings.grace_s)
+        self._silence = SilenceWatch(now_s)
         self._swept_s = self._persisted_s = now_s
         self._tick()
         return document

@@ -19,17 +19,16 @@ _STOOD_STILL_S = 2.0
 class SilenceWatch:
     """Listens for the workers of one queue."""
 
-    def __init__(self, now_s: float, grace_s: float) -> None:
+    def __init__(self, now_s: float) -> None:
         """Begin to listen; all times are the running loop's."""
         self._heard: dict[str, tuple[int, float]] = {}
-        self._floor_s = now_s + grace_s
-        self._grace_s = grace_s
+        self._listening_since_s = now_s
         self._ticked_s = now_s
 
     def tick(self, now_s: float) -> None:
         """Show that the process runs; a gap between two ticks means that it stood still."""
         if now_s - self._ticked_s > _STOOD_STILL_S:
-            self._floor_s = now_s + self._grace_s
+            self._listening_since_s = now_s
         self._ticked_s = now_s
 
     def hear(self, job_id: str, attempt: int, now_s: float) -> None:
@@ -40,9 +39,8 @@ class SilenceWatch:
         """The leases to be ended."""
         # Before anything else: after a standstill this may run before any tick does.
         self.tick(now_s)
-        self._grace_s = state.settings.grace_s
         self._follow(state, now_s)
-        if now_s < self._floor_s:
+        if now_s < self._listening_since_s + state.settings.grace_s:
             return []
         latest_s = now_s - state.settings.lease_s
         return [

@@ -13,6 +13,7 @@ from bucketq.cli.doctor import doctor
 from bucketq.cli.edit import edit
 from bucketq.cli.import_jobs import import_jobs
 from bucketq.cli.push import push
+from bucketq.cli.serve import serve
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "push": push,
@@ -22,6 +23,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "complete": work.complete,
     "fail": work.fail,
     "release": work.release,
+    "serve": serve,
     "stats": look.stats,
     "ls": look.ls,
     "show": look.show,

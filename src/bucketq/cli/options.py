@@ -161,10 +161,10 @@ def now() -> datetime:
 async def opened(
     url: str, timeout_s: float, *, create: bool = False, worker: str | None = None
 ) -> AsyncIterator[Queue[Any]]:
-    """Open the queue at an address."""
+    """Open the queue at an address: through its broker where one answers, or else directly."""
     check_timeout(timeout_s)
     connection = connect(
-        url, mode="direct", timeout_s=timeout_s, create=create, worker=worker or None
+        url, launch="never", timeout_s=timeout_s, create=create, worker=worker or None
     )
     async with connection as queue:
         yield queue

@@ -5,7 +5,20 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import AsyncExitStack
-from typing import Any, Generic, Literal, NoReturn, TypedDict, TypeVar, Unpack, overload
+from importlib.util import find_spec
+from types import ModuleType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from bucketq.archive import Layout, SegmentWriter
 from bucketq.clock import Clock, SystemClock
@@ -19,38 +32,37 @@ from bucketq.queue.register import Register
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import CredentialProvider, Location, open_store
 
+if TYPE_CHECKING:
+    from bucketq.client.client import Client
+
 T = TypeVar("T")
 
-Mode = Literal["auto", "direct", "embedded"]
+Mode = Literal["auto", "direct", "embedded", "remote"]
+Launch = Literal["inside", "spawn", "never"]
 
-_QUEUES: dict[str, type[DirectQueue[Any] | GroupCommitQueue[Any]]] = {
-    "auto": DirectQueue,
-    "direct": DirectQueue,
-    "embedded": GroupCommitQueue,
-}
+_MODES = ("auto", "direct", "embedded", "remote")
+_LAUNCHES = ("inside", "spawn", "never")
+_BROKERS = "bucketq://"
+
+
+class _Wishes(NamedTuple):
+    """What was asked for, checked."""
+
+    mode: Mode
+    launch: Launch
+    payload_type: Any
+    worker: str
+    timeout_s: float
+    create: bool
 
 
 class Connection(Generic[T]):
     """A queue that is about to be opened: ``async with connect(url) as queue``."""
 
-    def __init__(
-        self,
-        location: Location,
-        *,
-        mode: Mode,
-        payload_type: Any,
-        worker: str,
-        timeout_s: float,
-        create: bool,
-        clock: Clock,
-    ) -> None:
-        """Keep what is needed to open it."""
-        self._location = location
-        self._make = _QUEUES[mode]
-        self._payload_type = payload_type
-        self._worker = worker
-        self._timeout_s = timeout_s
-        self._create = create
+    def __init__(self, place: Location | str, wishes: _Wishes, clock: Clock) -> None:
+        """Keep what is needed to open it: a location, or the addresses of brokers."""
+        self._place = place
+        self._wishes = wishes
         self._clock = clock
         self._stack: AsyncExitStack | None = None
         self._process = 0
@@ -60,25 +72,53 @@ class Connection(Generic[T]):
         if self._stack is not None:
             message = "this connection is open already: call `bucketq.connect` once for each use"
             raise ClosedError(message)
-        location = self._location
         async with AsyncExitStack() as stack:
-            if not location.is_lent:
-                stack.push_async_callback(location.store.close)
-            register = Register(location.store, location.key, location.url, self._clock)
-            queue: Queue[T] = await stack.enter_async_context(
-                self._make(
-                    register,
-                    self._clock,
-                    payload_type=self._payload_type,
-                    worker=self._worker,
-                    timeout_s=self._timeout_s,
-                    create=self._create,
-                    archive=SegmentWriter(location.store, Layout.of(location.key)),
-                )
-            )
+            if isinstance(self._place, Location) and not self._place.is_lent:
+                stack.push_async_callback(self._place.store.close)
+            queue: Queue[T] = await stack.enter_async_context(self._make())
             self._stack = stack.pop_all()
         self._process = os.getpid()
         return queue
+
+    def _make(self) -> DirectQueue[T] | GroupCommitQueue[T] | Client[T]:
+        """Choose the kind of queue."""
+        place, wishes = self._place, self._wishes
+        if isinstance(place, str):
+            remote: Client[T] = _brokered().open_remote(
+                place,
+                self._clock,
+                timeout_s=wishes.timeout_s,
+                worker=wishes.worker,
+                payload_type=wishes.payload_type,
+            )
+            return remote
+        mode = wishes.mode
+        if mode == "auto" and place.scope == "process":
+            mode = "embedded"  # Nobody else could reach a broker of it.
+        if mode == "auto" and not _has_grpc():
+            mode = "direct"
+        if mode in {"auto", "remote"}:
+            client: Client[T] = _brokered().open_client(
+                place,
+                self._clock,
+                may_write=mode == "auto",
+                launch=wishes.launch,
+                create=wishes.create,
+                timeout_s=wishes.timeout_s,
+                worker=wishes.worker,
+                payload_type=wishes.payload_type,
+            )
+            return client
+        kind = GroupCommitQueue[T] if mode == "embedded" else DirectQueue[T]
+        return kind(
+            Register(place.store, place.key, place.url, self._clock),
+            self._clock,
+            payload_type=wishes.payload_type,
+            worker=wishes.worker,
+            timeout_s=wishes.timeout_s,
+            create=wishes.create,
+            archive=SegmentWriter(place.store, Layout.of(place.key)),
+        )
 
     async def __aexit__(self, *error: object) -> None:
         """Commit what is under way, and close."""
@@ -92,8 +132,9 @@ class Connection(Generic[T]):
         """Tell whoever forgot to open it."""
         if name.startswith("_") or not hasattr(DirectQueue, name):
             raise AttributeError(name)
+        where = self._place if isinstance(self._place, str) else self._place.url
         message = (
-            f"the queue {self._location.url} is not open yet, so {name!r} cannot be used: write "
+            f"the queue {where} is not open yet, so {name!r} cannot be used: write "
             "`async with bucketq.connect(...) as queue:` and use `queue` inside"
         )
         raise ClosedError(message)
@@ -103,6 +144,7 @@ class Options(TypedDict, total=False):
     """The options that ``connect`` and ``connect_sync`` share; ``connect`` explains them."""
 
     mode: Mode
+    launch: Launch
     worker: str | None
     timeout_s: float
     create: bool
@@ -123,6 +165,7 @@ def connect(
     *,
     payload_type: Any = Any,
     mode: Mode = "auto",
+    launch: Launch = "inside",
     worker: str | None = None,
     timeout_s: float = 60.0,
     create: bool = True,
@@ -133,11 +176,18 @@ def connect(
 
     Args:
         url: ``s3://bucket/key``, ``gs://bucket/key``, ``az://container/key``,
-            ``file:///path/queue.json`` or ``memory://name``.
+            ``file:///path/queue.json`` or ``memory://name``; or, for clients that have no
+            access to the bucket, ``bucketq://host:port[,host:port]/queue``.
         payload_type: What payloads are: a dataclass, a msgspec Struct, a pydantic model, or any
             type that msgspec decodes. Left out, payloads are plain JSON values or bytes.
-        mode: ``direct`` writes every operation by itself; ``embedded`` commits what all callers
-            of this process ask for together; ``auto`` chooses (today: direct).
+        mode: ``auto`` goes to the queue's broker, and where there is none starts one or writes
+            directly, as ``launch`` and the store allow; ``remote`` goes to a broker or nowhere;
+            ``direct`` writes every operation by itself; ``embedded`` commits what all callers of
+            this process ask for together, and serves nobody else. Without the ``broker`` extra,
+            ``auto`` means ``direct``.
+        launch: How ``auto`` starts a broker on a store that only this host sees: ``inside`` this
+            process, for others of this host as well, until the connection is closed; ``spawn``
+            as a process of its own, which ends when it is idle; ``never``.
         worker: The name under which this process claims jobs; by default host and process.
         timeout_s: How long an operation is tried before its outcome is called unknown.
         create: Whether to create the queue where there is none.
@@ -146,8 +196,11 @@ def connect(
         credential_provider: Called for credentials of a cloud address, where those of the
             environment will not do; see ``CredentialProvider``.
     """
-    if not isinstance(mode, str) or mode not in _QUEUES:
-        message = f"unknown mode {mode!r}: use one of {', '.join(_QUEUES)}"
+    if not isinstance(mode, str) or mode not in _MODES:
+        message = f"unknown mode {mode!r}: use one of {', '.join(_MODES)}"
+        raise InvalidRequestError(message)
+    if not isinstance(launch, str) or launch not in _LAUNCHES:
+        message = f"unknown launch {launch!r}: use one of {', '.join(_LAUNCHES)}"
         raise InvalidRequestError(message)
     if worker is None:
         worker = f"{socket.gethostname()}:{os.getpid()}"
@@ -160,12 +213,26 @@ def connect(
         message = f"create must be True or False, got {type(create).__name__}"
         raise InvalidRequestError(message)
     payloads.check_type(payload_type)
-    return Connection(
-        open_store(url, store=store, credential_provider=credential_provider),
-        mode=mode,
-        payload_type=payload_type,
-        worker=worker,
-        timeout_s=timeout_s,
-        create=create,
-        clock=SystemClock(),
-    )
+    wishes = _Wishes(mode, launch, payload_type, worker, timeout_s, create)
+    if isinstance(url, str) and url.startswith(_BROKERS) and store is None:
+        if mode not in {"auto", "remote"}:
+            message = f"a {_BROKERS} address leads to a broker, so mode {mode!r} is impossible"
+            raise InvalidRequestError(message)
+        _brokered().parse_address(url)
+        return Connection(url, wishes, SystemClock())
+    location = open_store(url, store=store, credential_provider=credential_provider)
+    return Connection(location, wishes, SystemClock())
+
+
+def _has_grpc() -> bool:
+    return find_spec("grpc") is not None and find_spec("google.protobuf") is not None
+
+
+def _brokered() -> ModuleType:
+    """Whatever talks to brokers; an extra, so it is imported when it is needed."""
+    if not _has_grpc():
+        message = 'brokers need one more package: pip install "bucketq[broker]"'
+        raise InvalidRequestError(message)
+    from bucketq.client import brokered  # noqa: PLC0415
+
+    return brokered

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from bucketq.errors import InvalidRequestError
@@ -34,13 +34,20 @@ class Location:
     """Where a queue is: a store, the key of the queue's object, and the address of both.
 
     ``url`` is the address in its plainest spelling. It holds no secret. ``is_lent`` means that
-    the store belongs to the caller, who also closes it.
+    the store belongs to the caller, who also closes it. ``scope`` tells who sees the store: this
+    process, this host, or nobody knows who else.
     """
 
     store: ObjectStore
     key: str
     url: str
     is_lent: bool = False
+    scope: Literal["process", "host", "shared"] = "shared"
+
+    @property
+    def is_of_this_host(self) -> bool:
+        """Whether no other host sees it."""
+        return self.scope != "shared"
 
 
 CredentialProvider = Callable[[], Any]
@@ -179,7 +186,7 @@ def _open_file(parts: SplitResult) -> Location:
         )
     check_key(name)
     root = Path("/", folder.lstrip("/"))
-    return Location(LocalStore(root), name, PurePosixPath(root, name).as_uri())
+    return Location(LocalStore(root), name, PurePosixPath(root, name).as_uri(), scope="host")
 
 
 def _open_memory(parts: SplitResult) -> Location:
@@ -190,4 +197,4 @@ def _open_memory(parts: SplitResult) -> Location:
             "memory://jobs, or memory:// for a store of your own"
         )
     store = shared_memory_store(parts.netloc) if parts.netloc else MemoryStore()
-    return Location(store, _MEMORY_KEY, store.url)
+    return Location(store, _MEMORY_KEY, store.url, scope="process")

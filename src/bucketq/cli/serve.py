@@ -1,0 +1,181 @@
+"""``bucketq serve``: a broker for one or more queues, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+from contextlib import AsyncExitStack
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+from urllib.parse import urlsplit
+
+import typer
+
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.cli.options import parse_duration
+from bucketq.cli.output import Output
+from bucketq.clock import SystemClock
+from bucketq.errors import InvalidRequestError
+from bucketq.queue.register import Register
+from bucketq.store.url import open_store
+
+if TYPE_CHECKING:
+    from bucketq.broker.server import Server
+    from bucketq.rpc.transport import Transport
+
+_NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
+_UNFIT = re.compile(r"[^a-z0-9._-]+")
+_IDLE_LOOK_S = 0.5
+
+
+class _Wanted(NamedTuple):
+    name: str
+    url: str
+
+
+async def serve(
+    out: Output,
+    *,
+    url: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="URL...",
+            help="Addresses of queues, or NAME=URL; without a name, a queue is called after its "
+            "object, or after the folder where that is called queue.json.",
+            show_default=False,
+        ),
+    ],
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0: any.")
+    ] = "127.0.0.1:0",
+    advertise: Annotated[
+        str,
+        typer.Option(
+            "--advertise", metavar="HOST:PORT", help="Where clients find it, if that is elsewhere."
+        ),
+    ] = "",
+    takeover: Annotated[
+        bool, typer.Option("--takeover", help="Take over at once, though another broker answers.")
+    ] = False,
+    idle_exit: Annotated[
+        str, typer.Option("--idle-exit", metavar="DURATION", help="End after so long without use.")
+    ] = "0",
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen beyond this host although nothing protects it."),
+    ] = False,
+) -> None:
+    """Serve queues: commit for everybody who asks, until Ctrl-C or SIGTERM.
+
+    Several may run for one queue: one leads, the others stand by and take over when it is gone.
+    Clients find the leader through the queue's object. Stopping settles what has come first.
+
+    Examples:
+        bucketq serve file:///srv/jobs/queue.json
+        bucketq serve s3://bucket/jobs/queue.json mail=s3://bucket/mail.json --listen 10.0.0.7:7700
+    """
+    from bucketq.broker.broker import Broker
+    from bucketq.broker.server import Server
+    from bucketq.rpc.address import is_loopback, split_address, this_host
+
+    transport = _transport()
+    for address in filter(None, (listen, advertise)):
+        split_address(address)
+    if not is_loopback(listen) and not insecure:
+        message = (
+            f"--listen {listen} can be reached by other hosts, and nothing protects it: whoever "
+            "reaches it can read and change the queues; add --insecure if that is what you want"
+        )
+        raise InvalidRequestError(message)
+    idle_exit_s = parse_duration(idle_exit, "--idle-exit")
+    _log_to_stderr(out)
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(transport.close)
+        server = Server(transport, clock, this_host())
+        for wanted in map(_wanted, url):
+            location = open_store(wanted.url)
+            stack.push_async_callback(location.store.close)
+            register = Register(location.store, location.key, location.url, clock)
+            archive = SegmentWriter(location.store, Layout.of(location.key))
+            server.add(
+                wanted.name,
+                Broker(register, clock, transport, archive=archive, takeover=takeover),
+            )
+        stopped = _signals()
+        await server.start(listen, advertise)
+        stack.push_async_callback(server.stop)
+        names = ", ".join(server.brokers)
+        out.done(f"serving {names} at {server.address}", {"address": server.address})
+        await _until_over(server, stopped, idle_exit_s)
+        out.note("stopping: settling what has come")
+
+
+async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:
+    """Wait for a signal, for a broker that cannot go on, or for nobody to be there any more."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(server.until_over()), loop.create_task(_wait(stopped))]
+    if idle_exit_s:
+        tasks.append(loop.create_task(_idle(server, idle_exit_s)))
+    done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in left:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _idle(server: Server, idle_exit_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - it is looked at, not told
+        await asyncio.sleep(_IDLE_LOOK_S)
+
+
+def _signals() -> asyncio.Event:
+    """Set an event at the first Ctrl-C or SIGTERM; the second ends the process at once."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    return stopped
+
+
+def _transport() -> Transport:
+    try:
+        from bucketq.rpc.grpc_transport import GrpcTransport
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"grpc", "grpc_health", "google"}:
+            raise
+        message = 'brokers need one more package: pip install "bucketq[broker]"'
+        raise InvalidRequestError(message) from error
+    return GrpcTransport()
+
+
+def _log_to_stderr(out: Output) -> None:
+    """Tell of takeovers and trouble; never of what is in a job."""
+    if not out.quiet:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        log = logging.getLogger("bucketq")
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG if out.debug else logging.INFO)
+
+
+def _wanted(text: str) -> _Wanted:
+    """Read NAME=URL, or a URL that gives the queue its name."""
+    found = _NAMED.fullmatch(text)
+    if found is not None:
+        return _Wanted(found[1], found[2])
+    path = PurePosixPath("/" + urlsplit(text).path.strip("/"))
+    stem = path.stem if path.stem != "queue" else path.parent.name or "queue"
+    return _Wanted(_UNFIT.sub("-", stem.lower()).strip("-._")[:64] or "queue", text)

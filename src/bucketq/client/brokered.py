@@ -1,0 +1,133 @@
+"""From an address to a client of a broker: who may start one, and who has to do without.
+
+On a store that only this host sees, a client starts a broker where there is none, and binds it to
+the loopback. On a store that other hosts share it does not, for others could not reach it there,
+and a broker that they could reach needs protection; it writes directly until a broker is there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.broker.broker import Broker
+from bucketq.broker.server import Server
+from bucketq.client.client import Client
+from bucketq.client.discovery import AddressFinder, ObjectFinder
+from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
+from bucketq.client.routes import DirectRoute
+from bucketq.clock import Clock
+from bucketq.errors import InvalidRequestError
+from bucketq.queue.direct import DirectQueue
+from bucketq.queue.register import Register
+from bucketq.rpc.address import split_address, this_host
+from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.transport import Transport
+from bucketq.store.url import Location
+
+Launch = Literal["inside", "spawn", "never"]
+
+SCHEME = "bucketq://"
+_INSIDE = "127.0.0.1:0"
+_IDLE_EXIT_S = 60.0
+
+
+def open_client(
+    location: Location,
+    clock: Clock,
+    *,
+    may_write: bool,
+    launch: Launch,
+    create: bool,
+    timeout_s: float,
+    worker: str,
+    payload_type: Any,
+) -> Client[Any]:
+    """Make the client of a queue whose object it can read.
+
+    Args:
+        location: The store and the key of the queue's object.
+        clock: Time and entropy.
+        may_write: Whether it may do without a broker, or start one.
+        launch: How a broker is started, where one may be.
+        create: Whether to create the queue where there is none.
+        timeout_s: How long an operation is tried before its outcome is called unknown.
+        worker: The name under which jobs are claimed.
+        payload_type: What payloads are decoded into.
+    """
+    transport = GrpcTransport()
+    register = Register(location.store, location.key, location.url, clock)
+    starts = may_write and location.is_of_this_host
+
+    async def write_directly() -> DirectRoute:
+        queue = DirectQueue[Any](
+            Register(location.store, location.key, location.url, clock),
+            clock,
+            worker=worker,
+            timeout_s=timeout_s,
+            create=create,
+            archive=SegmentWriter(location.store, Layout.of(location.key)),
+        )
+        return DirectRoute(await queue.__aenter__())
+
+    launcher = _launcher(location, clock, transport, launch) if starts else None
+    finder = ObjectFinder(
+        register,
+        transport,
+        this_host(),
+        create=create,
+        client=worker,
+        launcher=launcher,
+        write_directly=write_directly if may_write and launcher is None else None,
+    )
+    return Client(
+        finder,
+        location.url,
+        clock,
+        payload_type=payload_type,
+        worker=worker,
+        timeout_s=timeout_s,
+    )
+
+
+def open_remote(
+    url: str, clock: Clock, *, timeout_s: float, worker: str, payload_type: Any
+) -> Client[Any]:
+    """Make a client that has no access to the object: ``bucketq://host:port[,…]/queue``."""
+    addresses, queue = parse_address(url)
+    finder = AddressFinder(addresses, queue, GrpcTransport(), worker)
+    return Client(finder, url, clock, payload_type=payload_type, worker=worker, timeout_s=timeout_s)
+
+
+def parse_address(url: str) -> tuple[tuple[str, ...], str]:
+    """Take ``bucketq://host:port[,host:port]/queue`` apart."""
+    places, _, queue = url.removeprefix(SCHEME).partition("/")
+    if not places or "@" in places or "/" in queue or "?" in url or "#" in url:
+        message = (
+            "a bucketq:// address names brokers and a queue, and nothing else; write it like "
+            "bucketq://broker1:7700,broker2:7700/jobs"
+        )
+        raise InvalidRequestError(message)
+    addresses = tuple(places.split(","))
+    for address in addresses:
+        split_address(address)
+    return addresses, queue
+
+
+def _launcher(
+    location: Location, clock: Clock, transport: Transport, launch: Launch
+) -> Launcher | None:
+    if launch == "never":
+        return None
+    lock = HostLock(location.url)
+    if launch == "spawn":
+        return SpawnLauncher(location.url, lock, _IDLE_EXIT_S)
+    broker = Broker(
+        Register(location.store, location.key, location.url, clock),
+        clock,
+        transport,
+        archive=SegmentWriter(location.store, Layout.of(location.key)),
+    )
+    server = Server(transport, clock, this_host())
+    server.add("queue", broker)
+    return InsideLauncher(server, broker, lock, _INSIDE)
