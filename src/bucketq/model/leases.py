@@ -57,10 +57,11 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
 
 def _take(state: State, operation: Claim, now: datetime) -> list[JobRecord]:
     """Take the smallest jobs that are due out of their lanes."""
-    heads: list[tuple[int, int, JobRecord]] = []
-    for kind in dict.fromkeys(operation.kinds or state.lanes):
-        if kind not in state.paused_kinds and (head := state.head_of(kind, now)) is not None:
-            heads.append((head.priority, head.seq, head))
+    heads = [
+        (head.priority, head.seq, head)
+        for kind in dict.fromkeys(operation.kinds or state.lanes)
+        if kind not in state.paused_kinds and (head := state.head_of(kind, now)) is not None
+    ]
     heapify(heads)
     taken: list[JobRecord] = []
     while heads:
@@ -115,9 +116,21 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
             f"{len(operation.jobs)} jobs in one call, at most {limit} are allowed (max_batch_jobs)"
         )
         raise InvalidRequestError(message)
-    for job in operation.jobs:
-        _check_result(state, job)
-    return tuple(_complete_if_held(state, job, now) for job in operation.jobs)
+    for finished in operation.jobs:
+        _check_result(state, finished)
+    done: dict[str, JobRecord] = {}
+    answer = []
+    for finished in operation.jobs:
+        job = done.get(finished.job) or state.jobs.by_id.get(finished.job)
+        if job is None or job.lease != finished.lease:
+            answer.append(False)
+        elif job.status == "running":
+            done[job.id] = _finished(job, finished, now)
+            answer.append(True)
+        else:
+            answer.append(job.outcome == "completed")
+    state.finish_jobs(done.values())
+    return tuple(answer)
 
 
 def remember_completions(_operation: CompleteMany, answer: tuple[bool, ...]) -> list[int] | None:
@@ -135,12 +148,13 @@ def recall_completions(
 
 def complete(state: State, operation: Complete, now: datetime) -> None:
     """Finish a job. Finishing it again under the same lease is no error."""
-    job = state.jobs.get(operation.job)
+    job = state.jobs.by_id.get(operation.job)
     if job is not None and job.outcome == "completed" and job.lease == operation.lease:
         return
-    job = _held(state, operation.job, operation.lease)
+    if job is None or job.status != "running" or job.lease != operation.lease:
+        raise _lost(operation.job, job)
     _check_result(state, operation)
-    _finish(state, job, operation, now)
+    state.finish_jobs((_finished(job, operation, now),))
 
 
 def fail(state: State, operation: Fail, now: datetime) -> str:
@@ -200,28 +214,17 @@ def _check_result(state: State, finished: Complete | Completion) -> None:
         check.body(finished.result, "result", "max_result_bytes", limit)
 
 
-def _complete_if_held(state: State, finished: Completion, now: datetime) -> bool:
-    job = state.jobs.get(finished.job)
-    if job is None or job.lease != finished.lease:
-        return False
-    if job.status == "running":
-        _finish(state, job, finished, now)
-    return job.status == "running" or job.outcome == "completed"
-
-
-def _finish(state: State, job: JobRecord, finished: Complete | Completion, now: datetime) -> None:
-    has_result = finished.result != NOTHING
-    done = replace(
+def _finished(job: JobRecord, finished: Complete | Completion, now: datetime) -> JobRecord:
+    return replace(
         job,
         status="done",
         outcome="completed",
         finished_at=now,
         cancel_requested=False,
         silent_s=0.0,
-        result=finished.result if has_result else NOTHING,
+        result=finished.result if finished.result != NOTHING else NOTHING,
         result_encoding=finished.result_encoding,
     )
-    state.replace_job(job, done)
 
 
 def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
@@ -240,18 +243,22 @@ def _pulse(state: State, lease: LeaseRef) -> Pulse:
 
 
 def _held(state: State, job_id: str, lease: str) -> JobRecord:
-    job = state.jobs.get(job_id)
+    job = state.jobs.by_id.get(job_id)
+    if job is None or job.status != "running" or job.lease != lease:
+        raise _lost(job_id, job)
+    return job
+
+
+def _lost(job_id: str, job: JobRecord | None) -> LeaseLostError:
     if job is None:
         message = (
             f"lease lost: no job {job_id!r} in the queue; it has been finished and archived, or "
             "was never pushed; stop working on it"
         )
-        raise JobGoneError(message)
-    if job.status != "running" or job.lease != lease:
-        holder = "is now held by another worker" if job.status == "running" else f"is {job.status}"
-        message = f"lease lost: job {job_id} (attempt {job.attempt}) {holder}; stop working on it"
-        raise LeaseLostError(message)
-    return job
+        return JobGoneError(message)
+    holder = "is now held by another worker" if job.status == "running" else f"is {job.status}"
+    message = f"lease lost: job {job_id} (attempt {job.attempt}) {holder}; stop working on it"
+    return LeaseLostError(message)
 
 
 def _end_attempt(

@@ -32,13 +32,16 @@ def push(state: State, operation: Push, now: datetime) -> tuple[str, ...]:
     """Add jobs, all or none; a job that is there already by its key or id is not added again."""
     jobs = operation.jobs
     payload_bytes = _check_batch(state, jobs)
-    known = _find_known(state, jobs, now)
+    known, keyed = _look_up(state, jobs, now)
     fresh: Sequence[NewJob] = jobs
     if known:
         fresh = [job for job in jobs if job.id not in known]
         payload_bytes = sum(len(memoryview(job.payload)) for job in fresh)
     if fresh:
-        _add(state, fresh, payload_bytes, now)
+        added_bytes = _LINE_BYTES * len(fresh) + payload_bytes
+        _check_room(state, fresh, keyed, added_bytes)
+        _add(state, fresh, keyed, now)
+        state.added_bytes += added_bytes
     ids = tuple(map(_id, jobs))
     return tuple(known.get(job_id, job_id) for job_id in ids) if known else ids
 
@@ -84,16 +87,21 @@ def _check_different(names: list[str], what: str) -> None:
         raise InvalidRequestError(message)
 
 
-def _find_known(state: State, jobs: tuple[NewJob, ...], now: datetime) -> dict[str, str]:
-    """The jobs that this push would repeat: their ids, by those in the push."""
+def _look_up(
+    state: State, jobs: tuple[NewJob, ...], now: datetime
+) -> tuple[dict[str, str], dict[str, NewJob]]:
+    """The ids of jobs that are there already, by those in the push; the others by their keys."""
     known: dict[str, str] = {}
+    keyed: dict[str, NewJob] = {}
     by_id = state.jobs.by_id
     for job in jobs:
         if job.key is not None or job.id in by_id:
             known_id = _find(state, job, now)
             if known_id is not None:
                 known[job.id] = known_id
-    return known
+            elif job.key is not None:
+                keyed[job.key] = job
+    return known, keyed
 
 
 def _find(state: State, job: NewJob, now: datetime) -> str | None:
@@ -124,10 +132,10 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
 
 
 def _check_room(
-    state: State, fresh: Sequence[NewJob], keyed: Sequence[NewJob], added_bytes: int
+    state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], added_bytes: int
 ) -> None:
     settings = state.settings
-    if len(state.jobs) + len(fresh) > settings.max_jobs:
+    if len(state.jobs.by_id) + len(fresh) > settings.max_jobs:
         message = (
             f"queue full: it holds {len(state.jobs):,} jobs, {settings.max_jobs:,} are allowed "
             "(max_jobs); try again when some have left"
@@ -140,7 +148,7 @@ def _check_room(
             "allowed (max_bytes); try again when some jobs have left"
         )
         raise QueueFullError(message)
-    new_keys = sum(job.key not in state.keys.by_id for job in keyed) if keyed else 0
+    new_keys = sum(key not in state.keys for key in keyed) if keyed else 0
     if new_keys and len(state.keys) + new_keys > settings.max_keys:
         message = (
             f"too many idempotency keys: {len(state.keys):,} are remembered, "
@@ -160,17 +168,11 @@ def _check_room(
         raise QueueFullError(message)
 
 
-def _add(state: State, fresh: Sequence[NewJob], payload_bytes: int, now: datetime) -> None:
-    """Add jobs, unless the queue is full."""
-    keyed = [job for job in fresh if job.key is not None]
-    added_bytes = _LINE_BYTES * len(fresh) + payload_bytes
-    _check_room(state, fresh, keyed, added_bytes)
+def _add(state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], now: datetime) -> None:
     first = state.next_seq
     state.add_jobs([_record(job, seq, now) for seq, job in enumerate(fresh, first)])
     state.next_seq = first + len(fresh)
-    state.added_bytes += added_bytes
-    for job in keyed:
-        key = job.key or ""
+    for key, job in keyed.items():
         if key in state.keys:
             state.remove_key(key)
         state.put_key(key, job.id, _digest(job), now)

@@ -11,7 +11,7 @@ answer every operation alike, whatever way they came about.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -104,7 +104,7 @@ class State:
         """How many jobs of a kind have a status."""
         return self.counts.get((kind, status), 0)
 
-    def add_jobs(self, jobs: Sequence[JobRecord]) -> None:
+    def add_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Add jobs that wait and were not there, behind all others."""
         self.jobs.extend(jobs)
         counts, changes = self.counts, self.changes
@@ -114,21 +114,21 @@ class State:
             counts[slot] = counts.get(slot, 0) + 1
             self._wait(job)
 
-    def start_jobs(self, jobs: Sequence[JobRecord]) -> None:
+    def start_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were taken out of their lanes, and are running now.
 
         They leave no entries behind, so there is nothing to sweep.
         """
-        self.jobs.replace(jobs)
-        changes, running = self.changes, self.running
-        started: dict[str, int] = {}
+        self._replace_all(jobs, "queued", "running")
         for job in jobs:
-            changes.append(("jobs", job.id))
-            running[job.id] = None
-            started[job.kind] = started.get(job.kind, 0) + 1
-        for kind, count in started.items():
-            self._count(kind, "queued", -count)
-            self._count(kind, "running", count)
+            self.running[job.id] = None
+
+    def finish_jobs(self, jobs: Collection[JobRecord]) -> None:
+        """Replace the records of jobs that were running, and are done now."""
+        self._replace_all(jobs, "running", "done")
+        for job in jobs:
+            del self.running[job.id]
+            self.done[job.id] = None
 
     def put_job(self, job: JobRecord) -> None:
         """Add a job, or replace the record of one, and keep the indexes right."""
@@ -223,6 +223,24 @@ class State:
     def dead_jobs(self) -> list[JobRecord]:
         """The dead jobs in the order of their deaths; of one moment, in that of their pushes."""
         return sorted((self.jobs.by_id[job_id] for job_id in self.dead), key=_death)
+
+    def _replace_all(self, jobs: Collection[JobRecord], before: Status, after: Status) -> None:
+        """Replace the records of jobs, and count those of a kind that stand together at once."""
+        self.jobs.replace(jobs)
+        changes = self.changes
+        kind, count = "", 0
+        for job in jobs:
+            changes.append(("jobs", job.id))
+            if job.kind != kind:
+                self._recount(kind, before, after, count)
+                kind, count = job.kind, 0
+            count += 1
+        self._recount(kind, before, after, count)
+
+    def _recount(self, kind: str, before: Status, after: Status, moved: int) -> None:
+        if moved:
+            self._count(kind, before, -moved)
+            self._count(kind, after, moved)
 
     def _count(self, kind: str, status: Status, more: int) -> None:
         slot = (kind, status)

@@ -152,7 +152,7 @@ def _find_earlier(state: State, request: Request) -> object:
         InvalidRequestError: The client said that it had the answer already.
         UnavailableError: It may have been applied and forgotten; nobody can tell any more.
     """
-    session = state.sessions.get(request.session)
+    session = state.sessions.table.by_id.get(request.session)
     if session is not None:
         if request.number < session.floor:
             message = (
