@@ -18,7 +18,7 @@ it names one broker and its *epoch*, and every takeover is a compare-and-set tha
            |      |       object: step down, cool down      |  |   | SIGTERM: take no more, flush,
            |      |                                    no   |  |   | answer, clear the address
          start    | SIGTERM                         proof   v  |   | under the own epoch
-                  |                              for 10 s +---------+
+                  |                              at all   +---------+
                   v                                       | cut off |
               +---------+                                 +---------+
               | retired | <---------------------------------  |   SIGTERM
@@ -43,7 +43,8 @@ the one it has evidence against.
 while it leads. So such an answer needs a proof of leadership that is at most two seconds old: a
 write of its own that landed, or a conditional read that found its own version still there. An idle
 broker proves itself every five seconds, and every second while claims wait. One that cannot prove
-itself does not answer from memory, and after ten seconds says in every ping that it is cut off.
+itself does not answer from memory, and once the storage should have answered long since (15 s, and
+more for a large object) it says in every ping that it is cut off.
 
 **Grace.** Silence of workers is judged by the broker's own monotonic clock (``silence.py``). How
 long each has been silent is written into the object as a duration every third of a lease, so a
@@ -62,7 +63,7 @@ what was left and not a new lease: brokers that keep crashing still reclaim.
   from memory needs a proof, and its proof is old.
 * *Storage is slow or gone for all.* The broker answers pings, so nobody stands. Callers wait until
   their own deadline and are told that the outcome is unknown. Nothing is lost when it comes back.
-* *Only the broker is cut off from storage.* After ten seconds it says so, and whoever does reach
+* *Only the broker is cut off from storage.* After a while it says so, and whoever does reach
   the storage takes over.
 * *A client is cut off from the broker alone.* For this client the broker is dead, and it takes
   over if it may be a broker. If that goes to and fro, cool-down doubles: a broker that was deposed

@@ -21,7 +21,7 @@ from bucketq.broker.election import (
     probe,
 )
 from bucketq.broker.inbox import Inbox
-from bucketq.broker.leader import CUT_OFF_S, Leader
+from bucketq.broker.leader import Leader
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
     BucketQError,
@@ -40,7 +40,7 @@ from bucketq.rpc.transport import Transport
 
 _log = logging.getLogger("bucketq.broker")
 
-DRAIN_S = 20.0
+DRAIN_S = 12.0
 """How long a broker that is told to stop goes on to settle what has come."""
 PULSE_S = 10.0
 """How often a client whose claims wait hears of its broker."""
@@ -116,7 +116,7 @@ class Broker:
             return "retired"
         if self._leader is None:
             return "standing by"
-        return "cut off" if self._leader.unproven_s > CUT_OFF_S else "leading"
+        return "cut off" if self._leader.is_cut_off else "leading"
 
     def has_evidence_against(self, epoch: int) -> None:
         """Do not gather evidence again: whoever starts this broker has enough of it."""

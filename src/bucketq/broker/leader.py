@@ -26,8 +26,6 @@ from bucketq.queue.register import Register
 
 PROOF_S = 2.0
 """How old a proof of leadership may be for an answer from memory."""
-CUT_OFF_S = 10.0
-"""How long a leader without a proof believes in itself."""
 _PROVE_S = 5.0
 _SWEEP_S = 1.0
 _TICK_S = 0.5
@@ -99,6 +97,11 @@ class Leader(GroupCommitQueue[Any]):
     def unproven_s(self) -> float:
         """For how long it has not been proved that it leads."""
         return asyncio.get_running_loop().time() - self._looked_at
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it cannot prove that it leads, in a time in which the storage must answer."""
+        return self.unproven_s > _PROVE_S + self._register.patience_s
 
     @property
     def commit_age_s(self) -> float:

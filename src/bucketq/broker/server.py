@@ -66,6 +66,10 @@ class Server:
         """Wait until a broker cannot go on; raises why."""
         if self._lives:
             await asyncio.wait(self._lives, return_when=asyncio.FIRST_COMPLETED)
+        self.raise_if_over()
+
+    def raise_if_over(self) -> None:
+        """Raise what has kept a broker from going on, if anything has."""
         for life in self._lives:
             if life.done() and not life.cancelled():
                 life.result()
@@ -77,8 +81,8 @@ class Server:
 
     async def stop(self) -> None:
         """Settle what has come, clear the addresses, and listen no more."""
-        for broker in self._brokers.values():
-            await broker.retire()
+        retirements = (broker.retire() for broker in self._brokers.values())
+        await asyncio.gather(*retirements)
         lives, self._lives = self._lives, []
         for life in lives:
             life.cancel()

@@ -207,7 +207,7 @@ class Client(Verbs[T]):
         """See whether there is a broker by now, without holding anybody up."""
         self._look_at = asyncio.get_running_loop().time() + _LOOK_AROUND_S
         try:
-            route = await self._finder.find(self._give_back)
+            route = await self._finder.find_broker(self._give_back)
         except (NotYetError, BucketQError):
             return
         if self._route is not direct:

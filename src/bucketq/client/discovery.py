@@ -43,6 +43,10 @@ class Finder(Protocol):
         """Look once. Raises ``NotYetError``, or an error that looking again does not mend."""
         ...
 
+    async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
+        """Look for a broker once, and for nothing else. Raises ``NotYetError``."""
+        ...
+
     async def sign_of(self, route: BrokerRoute) -> Sign:
         """Ask the broker at the other end of a route whether it is there."""
         ...
@@ -89,29 +93,43 @@ class ObjectFinder:
         self._evidence = 0
 
     async def find(self, on_stray_jobs: StrayJobs) -> Route:
+        """Look for a broker; where it is certain that there is none, do without."""
+        try:
+            return await self.find_broker(on_stray_jobs)
+        except NotYetError:
+            record = self._record
+            if record is None or not record.address:
+                return await self._do_without(record)
+            if is_out_of_reach(record, self._host):
+                return await self._direct()
+            if self._evidence < ENOUGH:
+                raise
+            return await self._do_without(record)
+
+    async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
         """Look at the object, and at the broker that it names."""
         broker = self._launcher.broker if self._launcher else None
         if broker is not None and broker.leader is not None:
             return LeaderRoute(broker.leader)
         heading = await self._read()
-        record = heading.broker
-        if self._record is None or record is None or record.epoch != self._record.epoch:
+        before, record = self._record, heading.broker
+        if before is None or record is None or record.epoch != before.epoch:
             self._evidence = 0
         self._record = record
         if record is None or not record.address:
-            return await self._do_without(heading)
+            message = f"no broker serves {self._register.where}"
+            raise NotYetError(message)
         if is_out_of_reach(record, self._host):
             # A loopback address of another host: not ours to reach, nor to replace.
-            return await self._direct()
+            message = f"the broker at {record.address} is on another host"
+            raise NotYetError(message)
         sign = await probe(self._transport, record, heading.incarnation)
         if sign is Sign.ALIVE:
             self._evidence = 0
             return await self._converse(record, heading.incarnation, on_stray_jobs)
         self._evidence += WEIGHT[sign]
-        if self._evidence < ENOUGH:
-            message = f"the broker at {record.address} does not answer"
-            raise NotYetError(message)
-        return await self._do_without(heading)
+        message = f"the broker at {record.address} does not answer"
+        raise NotYetError(message)
 
     async def sign_of(self, route: BrokerRoute) -> Sign:
         """Ask the broker that the object named when the route was found."""
@@ -163,9 +181,8 @@ class ObjectFinder:
             raise NotYetError(str(error)) from error
         return BrokerRoute(wire, record.address, on_stray_jobs)
 
-    async def _do_without(self, heading: Heading) -> Route:
+    async def _do_without(self, record: BrokerRecord | None) -> Route:
         """Nobody leads: start a broker, or write directly, or wait for one."""
-        record = heading.broker
         if self._launcher is not None:
             await self._launcher.launch(record.epoch if record else 0)
             broker = self._launcher.broker
@@ -228,6 +245,10 @@ class AddressFinder:
             if pong.role == "leading":
                 return await self._converse(address, pong, on_stray_jobs)
         raise NotYetError(str(trouble)) from trouble
+
+    async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
+        """Ask each address in turn."""
+        return await self.find(on_stray_jobs)
 
     async def sign_of(self, route: BrokerRoute) -> Sign:
         """Ask whether a leader is still there."""

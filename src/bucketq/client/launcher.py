@@ -20,7 +20,7 @@ from typing import Protocol
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 
-_LEAD_S = 5.0
+_LEAD_S = 1.0
 
 
 class Launcher(Protocol):
@@ -107,6 +107,7 @@ class InsideLauncher:
             self._broker.has_evidence_against(after)
             await self._server.start(self._listen)
             self._is_started = True
+        self._server.raise_if_over()
         try:
             async with asyncio.timeout(_LEAD_S):
                 await self._broker.leading.wait()

@@ -109,6 +109,11 @@ class Register:
         """The newest version that this register has seen in the object."""
         return self._seen.version if self._seen else 0
 
+    @property
+    def patience_s(self) -> float:
+        """How long the storage may take to answer, for an object of this size."""
+        return _ANSWER_S + self._expected_bytes / _SLOWEST_BYTES_PER_S
+
     async def open(self, *, create: bool) -> Document:
         """Load the queue, creating it first where there is none.
 
@@ -286,6 +291,7 @@ class Register:
         return result
 
     def _know(self, etag: str, state: State, prepared: Prepared) -> None:
+        self._expected_bytes = len(prepared.body)
         line = prepared.body[: prepared.body.index(b"\n")]
         self._seen = _Seen(etag, state.incarnation, prepared.version, prepared.commit, line)
 
