@@ -36,6 +36,10 @@ class NotYetError(Exception):
     """There is no way at the moment; look again soon."""
 
 
+class UnreadableError(NotYetError):
+    """The object cannot be read now, so nothing is known of a broker."""
+
+
 class Finder(Protocol):
     """Finds a way for the requests of one client."""
 
@@ -96,6 +100,8 @@ class ObjectFinder:
         """Look for a broker; where it is certain that there is none, do without."""
         try:
             return await self.find_broker(on_stray_jobs)
+        except UnreadableError:
+            raise
         except NotYetError:
             record = self._record
             if record is None or not record.address:
@@ -159,9 +165,9 @@ class ObjectFinder:
                 raise QueueNotFoundError(message) from error
             await self._register.open(create=True)
             message = "the queue was just created"
-            raise NotYetError(message) from error
+            raise UnreadableError(message) from error
         except UnavailableError as error:
-            raise NotYetError(str(error)) from error
+            raise UnreadableError(str(error)) from error
         if self._incarnation and heading.incarnation != self._incarnation:
             message = (
                 f"{self._register.where} now holds another queue (incarnation "

@@ -21,6 +21,7 @@ from bucketq.rpc.messages import Answer, Call, FlushArchive
 from bucketq.rpc.transport import LinkLostError, Wire
 
 _MAX_CALLS = 1000
+_PORTION = 100
 _ARCHIVE_S = 600.0
 
 
@@ -214,8 +215,11 @@ class BrokerRoute:
                 answers = await self._wire.receive()
                 self.heard_at = self._loop.time()
                 self._version = max(self._version, answers.version)
-                for answer in answers.answers:
+                for place, answer in enumerate(answers.answers, start=1):
                     self._settle(answer)
+                    if place % _PORTION == 0:
+                        # Let those go on who have theirs, so that the broker has work meanwhile.
+                        await asyncio.sleep(0)
         except LinkLostError as error:
             self.lose(str(error))
 
