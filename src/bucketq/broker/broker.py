@@ -33,8 +33,8 @@ from bucketq.errors import (
 from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Claim
 from bucketq.queue.base import MAX_WAIT_S
-from bucketq.queue.commit import Waiting
 from bucketq.queue.register import Register
+from bucketq.queue.waiting import Waiting
 from bucketq.rpc.messages import OFFERED, Answers, Hello, Pong, Role, Welcome
 from bucketq.rpc.transport import Transport
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from bucketq.model.operations import Claim, Request
-from bucketq.queue.commit import Waiting
+from bucketq.queue.waiting import Waiting
 from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 

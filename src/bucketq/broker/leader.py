@@ -21,8 +21,9 @@ from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.model.leases import pulses
 from bucketq.model.operations import Claim, Heartbeat, Request, Retire
 from bucketq.model.transitions import Applied, apply
-from bucketq.queue.commit import GroupCommitQueue, Waiting
+from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.register import Register
+from bucketq.queue.waiting import Waiting
 
 PROOF_S = 2.0
 """How old a proof of leadership may be for an answer from memory."""

@@ -14,8 +14,8 @@ from bucketq.broker.leader import Leader
 from bucketq.errors import ClosedError, SupersededError
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import AnyOperation, Claim, Request
-from bucketq.queue.commit import Caller
 from bucketq.queue.direct import DirectQueue
+from bucketq.queue.waiting import Caller
 from bucketq.rpc.errors import error_of
 from bucketq.rpc.messages import Answer, Call, FlushArchive
 from bucketq.rpc.transport import LinkLostError, Wire

@@ -33,7 +33,7 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.model.operations import READS, Claim, Push, Request, Tidy
+from bucketq.model.operations import READS, Claim, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
@@ -41,6 +41,7 @@ from bucketq.queue.object import ObjectQueue
 from bucketq.queue.pace import Backoff, Gather
 from bucketq.queue.parking import Parking
 from bucketq.queue.register import Register, Settled, Verdict
+from bucketq.queue.waiting import Caller, Waiting
 
 T = TypeVar("T")
 
@@ -51,62 +52,6 @@ _LAST_RETRY_S = 3.0
 _LOOK_S = 1.0
 _SHORTEST_WAIT_S = 0.001
 _NOTHING = Applied((), None, [])
-
-
-class Waiting:
-    """A request that has not been answered yet."""
-
-    __slots__ = ("applied", "request", "since", "size_bytes", "until")
-
-    def __init__(self, request: Request, since: int, now_s: float) -> None:
-        """Note a request that came when ``since`` was the newest version known in the object."""
-        self.request = request
-        self.since = since if request.since is None else min(since, request.since)
-        self.applied: Applied | None = None
-        self.size_bytes = _size_bytes(request)
-        operation = request.operation
-        self.until = now_s + operation.wait_s if type(operation) is Claim else 0.0
-        """How long a claim may be parked."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds that a claim wants."""
-        operation = self.request.operation
-        return operation.kinds if isinstance(operation, Claim) else ()
-
-    @property
-    def is_told(self) -> bool:
-        """Whether nobody waits for the answer any more."""
-        raise NotImplementedError
-
-    def tell(self, answer: Any, error: Exception | None) -> None:
-        """Hand over the answer, or the reason why there is none."""
-        raise NotImplementedError
-
-
-class Caller(Waiting):
-    """A request of this process, whose caller awaits a future."""
-
-    __slots__ = ("answer",)
-
-    def __init__(self, request: Request, since: int, loop: asyncio.AbstractEventLoop) -> None:
-        """Make the future; it is this caller's alone."""
-        super().__init__(request, since, loop.time())
-        self.answer: asyncio.Future[Any] = loop.create_future()
-
-    @property
-    def is_told(self) -> bool:
-        """Whether he was answered, was cancelled or has given up."""
-        return self.answer.done()
-
-    def tell(self, answer: Any, error: Exception | None) -> None:
-        """Wake him, unless he has gone."""
-        if self.answer.done():
-            return
-        if error is not None:
-            self.answer.set_exception(error)
-        else:
-            self.answer.set_result(answer)
 
 
 class GroupCommitQueue(ObjectQueue[T]):
@@ -453,10 +398,3 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._waiting_bytes = 0
         for waiting in left:
             waiting.tell(None, error or self._unknown(waiting.request, waiting.since))
-
-
-def _size_bytes(request: Request) -> int:
-    operation = request.operation
-    if type(operation) is Push:
-        return sum(len(memoryview(job.payload)) for job in operation.jobs)
-    return 0

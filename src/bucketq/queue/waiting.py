@@ -1,0 +1,76 @@
+"""A request that has not been answered yet, and how its answer is handed over.
+
+Group commit holds requests as ``Waiting`` and does not know who asked: a caller of this process
+awaits a future; a client of a broker gets its answer in the next message of its conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from bucketq.model.operations import Claim, Push, Request
+from bucketq.model.transitions import Applied
+
+
+class Waiting:
+    """A request that has not been answered yet."""
+
+    __slots__ = ("applied", "request", "since", "size_bytes", "until")
+
+    def __init__(self, request: Request, since: int, now_s: float) -> None:
+        """Note a request that came when ``since`` was the newest version known in the object."""
+        self.request = request
+        self.since = since if request.since is None else min(since, request.since)
+        self.applied: Applied | None = None
+        self.size_bytes = _size_bytes(request)
+        operation = request.operation
+        self.until = now_s + operation.wait_s if type(operation) is Claim else 0.0
+        """How long a claim may be parked."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that a claim wants."""
+        operation = self.request.operation
+        return operation.kinds if isinstance(operation, Claim) else ()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        raise NotImplementedError
+
+    def tell(self, answer: Any, error: Exception | None) -> None:
+        """Hand over the answer, or the reason why there is none."""
+        raise NotImplementedError
+
+
+class Caller(Waiting):
+    """A request of this process, whose caller awaits a future."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, request: Request, since: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Make the future; it is this caller's alone."""
+        super().__init__(request, since, loop.time())
+        self.answer: asyncio.Future[Any] = loop.create_future()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether he was answered, was cancelled or has given up."""
+        return self.answer.done()
+
+    def tell(self, answer: Any, error: Exception | None) -> None:
+        """Wake him, unless he has gone."""
+        if self.answer.done():
+            return
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(answer)
+
+
+def _size_bytes(request: Request) -> int:
+    operation = request.operation
+    if type(operation) is Push:
+        return sum(len(memoryview(job.payload)) for job in operation.jobs)
+    return 0
