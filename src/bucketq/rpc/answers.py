@@ -7,6 +7,7 @@ verb that was asked for, and read by the name under which it stands.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from math import ceil
 from typing import Any
@@ -24,6 +25,8 @@ _BASE_BYTES = 16
 _NAME_BYTES = 40
 _MAX_RETRY_AFTER_S = 1e6
 
+_log = logging.getLogger(__name__)
+
 SentAnswers = Any
 """The ``answers`` of a message, looked up once."""
 
@@ -40,6 +43,7 @@ def write_answer(answers: SentAnswers, answer: Answer, verb: str) -> int:
         try:
             return _WRITERS[verb](sent, answer.value)
         except Exception as error:  # noqa: BLE001 - one bad answer fails alone
+            _log.exception("an answer to %s cannot be written", verb)
             del answers[-1]
             refusal = refusal_of(error)
     sent = answers.add()

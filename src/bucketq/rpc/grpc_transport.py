@@ -28,19 +28,14 @@ from bucketq.errors import (
     SupersededError,
 )
 from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.address import split_address
 from bucketq.rpc.answers import read_answer
 from bucketq.rpc.calls import read_pong, read_welcome, write_call, write_hello, write_ping
 from bucketq.rpc.errors import error_of, refusal_of
-from bucketq.rpc.grpc_listener import (
-    MAX_REQUEST_BYTES,
-    MAX_RESPONSE_BYTES,
-    MIB,
-    SERVICE,
-    GrpcListener,
-    listen,
-)
+from bucketq.rpc.grpc_listener import MAX_REQUEST_BYTES, SERVICE, GrpcListener, listen
+from bucketq.rpc.grpc_session import MAX_RESPONSE_BYTES, MIB
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
-from bucketq.rpc.probe import is_deserted, parse_address
+from bucketq.rpc.probe import is_deserted
 from bucketq.rpc.status import read_refusal
 from bucketq.rpc.transport import LinkLostError, NobodyThereError, Service
 
@@ -266,9 +261,16 @@ def _refuse_size(size_bytes: int) -> None:
 
 
 def _dial(address: str) -> grpc.aio.Channel:
-    if parse_address(address) is None:
-        message = f"{address!r} is no address of a broker: one has the form host:port"
-        raise NobodyThereError(message)
+    """Make a channel, which does not connect yet.
+
+    gRPC would take an address for the path of a socket or the name of a resolver just as gladly,
+    and this one was read from an object that others write.
+    """
+    try:
+        split_address(address)
+    except InvalidRequestError as error:
+        message = f"no broker can listen there: {error}"
+        raise NobodyThereError(message) from error
     return grpc.aio.insecure_channel(address, options=_OPTIONS)
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
 import socket
 
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%\w+)?)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
-_HIGHEST_PORT = 65535
+from bucketq.rpc.address import split_address
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 """What an HTTP/2 client says first: a fixed line, and settings that change nothing."""
@@ -23,29 +21,14 @@ _SETTINGS = 4
 _TLS_ALERT = b"\x15\x03"
 
 
-def parse_address(address: str) -> tuple[str, int] | None:
-    """Split ``host:port``; None for anything else.
-
-    An address comes from an object that others write. gRPC would take it for a path of a socket, a
-    resolver or a proxy just as gladly, so nothing else may reach it.
-    """
-    found = _ADDRESS.fullmatch(address)
-    if found is None or int(found[3]) > _HIGHEST_PORT:
-        return None
-    return (found[1] or found[2], int(found[3]))
-
-
 async def is_deserted(address: str, timeout_s: float) -> bool:
     """Whether it is certain that no broker listens at an address.
 
     False means that nobody knows: there may be one, and the way to it be cut.
     """
-    parsed = parse_address(address)
-    if parsed is None:
-        return True
     try:
         async with asyncio.timeout(timeout_s):
-            return await _all_desert(*parsed)
+            return await _all_desert(*split_address(address))
     except (TimeoutError, OSError, UnicodeError):
         return False
 

@@ -1,0 +1,262 @@
+"""The broker's side of one session: a stream of calls in, a stream of answers out.
+
+It has two tasks, one that reads and one that writes. Answers collect while a message is being
+written and go out together in the next, so that the busier the broker, the fewer messages it needs.
+A client that does not read its answers is not listened to either: the reader stops until the writer
+has caught up, and flow control does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc.aio import EOF  # type: ignore[attr-defined]
+
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    OverloadedError,
+    PayloadTooLargeError,
+    UnavailableError,
+)
+from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.answers import write_answer
+from bucketq.rpc.calls import read_call, read_hello, write_welcome
+from bucketq.rpc.errors import refusal_of
+from bucketq.rpc.messages import Answer, Answers, Call, Refusal
+from bucketq.rpc.status import code_of, details_of, metadata_of
+from bucketq.rpc.transport import Conversation, Service
+
+MIB = 1024 * 1024
+MAX_RESPONSE_BYTES = 1024 * MIB
+"""The largest answer that a client takes."""
+MAX_CALLS = 20_000
+"""How many calls one message may bring."""
+_MESSAGE_ANSWERS = 2000
+_MESSAGE_BYTES = 4 * MIB
+_MAX_WAITING_ANSWERS = 20_000
+"""With so many unread, no more calls of this client are read."""
+_RETRY_AFTER_S = 1.0
+_HELLO_S = 10.0
+_MANY = 4096
+_LATE_S = 60.0
+"""How long an answer is still passed on after its client said it would wait no more."""
+
+Context = Any
+"""A ``ServicerContext`` over bytes; the stubs know no bytes."""
+_log = logging.getLogger(__name__)
+
+
+class Session:
+    """One stream: calls in, answers out."""
+
+    def __init__(self, context: Context) -> None:
+        """Take a stream on which nothing was said yet."""
+        self._context = context
+        self._asked: dict[int, tuple[str, float]] = {}
+        """The verb of each tag that has no answer yet, and until when one is waited for."""
+        self._sweep_at = _MANY
+        self._waiting: deque[tuple[Answer, str]] = deque()
+        self._version = 0
+        self._shows_life = False
+        self._wake = asyncio.Event()
+        self._caught_up = asyncio.Event()
+        self._finishing = False
+        self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def finish(self) -> None:
+        """End it when nothing is under way any more."""
+        self._finishing = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End it now."""
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    async def run(self, service: Service) -> None:
+        """Serve the stream until either side ends it."""
+        try:
+            body = await self._first_message()
+            if body is EOF:
+                return
+            request = parse(pb.SessionRequest, body)
+            if not request.HasField("hello"):
+                message = "the first message of a session must carry `hello`"
+                raise InvalidRequestError(message)
+            conversation = service.open(read_hello(request.hello), self._collect)
+        except BucketQError as error:
+            await abort(self._context, refusal_of(error))
+        try:
+            welcome = pb.SessionResponse(welcome=write_welcome(conversation.welcome))
+            await self._context.write(welcome.SerializeToString())
+            self._hand_over(conversation, request.calls)
+            failure = await self._converse(conversation)
+        finally:
+            conversation.close()
+        if failure is not None:
+            await abort(self._context, refusal_of(failure))
+
+    async def _first_message(self) -> Any:
+        """Read the first message, unless the client takes too long over it."""
+        reading = asyncio.get_running_loop().create_task(self._context.read())
+        try:
+            await asyncio.wait(
+                [reading, self._stopped], timeout=_HELLO_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if reading.done():
+                return reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        if self._stopped.done():
+            raise stopping()
+        message = f"a session begins with a message that carries `hello`; none came in {_HELLO_S} s"
+        raise InvalidRequestError(message)
+
+    async def _converse(self, conversation: Conversation) -> Exception | None:
+        """Read and write until that ends, and return why it did; None: the client wanted it."""
+        loop = asyncio.get_running_loop()
+        reading = loop.create_task(self._read(conversation))
+        writing = loop.create_task(self._write())
+        try:
+            await asyncio.wait(
+                [reading, writing, self._stopped], return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            reading.cancel()
+            writing.cancel()
+            ended = await asyncio.gather(reading, writing, return_exceptions=True)
+        if self._context.done():
+            return None
+        failure = next((end for end in ended if isinstance(end, Exception)), None)
+        if failure is not None and not isinstance(failure, BucketQError):
+            _log.error("a session failed", exc_info=failure)
+        if failure is None and (self._finishing or self._stopped.done()):
+            failure = stopping()
+        return failure
+
+    async def _read(self, conversation: Conversation) -> None:
+        while True:
+            body = await self._context.read()
+            if body is EOF:
+                return
+            self._hand_over(conversation, parse(pb.SessionRequest, body).calls)
+            while len(self._waiting) > _MAX_WAITING_ANSWERS:
+                self._caught_up.clear()
+                await self._caught_up.wait()
+
+    def _hand_over(self, conversation: Conversation, sent: Iterable[pb.Call]) -> None:
+        """Give the broker the calls that can be read; the others are answered here."""
+        asked, calls = self._asked, list[Call]()
+        now_s = asyncio.get_running_loop().time()
+        if len(asked) > self._sweep_at:
+            self._forget(now_s - _LATE_S)
+        for index, item in enumerate(sent):
+            tag = item.tag
+            try:
+                if index >= MAX_CALLS or tag in asked:
+                    _refuse_call(index, tag)
+                call, verb = read_call(item, tag)
+            except BucketQError as error:
+                self._waiting.append((Answer(tag, None, refusal_of(error)), ""))
+                self._wake.set()
+                continue
+            asked[tag] = (verb, now_s + call.ttl_s)
+            calls.append(call)
+        if calls:
+            conversation.receive(calls)
+
+    def _collect(self, answers: Answers) -> None:
+        """Take answers for the next message; none at all are a sign of life, and sent as such.
+
+        A second answer to one call goes nowhere.
+        """
+        pop, append = self._asked.pop, self._waiting.append
+        for answer in answers.answers:
+            known = pop(answer.tag, None)
+            if known is not None:
+                append((answer, known[0]))
+        self._shows_life = True
+        self._version = max(self._version, answers.version)
+        self._wake.set()
+
+    def _forget(self, before_s: float) -> None:
+        """Forget calls for which nobody waits any more: a broker does not answer all of them."""
+        late = [tag for tag, (_, until_s) in self._asked.items() if until_s < before_s]
+        for tag in late:
+            del self._asked[tag]
+        self._sweep_at = max(_MANY, 2 * len(self._asked))
+
+    async def _write(self) -> None:
+        while True:
+            while self._waiting or self._shows_life:
+                await self._context.write(self._next_message())
+                if len(self._waiting) <= _MAX_WAITING_ANSWERS:
+                    self._caught_up.set()
+            if self._finishing:
+                self._forget(asyncio.get_running_loop().time())
+                if not self._asked:
+                    return
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _next_message(self) -> bytes:
+        waiting = self._waiting
+        self._shows_life = False
+        message = pb.SessionResponse(version=self._version)
+        answers = message.answers
+        size = count = 0
+        while waiting and count < _MESSAGE_ANSWERS and size < _MESSAGE_BYTES:
+            answer, verb = waiting.popleft()
+            added = write_answer(answers, answer, verb)
+            if added > MAX_RESPONSE_BYTES:
+                del answers[-1]
+                write_answer(answers, Answer(answer.tag, None, _too_large(added)), verb)
+                added = 0
+            size += added
+            count += 1
+        return message.SerializeToString()
+
+
+def _refuse_call(index: int, tag: int) -> NoReturn:
+    if index >= MAX_CALLS:
+        message = f"more than {MAX_CALLS:,} calls in one message: send several"
+        raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
+    message = f"tag {tag} belongs to a call that is still waiting for its answer"
+    raise InvalidRequestError(message)
+
+
+def _too_large(size_bytes: int) -> Refusal:
+    message = (
+        f"the answer has {size_bytes:,} bytes, {MAX_RESPONSE_BYTES:,} fit in one message: ask for "
+        "fewer jobs at once"
+    )
+    return refusal_of(PayloadTooLargeError(message))
+
+
+async def abort(context: Context, refusal: Refusal) -> NoReturn:
+    """End a call or a stream with the status that stands for a refusal."""
+    code = grpc.StatusCode[code_of(refusal)]
+    await context.abort(code, details_of(refusal), metadata_of(refusal))
+    raise AssertionError("abort always raises")
+
+
+def parse(shape: Any, body: bytes) -> Any:
+    """Read a message. Raises ``InvalidRequestError`` where the bytes are none."""
+    try:
+        return shape.FromString(body)
+    except DecodeError as error:
+        message = f"the message is no {shape.DESCRIPTOR.full_name}: {error}"
+        raise InvalidRequestError(message) from error
+
+
+def stopping() -> UnavailableError:
+    """What whoever is still there is told at the end."""
+    return UnavailableError("the broker is stopping: find the one that follows it")
