@@ -9,8 +9,9 @@ checksum of what was appended.
 from __future__ import annotations
 
 from functools import lru_cache
+from zlib import crc32
 
-_POLYNOMIAL = 0xEDB88320
+_MASK = 0xFFFFFFFF
 _ONE = 0x80000000
 """The polynomial 1: the highest bit is the coefficient of x^0."""
 _BYTE = 0x00800000
@@ -23,14 +24,18 @@ def combine(first: int, second: int, second_length: int) -> int:
 
 
 def _multiply(a: int, b: int) -> int:
-    """Multiply two polynomials modulo that of CRC-32."""
+    """Multiply two polynomials modulo that of CRC-32.
+
+    The lower half of their plain product are powers from x^32 on. What is left of those modulo
+    the polynomial is what a checksum becomes when four empty bytes are appended.
+    """
     product = 0
     while a:
-        if a & _ONE:
-            product ^= b
-        a = (a << 1) & 0xFFFFFFFF
-        b = (b >> 1) ^ _POLYNOMIAL if b & 1 else b >> 1
-    return product
+        lowest = a & -a
+        product ^= b * lowest
+        a ^= lowest
+    low = (product << 1) & _MASK
+    return (product >> 31) ^ crc32(bytes(4), low ^ _MASK) ^ _MASK
 
 
 def _squares(base: int, count: int) -> tuple[int, ...]:

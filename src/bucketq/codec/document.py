@@ -21,7 +21,9 @@ from bucketq.codec.layout import COMMA, END, FORMAT, OPENINGS, SEPARATOR, Head
 from bucketq.model.state import State
 from bucketq.model.table import Table
 
-_GROUP_BITS = 6
+_GROUP_BITS = 4
+"""How many blocks have one checksum: with more of them more is read again for one row, with
+fewer there are more to be put together."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -105,8 +107,9 @@ class _Section:
     def _encode_rows(self, state: State, rows: list[Any]) -> bytes:
         if not state.extra:
             text = _encoder.encode_lines(rows)
-            if text.count(b"\n") == len(rows):
-                return b"\n" + text[:-1].replace(b"\n", SEPARATOR)
+            joined = text.replace(b"\n", SEPARATOR)
+            if len(joined) - len(text) == len(rows):  # A comma for each line, and a line a row.
+                return b"\n" + joined[: -len(SEPARATOR)]
         lines = [_with_extra(row, state.extra.get((self.name, row.id))) for row in rows]
         return b"\n" + SEPARATOR.join(lines)
 

@@ -48,7 +48,10 @@ def push(state: State, operation: Push, now: datetime) -> tuple[str, ...]:
 
 def remember(operation: Push, answer: tuple[str, ...]) -> tuple[str, ...] | None:
     """Keep the ids only where they are not those that the client made itself."""
-    return None if answer == tuple(map(_id, operation.jobs)) else answer
+    for job, job_id in zip(operation.jobs, answer, strict=True):
+        if job.id != job_id:
+            return answer
+    return None
 
 
 def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[str, ...]:
