@@ -51,6 +51,7 @@ _FIRST_COOL_DOWN_S = 1.0
 _LONGEST_COOL_DOWN_S = 60.0
 _MEMORY_S = 60.0
 _MAX_PARKED = 10_000
+_OFFERED = frozenset[type](OFFERED)
 
 
 class Broker:
@@ -242,7 +243,7 @@ class Broker:
 
     def _admit(self, incoming: Incoming, leader: Leader) -> None:
         operation = incoming.request.operation
-        if not isinstance(operation, OFFERED):
+        if type(operation) not in _OFFERED:
             message = f"{type(operation).__name__.lower()} is not for clients to ask for"
             raise InvalidRequestError(message)
         if isinstance(operation, Claim):

@@ -17,13 +17,19 @@ from bucketq.model import operations as ops
 
 MAX_CALLS = 20_000
 MAX_BYTES = 256 * 1024 * 1024
-_ROOM_FOR_PUSHES = 0.75
-_ROOM_FOR_URGENT = 2.0
+_ROOMS = (2.0, 1.0, 0.75)
+"""How much of the bounds those may fill who are let in first, then, and last."""
+_FIRST, _MIDDLE, _LAST = 0, 1, 2
+_RANKS: dict[type, int] = {
+    ops.Heartbeat: _FIRST,
+    ops.Complete: _FIRST,
+    ops.CompleteMany: _FIRST,
+    ops.Fail: _FIRST,
+    ops.Release: _FIRST,
+    ops.Push: _LAST,
+}
 _PORTION = 256
 _SHORTEST_RETRY_S = 0.05
-
-_URGENT = (ops.Heartbeat, ops.Complete, ops.CompleteMany, ops.Fail, ops.Release)
-_LAST = 2
 
 
 class Incoming(Protocol):
@@ -59,18 +65,19 @@ class Inbox(Generic[C]):
         self._waiting = waiting
         self._pace_s = pace_s
         self._lines: tuple[deque[C], ...] = (deque(), deque(), deque())
+        self._count = 0
         self._bytes = 0
 
     def __len__(self) -> int:
         """How many calls wait to be let in."""
-        return sum(map(len, self._lines))
+        return self._count
 
     def put(self, call: C) -> None:
         """Take a call, or raise ``OverloadedError``."""
-        rank = _rank(call.request.operation)
-        room = (_ROOM_FOR_URGENT, 1.0, _ROOM_FOR_PUSHES)[rank]
+        rank = _RANKS.get(type(call.request.operation), _MIDDLE)
+        room = _ROOMS[rank]
         calls, size_bytes = self._waiting()
-        calls += len(self)
+        calls += self._count
         size_bytes += self._bytes
         # A single call that is larger than everything is for the queue's own limits to refuse.
         too_large = size_bytes and size_bytes + call.size_bytes > room * MAX_BYTES
@@ -81,6 +88,7 @@ class Inbox(Generic[C]):
             )
             raise OverloadedError(message, retry_after_s=max(_SHORTEST_RETRY_S, self._pace_s()))
         self._lines[rank].append(call)
+        self._count += 1
         self._bytes += call.size_bytes
 
     def take(self, now_s: float) -> list[C]:
@@ -89,13 +97,8 @@ class Inbox(Generic[C]):
         for line in self._lines:
             while line and len(portion) < _PORTION:
                 call = line.popleft()
+                self._count -= 1
                 self._bytes -= call.size_bytes
                 if call.expires_at > now_s:
                     portion.append(call)
         return portion
-
-
-def _rank(operation: ops.AnyOperation) -> int:
-    if isinstance(operation, _URGENT):
-        return 0
-    return _LAST if isinstance(operation, ops.Push) else 1

@@ -19,7 +19,7 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.model.leases import pulses
-from bucketq.model.operations import Claim, Heartbeat, Request, Retire
+from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.register import Register
@@ -34,6 +34,8 @@ _TICK_S = 0.5
 
 class Leader(GroupCommitQueue[Any]):
     """The broker of one queue, for as long as its epoch lasts."""
+
+    _reads = frozenset[type]((*READS, Heartbeat))
 
     def __init__(
         self,
@@ -197,9 +199,6 @@ class Leader(GroupCommitQueue[Any]):
         if is_good and now_s - self._looked_at <= PROOF_S:
             self._drop(waiting)
             waiting.tell(found, None)
-
-    def _is_read(self, request: Request) -> bool:
-        return type(request.operation) is Heartbeat or super()._is_read(request)
 
     def _look_up(self, document: Document, request: Request, now: datetime) -> Applied:
         operation = request.operation

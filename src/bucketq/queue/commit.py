@@ -57,6 +57,9 @@ _NOTHING = Applied((), None, [])
 class GroupCommitQueue(ObjectQueue[T]):
     """A queue that commits what all its callers ask for in one write after another."""
 
+    _reads = frozenset[type](READS)
+    """Operations that are answered from what is committed, and change nothing."""
+
     def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
         """Make a queue over a register; the options are those of ``ObjectQueue``."""
         super().__init__(register, clock, **options)
@@ -282,15 +285,11 @@ class GroupCommitQueue(ObjectQueue[T]):
         """Let the reads of a batch see exactly the version that is about to be written."""
         now = self._clock.now()
         for waiting in self._in_flight:
-            if self._is_read(waiting.request) and not waiting.is_told:
+            if type(waiting.request.operation) in self._reads and not waiting.is_told:
                 try:
                     waiting.applied = self._look_up(document, waiting.request, now)
                 except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
                     waiting.tell(None, error)
-
-    def _is_read(self, request: Request) -> bool:
-        """Whether a request is answered from what is committed, and changes nothing."""
-        return isinstance(request.operation, READS)
 
     def _look_up(self, document: Document, request: Request, now: Any) -> Applied:
         return apply(document.state, request, now)
@@ -347,7 +346,7 @@ class GroupCommitQueue(ObjectQueue[T]):
     def _apply(self, waiting: Waiting, document: Document) -> None:
         """Apply one request; if that goes wrong in a way it never should, it fails alone."""
         request = waiting.request
-        if self._is_read(request):
+        if type(request.operation) in self._reads:
             return
         try:
             if type(request.operation) is Claim:

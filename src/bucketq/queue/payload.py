@@ -19,6 +19,9 @@ from bucketq.model.job import NOTHING, Encoding
 
 Body = tuple[Raw, Encoding | None]
 
+_PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
+"""Types that are JSON as they are; of others it is asked first what they are."""
+
 
 def check_type(into: Any) -> None:
     """Refuse a type that nothing can be read as, before anybody reads."""
@@ -33,17 +36,18 @@ def check_type(into: Any) -> None:
 
 def encode(value: object, what: str) -> Body:
     """Turn a value into JSON; raises ``PayloadError`` where that would lose something."""
-    if isinstance(value, bytes | bytearray | memoryview):
+    is_plain = type(value) in _PLAIN
+    if not is_plain and isinstance(value, bytes | bytearray | memoryview):
         return Raw(b'"%b"' % base64.b64encode(value)), "base64"
     try:
-        if hasattr(value, "__pydantic_serializer__"):
+        if not is_plain and hasattr(value, "__pydantic_serializer__"):
             value = _dump(cast("Any", value))
         raw = msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         message = f"{what} cannot be written as JSON: {reason}"
         raise PayloadError(message) from error
-    if b"null" in raw and _has_nan(msgspec.to_builtins(value, enc_hook=_leave_raw)):
+    if raw.find(b"null") >= 0 and _has_nan(msgspec.to_builtins(value, enc_hook=_leave_raw)):
         message = f"{what} holds NaN or infinity, which JSON has not: use None or a string"
         raise PayloadError(message)
     return Raw(raw), None

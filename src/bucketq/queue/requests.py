@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Iterator
 from hashlib import blake2b
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from bucketq.clock import Clock, crockford, new_id
 from bucketq.errors import InvalidRequestError
@@ -18,10 +20,14 @@ from bucketq.model.operations import AnyOperation, Operation, Request
 
 _TOKEN = re.compile(r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})")
 _TIME_LENGTH = 10
-_HASH_LENGTH = 16
+_HASH_BYTES = 10
+_HASHES = 2**80
+_FOUR = 2**20
+"""How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
+_PAIRS = tuple(crockford(number, 2) for number in range(1024))
 
 
-class RequestId(NamedTuple):
+class RequestId(Struct, frozen=True):
     """The name of a request, the same at every try."""
 
     session: str
@@ -31,13 +37,36 @@ class RequestId(NamedTuple):
 
     def request(self, operation: AnyOperation) -> Request:
         """Give an operation this id."""
-        return Request(operation, *self)
+        return Request(operation, self.session, self.number, self.acknowledged_below, self.since)
 
     def job_id(self, index: int) -> str:
         """The id of a job that it pushes: the same at every try, like no other job's."""
-        name = f"{self.session}/{self.number}/{index}".encode()
-        number = int.from_bytes(blake2b(name, digest_size=10).digest())
-        return self.session[:_TIME_LENGTH] + crockford(number, _HASH_LENGTH)
+        number = self._first(index)
+        return self._start(number) + _four(number % _FOUR)
+
+    def job_ids(self) -> Iterator[str]:
+        """The ids of all jobs that it pushes, in order."""
+        number = self._first()
+        while True:
+            start = self._start(number)
+            for last in range(number % _FOUR, _FOUR):
+                yield start + _PAIRS[last >> 10] + _PAIRS[last & 1023]
+            number = (number // _FOUR + 1) * _FOUR % _HASHES
+
+    def _first(self, index: int = 0) -> int:
+        """A hash of its name, and from there on numbers in a row: those of no other request."""
+        name = f"{self.session}/{self.number}".encode()
+        digest = blake2b(name, digest_size=_HASH_BYTES).digest()
+        return (int.from_bytes(digest) + index) % _HASHES
+
+    def _start(self, number: int) -> str:
+        """All of an id but the last four letters."""
+        upper = _four(number >> 60) + _four((number >> 40) % _FOUR) + _four((number >> 20) % _FOUR)
+        return self.session[:_TIME_LENGTH] + upper
+
+
+def _four(number: int) -> str:
+    return _PAIRS[number >> 10] + _PAIRS[number & 1023]
 
 
 def token_of(request: Request, version: int) -> str | None:

@@ -75,19 +75,26 @@ class Verbs(Host, Generic[T]):
         request: str | None = None,
     ) -> str:
         """Add a job and return its id."""
-        job = JobSpec(
-            kind=kind,
-            payload=payload,
-            id=id,
-            priority=priority,
-            delay_s=delay_s,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            backoff=backoff,
-            key=key,
-            tags=tags,
-        )
-        return (await self.push_many([job], request=request))[0]
+        self._guard()
+        request_id = self._ids.give() if request is None else parse_token(request, ops.Push)
+        try:
+            new = self._new_job(
+                request_id.job_id(0) if id is None else id,
+                kind,
+                payload,
+                priority=priority,
+                delay_s=delay_s,
+                run_at=run_at,
+                max_attempts=max_attempts,
+                backoff=backoff,
+                key=key,
+                tags=tags,
+            )
+        except BaseException:
+            self._ids.settle(request_id)
+            raise
+        answer = await self._submit_as(request_id, ops.Push(jobs=(new,)), self._ids)
+        return cast("str", answer[0])
 
     async def push_many(
         self, jobs: Iterable[JobSpec[T]], *, request: str | None = None
@@ -97,7 +104,8 @@ class Verbs(Host, Generic[T]):
         request_id = self._ids.give() if request is None else parse_token(request, ops.Push)
         try:
             several = _several(jobs, "push_many takes an iterable of JobSpec objects")
-            new = tuple(self._new_job(job, request_id.job_id(i)) for i, job in enumerate(several))
+            ids = request_id.job_ids()
+            new = tuple([self._specified(job, next(ids)) for job in several])
         except BaseException:
             self._ids.settle(request_id)
             raise
@@ -284,28 +292,54 @@ class Verbs(Host, Generic[T]):
         """Read everything at one version."""
         return cast("ops.Snapshot", await self._do(ops.ReadSnapshot(), None))
 
-    def _new_job(self, job: JobSpec[T], job_id: str) -> ops.NewJob:
-        """Encode a job, and see that its payload will come out as it is to come out."""
+    def _specified(self, job: JobSpec[T], job_id: str) -> ops.NewJob:
         if not isinstance(job, JobSpec):
             message = f"push_many takes JobSpec objects, got {type(job).__name__}"
             raise InvalidRequestError(message)
-        delay_s = job.delay_s
-        raw, encoding = payloads.encode(job.payload, "payload")
-        if self._payload_type is not Any:
-            payloads.decode(raw, encoding, self._payload_type, "payload")
-        new = ops.NewJob(
-            id=job_id if job.id is None else job.id,
-            kind=job.kind,
-            payload=raw,
-            payload_encoding=encoding,
+        return self._new_job(
+            job_id if job.id is None else job.id,
+            job.kind,
+            job.payload,
             priority=job.priority,
-            delay_s=delay_s.total_seconds() if isinstance(delay_s, timedelta) else delay_s,
+            delay_s=job.delay_s,
             run_at=job.run_at,
             max_attempts=job.max_attempts,
             backoff=job.backoff,
             key=job.key,
+            tags=job.tags,
+        )
+
+    def _new_job(
+        self,
+        job_id: str,
+        kind: str,
+        payload: T,
+        *,
+        priority: int,
+        delay_s: float | timedelta | None,
+        run_at: datetime | None,
+        max_attempts: int | None,
+        backoff: Backoff | None,
+        key: str | None,
+        tags: dict[str, str] | None,
+    ) -> ops.NewJob:
+        """Encode a job, and see that its payload will come out as it is to come out."""
+        raw, encoding = payloads.encode(payload, "payload")
+        if self._payload_type is not Any:
+            payloads.decode(raw, encoding, self._payload_type, "payload")
+        new = ops.NewJob(
+            id=job_id,
+            kind=kind,
+            payload=raw,
+            payload_encoding=encoding,
+            priority=priority,
+            delay_s=delay_s.total_seconds() if isinstance(delay_s, timedelta) else delay_s,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            backoff=backoff,
+            key=key,
             # A copy: the state keeps it, and the caller may go on with his own.
-            tags=dict(job.tags) if isinstance(job.tags, dict) else job.tags,
+            tags=dict(tags) if isinstance(tags, dict) else tags,
         )
         check.new_job(new, _LARGEST)
         return new
