@@ -150,7 +150,9 @@ class Leader(GroupCommitQueue[Any]):
         return min(times)
 
     def _is_look_due(self) -> bool:
-        return super()._is_look_due() or self.unproven_s >= _PROVE_S
+        now_s = asyncio.get_running_loop().time()
+        # Reckoned as above: a difference may be rounded the other way, and nothing would wait.
+        return super()._is_look_due() or now_s >= self._looked_at + _PROVE_S
 
     def _end_silent(self, document: Document) -> None:
         """Leave that to the sweep: it comes once a second, whether anybody claims or not."""
@@ -158,7 +160,7 @@ class Leader(GroupCommitQueue[Any]):
     def _attend(self, document: Document) -> None:
         """End the leases of silent workers, and write down what was heard of the others."""
         state, now_s = document.state, asyncio.get_running_loop().time()
-        if now_s - self._swept_s < _SWEEP_S:
+        if now_s < self._swept_s + _SWEEP_S:
             return
         self._swept_s = now_s
         now = self._clock.now()
