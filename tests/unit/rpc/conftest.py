@@ -1,0 +1,44 @@
+"""A service behind a real gRPC server, and a transport that reaches it; nothing may be left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from bucketq.rpc.grpc_listener import GrpcListener
+from bucketq.rpc.grpc_transport import GrpcTransport
+from tests.unit.rpc.service import FakeService
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[GrpcTransport]:
+    transport = GrpcTransport()
+    yield transport
+    await transport.close()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left, f"tasks were left over: {left}"
+
+
+@pytest.fixture
+async def listener(transport: GrpcTransport, service: FakeService) -> AsyncIterator[GrpcListener]:
+    listener = await transport.listen("127.0.0.1:0", service)
+    yield listener
+    await listener.close()
+    assert all(conversation.closed.is_set() for conversation in service.conversations)
+
+
+@pytest.fixture
+async def channel(listener: GrpcListener) -> AsyncIterator[Any]:
+    """What a client in another language has."""
+    channel = grpc.aio.insecure_channel(listener.address)
+    yield channel
+    await channel.close(None)

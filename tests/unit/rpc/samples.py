@@ -1,0 +1,208 @@
+"""Every operation and every answer, with every field set and unset."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from msgspec import Raw
+
+from bucketq.model import operations as ops
+from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord
+from bucketq.model.settings import Settings
+from bucketq.rpc.messages import FlushArchive
+
+NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+SECRET = "b1dc61f79818c9ff5663130821bdcc6c"
+
+PLAIN_JOB = ops.NewJob(id="j1", kind="email", payload=Raw(b'{"to":"ada"}'))
+FULL_JOB = ops.NewJob(
+    id="j2",
+    kind="images/thumbnail",
+    payload=Raw(b'"iVBORw=="'),
+    payload_encoding="base64",
+    priority=-(2**31),
+    delay_s=1.5,
+    run_at=NOON,
+    max_attempts=7,
+    backoff=Backoff(base_s=0.5, factor=3.0, max_s=60.0),
+    key="schlüssel-1",
+    tags={"team": "growth", "empty": ""},
+    replay_of="j0",
+)
+JOBS = (
+    PLAIN_JOB,
+    FULL_JOB,
+    ops.NewJob(id="", kind="", payload=Raw(b"")),
+    ops.NewJob(id="j3", kind="k", payload=Raw(b"1"), priority=2**31),
+    ops.NewJob(id="j4", kind="k", payload=Raw(b"1"), delay_s=0.0),
+    ops.NewJob(id="j5", kind="k", payload=Raw(b"1"), key=""),
+    ops.NewJob(id="j6", kind="k", payload=Raw(b"1"), replay_of=""),
+    ops.NewJob(id="j7", kind="k", payload=Raw(b"1"), max_attempts=0),
+    ops.NewJob(id="j8", kind="k", payload=Raw(b"1"), backoff=Backoff(0.0, 0.0, 0.0)),
+    ops.NewJob(id="j9", kind="k", payload=Raw(b"1"), run_at=datetime(1, 1, 1, tzinfo=UTC)),
+    ops.NewJob(
+        id="j10",
+        kind="k",
+        payload=Raw(b"1"),
+        run_at=datetime(2026, 7, 1, 3, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+    ),
+)
+
+OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
+    ops.Push(jobs=()),
+    ops.Push(jobs=(PLAIN_JOB,)),
+    ops.Push(jobs=JOBS),
+    ops.Claim(worker="w", secret=SECRET),
+    ops.Claim(worker="w", secret=SECRET, kinds=("a", "b"), limit=10_000, wait_s=20.5),
+    ops.Claim(worker="", secret="", limit=0),
+    ops.Heartbeat(leases=()),
+    ops.Heartbeat(leases=(ops.LeaseRef("j1", "l1"), ops.LeaseRef("", ""))),
+    ops.Complete(job="j1", lease="l1"),
+    ops.Complete(job="j1", lease="l1", result=Raw(b'"cG5n"'), result_encoding="base64"),
+    ops.Complete(job="", lease=""),
+    ops.CompleteMany(jobs=()),
+    ops.CompleteMany(
+        jobs=(
+            ops.Completion(job="j1", lease="l1"),
+            ops.Completion(job="j2", lease="l2", result=Raw(b"[1]"), result_encoding="base64"),
+        )
+    ),
+    ops.Fail(job="j1", lease="l1", error="boom: größer"),
+    ops.Fail(job="j1", lease="l1", error="", retry=False),
+    ops.Release(job="j1", lease="l1"),
+    ops.Release(job="j1", lease="l1", delay_s=2.5),
+    ops.Cancel(job="j1"),
+    ops.Cancel(job=""),
+    ops.Redrive(),
+    ops.Redrive(jobs=("j1", "j2"), kinds=("a",), limit=3),
+    ops.Purge(),
+    ops.Purge(jobs=("j1",), kinds=("a", "b"), older_than_s=86400.0),
+    ops.Pause(),
+    ops.Pause(kind="a"),
+    ops.Pause(kind=""),
+    ops.Resume(),
+    ops.Resume(kind="a"),
+    ops.Configure(changes={}),
+    ops.Configure(changes={"lease_s": 60, "backoff": {"base_s": 2.5}, "unknown": [None, "x"]}),
+    ops.Get(job="j1"),
+    ops.Get(job=""),
+    ops.List(),
+    ops.List(statuses=("dead", "queued"), kinds=("a",), tags={"t": "v"}, after=2**62, limit=1),
+    ops.List(limit=0),
+    ops.ReadStats(),
+    ops.ReadSnapshot(),
+    FlushArchive(),
+)
+
+WAITING = JobRecord(
+    id="j1", kind="email", status="queued", seq=1, payload=Raw(b'{"to":"ada"}'), pushed_at=NOON
+)
+DONE = JobRecord(
+    id="j2",
+    kind="email",
+    status="done",
+    seq=2**53,
+    payload=Raw(b'"iVBORw=="'),
+    payload_encoding="base64",
+    pushed_at=NOON,
+    priority=-5,
+    run_at=NOON,
+    attempt=3,
+    failures=1,
+    lost_leases=1,
+    max_attempts=4,
+    backoff=Backoff(0.5, 3.0, 60.0),
+    key="k",
+    tags={"team": "growth"},
+    lease="l",
+    worker="w",
+    claimed_at=NOON,
+    heartbeat_at=NOON,
+    silent_s=1.25,
+    cancel_requested=True,
+    errors=(
+        Failure(at=NOON, attempt=1, cause="failed", error="größer", worker="w"),
+        Failure(at=NOON, attempt=2, cause="lost", error="no heartbeat"),
+    ),
+    finished_at=NOON,
+    outcome="completed",
+    result=Raw(b"[1,2]"),
+    result_encoding="base64",
+    replay_of="j0",
+)
+BROKER = BrokerRecord(address="10.0.0.1:7700", id="b1", epoch=3, since=NOON, host="h")
+STATS = ops.Stats(
+    version=42,
+    counts={"email": {"queued": 2, "done": 1}},
+    oldest_queued_s=1.5,
+    bytes=12345,
+    paused=True,
+    paused_kinds=("a", "b"),
+    broker=BROKER,
+    keys=3,
+    sessions=4,
+)
+EMPTY_STATS = ops.Stats(
+    version=1,
+    counts={},
+    oldest_queued_s=None,
+    bytes=0,
+    paused=False,
+    paused_kinds=(),
+    broker=None,
+    keys=0,
+    sessions=0,
+)
+SNAPSHOT = ops.Snapshot(
+    version=42,
+    incarnation="i",
+    at=NOON,
+    settings=Settings(lease_s=60.0),
+    paused=False,
+    paused_kinds=("a",),
+    jobs=(WAITING, DONE),
+)
+
+ANSWERS: tuple[tuple[str, Any], ...] = (
+    ("push", ()),
+    ("push", ("j1", "j2")),
+    ("claim", ()),
+    ("claim", (WAITING, DONE)),
+    ("heartbeat", ()),
+    (
+        "heartbeat",
+        (
+            ops.Pulse("j1", held=True),
+            ops.Pulse("j2", held=False),
+            ops.Pulse("j3", held=True, cancel_requested=True),
+        ),
+    ),
+    ("complete", None),
+    ("complete_many", ()),
+    ("complete_many", (True, False, True)),
+    ("fail", "queued"),
+    ("fail", "dead"),
+    ("release", None),
+    ("cancel", "cancelled"),
+    ("cancel", "requested"),
+    ("cancel", "finished"),
+    ("redrive", 0),
+    ("redrive", 17),
+    ("purge", 2**40),
+    ("pause", None),
+    ("resume", None),
+    ("configure", Settings()),
+    ("configure", Settings(lease_s=60.0, backoff=Backoff(2.5), max_jobs=7)),
+    ("get", WAITING),
+    ("get", DONE),
+    ("list", ops.Page((), None)),
+    ("list", ops.Page((WAITING, DONE), 2)),
+    ("list", ops.Page((), 0)),
+    ("stats", STATS),
+    ("stats", EMPTY_STATS),
+    ("snapshot", SNAPSHOT),
+    ("flush_archive", 0),
+    ("flush_archive", 3),
+)
+"""What ``apply`` answers to each verb."""

@@ -1,0 +1,77 @@
+"""A service that answers what a test tells it to, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bucketq.errors import BucketQError
+from bucketq.rpc.errors import refusal_of
+from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
+
+WELCOME = Welcome(incarnation="i1", broker="b1", epoch=2, version=7)
+PONG = Pong(incarnation="i1", broker="b1", role="leading", epoch=2, version=7)
+
+
+class FakeConversation:
+    """One conversation; by default every call is answered at once, by ``FakeService.answer``."""
+
+    def __init__(self, service: FakeService, hello: Hello, send: Callable[[Answers], None]) -> None:
+        self.service = service
+        self.hello = hello
+        self.send = send
+        self.calls: list[Call] = []
+        self.messages: list[int] = []
+        self.closed = asyncio.Event()
+        self.heard = asyncio.Event()
+
+    @property
+    def welcome(self) -> Welcome:
+        return WELCOME
+
+    def receive(self, calls: Sequence[Call]) -> None:
+        self.calls.extend(calls)
+        self.messages.append(len(calls))
+        self.heard.set()
+        if self.service.answers_at_once:
+            self.send(Answers([self.service.answer(call) for call in calls], version=8))
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class FakeService:
+    """A broker of no queue at all."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.error: BucketQError | None = None
+        self.at_open: Exception | None = None
+        self.at_ping: Exception | None = None
+        self.answers_at_once = True
+        self.conversations: list[FakeConversation] = []
+        self._opened: asyncio.Queue[FakeConversation] = asyncio.Queue()
+
+    async def next_conversation(self) -> FakeConversation:
+        """Wait until one begins."""
+        return await self._opened.get()
+
+    def answer(self, call: Call) -> Answer:
+        if self.error is not None:
+            return Answer(call.tag, None, refusal_of(self.error))
+        return Answer(call.tag, self.value)
+
+    def ping(self, ping: Ping) -> Pong:
+        del ping
+        if self.at_ping is not None:
+            raise self.at_ping
+        return PONG
+
+    def open(self, hello: Hello, send: Callable[[Answers], None]) -> FakeConversation:
+        if self.at_open is not None:
+            raise self.at_open
+        conversation = FakeConversation(self, hello, send)
+        self.conversations.append(conversation)
+        self._opened.put_nowait(conversation)
+        return conversation

@@ -1,0 +1,299 @@
+"""What a client asks for arrives as it was asked, and rubbish harms nobody but its sender."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from bucketq.errors import InvalidRequestError
+from bucketq.model import operations as ops
+from bucketq.model.job import NOTHING, Backoff
+from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.calls import (
+    DEFAULT_TTL_S,
+    read_call,
+    read_hello,
+    read_ping,
+    read_pong,
+    read_welcome,
+    write_call,
+    write_hello,
+    write_ping,
+    write_pong,
+    write_welcome,
+)
+from bucketq.rpc.messages import OFFERED, Call, FlushArchive, Hello, Ping, Pong, Welcome
+from tests.unit.rpc.samples import OPERATIONS, PLAIN_JOB
+
+
+def carried(*calls: Call) -> list[Call]:
+    """Take calls through the bytes of one message."""
+    message = pb.SessionRequest()
+    for call in calls:
+        write_call(message.calls, call)
+    received = pb.SessionRequest.FromString(message.SerializeToString())
+    return [read_call(sent, sent.tag)[0] for sent in received.calls]
+
+
+def call(operation: ops.AnyOperation | FlushArchive, tag: int = 1) -> Call:
+    if isinstance(operation, FlushArchive):
+        return Call(tag, operation, 5.0)
+    return Call(tag, ops.Request(operation, "s", 2, 1), 5.0)
+
+
+def received(**fields: Any) -> Call:
+    return read_call(pb.Call(tag=1, **fields), 1)[0]
+
+
+def operation_of(got: Call) -> Any:
+    assert isinstance(got.request, ops.Request)
+    return got.request.operation
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=repr)
+def test_an_operation_arrives_as_it_was_sent(operation: Any) -> None:
+    assert carried(call(operation)) == [call(operation)]
+
+
+def test_the_samples_have_every_operation_that_a_client_may_ask_for() -> None:
+    assert {type(operation) for operation in OPERATIONS} == {*OFFERED, FlushArchive}
+
+
+def test_many_calls_in_one_message_keep_their_order_and_their_tags() -> None:
+    calls = [call(operation, tag) for tag, operation in enumerate(OPERATIONS)]
+    assert carried(*calls) == calls
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ops.Request(ops.Cancel(job="j")),
+        ops.Request(ops.Cancel(job="j"), "s", 1, 0),
+        ops.Request(ops.Cancel(job="j"), "s", 0, 0),
+        ops.Request(ops.Cancel(job="j"), "s", 9, 5, 0),
+        ops.Request(ops.Cancel(job="j"), "größer", 2**63 - 1, 2**63 - 1, 2**63 - 1),
+    ],
+)
+def test_the_id_of_a_request_arrives_as_it_was_sent(request_: ops.Request) -> None:
+    assert carried(Call(2**60, request_, 1.0)) == [Call(2**60, request_, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("sent", "arrives"),
+    [(0.0, 0.001), (-3.0, 0.001), (0.0004, 0.001), (1.5, 1.5), (1e9, (2**32 - 1) / 1000)],
+)
+def test_the_time_that_is_left_arrives_in_milliseconds_and_never_as_none(
+    sent: float, arrives: float
+) -> None:
+    (got,) = carried(Call(1, FlushArchive(), sent))
+    assert got.ttl_s == arrives
+
+
+def test_a_call_that_does_not_say_how_long_it_may_wait_gets_a_minute() -> None:
+    assert received(get=pb.Get(job="j")).ttl_s == DEFAULT_TTL_S
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+seconds = st.floats(allow_nan=False)
+
+
+@given(
+    st.lists(
+        st.builds(
+            ops.NewJob,
+            id=names,
+            kind=names,
+            payload=st.binary(max_size=30).map(Raw),
+            payload_encoding=st.sampled_from([None, "base64"]),
+            priority=st.integers(-(2**31), 2**31),
+            delay_s=st.none() | seconds,
+            run_at=st.none() | st.datetimes(timezones=st.just(UTC)),
+            max_attempts=st.none() | st.integers(-(2**63), 2**63 - 1),
+            backoff=st.none() | st.builds(Backoff, seconds, seconds, seconds),
+            key=st.none() | names,
+            tags=st.none() | st.dictionaries(names, names, min_size=1, max_size=3),
+            replay_of=st.none() | names,
+        ),
+        max_size=5,
+    )
+)
+def test_any_jobs_arrive_as_they_were_pushed(jobs: list[ops.NewJob]) -> None:
+    push = call(ops.Push(jobs=tuple(jobs)))
+    assert carried(push) == [push]
+
+
+def test_no_tags_and_empty_tags_are_the_same() -> None:
+    job = ops.NewJob(id="j", kind="k", payload=Raw(b"1"), tags={})
+    (got,) = carried(call(ops.Push(jobs=(job,))))
+    assert operation_of(got).jobs[0].tags is None
+
+
+def test_a_result_that_was_not_given_is_the_one_nothing_that_the_encoder_knows() -> None:
+    (one, many) = carried(
+        call(ops.Complete(job="j", lease="l")),
+        call(ops.CompleteMany(jobs=(ops.Completion(job="j", lease="l"),))),
+    )
+    assert operation_of(one).result is NOTHING
+    assert operation_of(many).jobs[0].result is NOTHING
+
+
+def test_the_name_of_a_kind_is_held_once_however_many_jobs_bear_it() -> None:
+    jobs = tuple(ops.NewJob(id=str(i), kind="email-kind", payload=Raw(b"1")) for i in range(3))
+    first, second = carried(call(ops.Push(jobs=jobs)), call(ops.Push(jobs=jobs)))
+    kinds = [job.kind for got in (first, second) for job in operation_of(got).jobs]
+    assert len({id(kind) for kind in kinds}) == 1
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ops.Get(job="lone \ud800 surrogate"),
+        ops.Get(job=7),  # type: ignore[arg-type]
+        ops.Fail(job="j", lease="l", error="\udfff"),
+        ops.Claim(worker="w", secret="s", limit=2**63),
+        ops.Push(jobs=(ops.NewJob(id="j", kind="k", payload=Raw(b"1"), priority=2**64),)),
+        ops.Push(jobs=(ops.NewJob(id="j", kind="k", payload="1"),)),  # type: ignore[arg-type]
+        ops.Push(
+            jobs=(
+                ops.NewJob(
+                    id="j",
+                    kind="k",
+                    payload=Raw(b"1"),
+                    run_at=datetime(2026, 1, 1),  # noqa: DTZ001 - that is the point
+                ),
+            )
+        ),
+        ops.Configure(changes={"lease_s": object()}),
+        ops.Tidy(),
+        ops.Expire(job="j", attempt=1),
+        ops.ReadOutbox(),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_and_leaves_no_trace_in_the_message(
+    operation: Any,
+) -> None:
+    message = pb.SessionRequest()
+    write_call(message.calls, call(ops.Get(job="before")))
+    with pytest.raises(InvalidRequestError):
+        write_call(message.calls, call(operation, 2))
+    write_call(message.calls, call(ops.Get(job="after")))
+    assert [sent.get.job for sent in message.calls] == ["before", "after"]
+
+
+@pytest.mark.parametrize("ttl_s", [float("nan"), float("inf")])
+def test_a_time_that_is_no_number_is_refused(ttl_s: float) -> None:
+    with pytest.raises(InvalidRequestError, match="cannot be sent"):
+        write_call(pb.SessionRequest().calls, Call(1, FlushArchive(), ttl_s))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"claim": pb.Claim(worker="w", wait_s=float("nan"))},
+        {"claim": pb.Claim(worker="w", wait_s=float("inf"))},
+        {"claim": pb.Claim(worker="w", wait_s=-1.0)},
+        {"configure": pb.Configure(changes=b"{")},
+        {"configure": pb.Configure(changes=b"[1]")},
+        {"configure": pb.Configure(changes=b'{"a":' + b"[" * 100_000)},
+        {"configure": pb.Configure(changes=b"\xff")},
+    ],
+    ids=lambda fields: str(fields)[:40],
+)
+def test_a_call_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError):
+        received(**fields)
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), [(2**62, 0), (-(2**62), 0), (253402300800, 0)])
+def test_a_moment_that_no_calendar_has_is_refused(seconds: int, nanos: int) -> None:
+    push = pb.Push()
+    push.jobs.add().options.run_at.seconds = seconds
+    push.jobs[0].options.run_at.nanos = nanos
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        received(push=push)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"push": pb.Push(jobs=[pb.NewJob()] * 100_001)},
+        {"heartbeat": pb.Heartbeat(leases=[pb.LeaseRef()] * 100_001)},
+        {"complete_many": pb.CompleteMany(jobs=[pb.Complete()] * 100_001)},
+        {"claim": pb.Claim(kinds=["k"] * 100_001)},
+        {"redrive": pb.Redrive(jobs=["j"] * 100_001)},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_more_than_any_queue_allows_is_refused_before_it_is_looked_at(
+    fields: dict[str, Any],
+) -> None:
+    with pytest.raises(InvalidRequestError, match="100,001"):
+        received(**fields)
+
+
+def test_an_operation_of_a_later_version_is_refused() -> None:
+    unknown = pb.Call(tag=7)
+    unknown.MergeFromString(b"\xf2\x07\x00")  # field 126, an empty message
+    with pytest.raises(InvalidRequestError, match="does not know"):
+        read_call(unknown, 7)
+
+
+def test_what_the_model_checks_passes_as_it_is() -> None:
+    rubbish = pb.Push(jobs=[pb.NewJob(payload=b"\xff{", payload_encoding="rot13")])
+    (job,) = operation_of(received(push=rubbish)).jobs
+    assert (bytes(job.payload), job.payload_encoding) == (b"\xff{", "rot13")
+
+
+def test_a_backoff_has_its_defaults_where_a_client_leaves_something_out() -> None:
+    sent = pb.NewJob(options=pb.JobOptions(backoff=pb.Backoff(base_s=9.0)))
+    (job,) = operation_of(received(push=pb.Push(jobs=[sent]))).jobs
+    assert job.backoff == Backoff(base_s=9.0)
+
+
+def test_a_configure_without_changes_reads_the_settings() -> None:
+    assert operation_of(received(configure=pb.Configure())) == ops.Configure(changes={})
+
+
+def test_greetings_arrive_as_they_were_sent() -> None:
+    hello = Hello(queue="q", incarnation="i", broker="b", client="größer")
+    welcome = Welcome(incarnation="i", broker="b", epoch=3, version=2**53)
+    assert read_hello(write_hello(hello)) == hello
+    assert read_hello(write_hello(Hello())) == Hello()
+    assert read_welcome(write_welcome(welcome)) == welcome
+    assert read_ping(write_ping(Ping(queue="q", incarnation="i"))) == Ping(
+        queue="q", incarnation="i"
+    )
+
+
+@pytest.mark.parametrize("role", ["leading", "cut off", "standing by", "retired"])
+def test_a_pong_arrives_as_it_was_sent(role: Any) -> None:
+    pong = Pong(
+        incarnation="i",
+        broker="b",
+        role=role,
+        epoch=3,
+        version=9,
+        commit_age_s=1.25,
+        leader="10.0.0.1:7700",
+    )
+    assert read_pong(write_pong(pong)) == pong
+
+
+def test_a_role_of_a_later_version_is_not_that_of_a_leader() -> None:
+    sent = pb.PingResponse.FromString(b"\x18\x63")  # role 99
+    assert read_pong(sent).role == "standing by"
+
+
+def test_the_size_that_is_told_is_near_the_one_on_the_wire() -> None:
+    message = pb.SessionRequest()
+    payload = Raw(b'"' + b"x" * 10_000 + b'"')
+    jobs = tuple(ops.NewJob(id=f"j{i}", kind="k", payload=payload) for i in range(100))
+    size = write_call(message.calls, call(ops.Push(jobs=jobs)))
+    assert message.ByteSize() <= size <= 1.1 * message.ByteSize()
+    assert write_call(message.calls, call(ops.Push(jobs=(PLAIN_JOB,)))) < 500

@@ -1,0 +1,318 @@
+"""Where a broker listens: addresses, endings, and what strangers may do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from bucketq import errors
+from bucketq.model import operations as ops
+from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc import grpc_listener, grpc_session
+from bucketq.rpc.answers import read_answer
+from bucketq.rpc.errors import error_of
+from bucketq.rpc.grpc_listener import SERVICE, GrpcListener
+from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping
+from bucketq.rpc.transport import LinkLostError, NobodyThereError
+from tests.unit.rpc.service import PONG, FakeService
+
+RELEASE = ops.Request(ops.Release(job="j", lease="l"), "s", 1, 0)
+
+
+def session(channel: Any) -> Any:
+    return channel.stream_stream(f"/{SERVICE}/Session", None, None)()
+
+
+async def greeted(channel: Any) -> Any:
+    stream = session(channel)
+    await stream.write(pb.SessionRequest(hello=pb.Hello()).SerializeToString())
+    await stream.read()
+    return stream
+
+
+async def answers_of(stream: Any) -> list[Answer]:
+    message = pb.SessionResponse.FromString(await stream.read())
+    return [read_answer(answer) for answer in message.answers]
+
+
+async def test_port_zero_takes_a_free_port_and_tells_which(listener: GrpcListener) -> None:
+    host, _, port = listener.address.rpartition(":")
+    assert host == "127.0.0.1"
+    assert int(port) > 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0"])
+async def test_a_name_and_all_interfaces_can_be_listened_at(
+    transport: GrpcTransport, service: FakeService, host: str
+) -> None:
+    listener = await transport.listen(f"{host}:0", service)
+    port = listener.address.rpartition(":")[2]
+    assert listener.address == f"{host}:{port}"
+    assert await transport.ping(f"127.0.0.1:{port}", Ping(), 5.0) == PONG
+    await listener.close()
+
+
+async def test_a_port_cannot_be_shared(
+    transport: GrpcTransport,
+    listener: GrpcListener,
+    service: FakeService,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(errors.InvalidRequestError, match="in use"):
+        await transport.listen(listener.address, service)
+    assert capfd.readouterr().err == ""
+
+
+async def test_grpc_itself_does_not_share_a_port_either(
+    transport: GrpcTransport,
+    listener: GrpcListener,
+    service: FakeService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def looks_free(host: str, port: int) -> None:
+        del host, port
+
+    monkeypatch.setattr(grpc_listener, "_check_free", looks_free)
+    with pytest.raises(errors.InvalidRequestError, match="cannot listen"):
+        await transport.listen(listener.address, service)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nonsense", "unix:/tmp/socket", "127.0.0.1:99999", "203.0.113.1:0", "a b:1"]
+)
+async def test_an_address_that_cannot_be_bound_is_refused(
+    transport: GrpcTransport, service: FakeService, address: str
+) -> None:
+    with pytest.raises(errors.InvalidRequestError):
+        await transport.listen(address, service)
+
+
+async def test_a_restarted_broker_is_reachable_at_once_on_its_old_port(
+    transport: GrpcTransport, service: FakeService
+) -> None:
+    listener = await transport.listen("127.0.0.1:0", service)
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    for _ in range(3):
+        await listener.close()
+        with pytest.raises(LinkLostError):
+            await wire.receive()
+        for _ in range(3):
+            with pytest.raises(NobodyThereError):
+                await transport.ping(listener.address, Ping(), 5.0)
+            with pytest.raises(NobodyThereError):
+                await transport.open(listener.address, Hello(), 5.0)
+        listener = await transport.listen(listener.address, service)
+        async with asyncio.timeout(1):
+            assert await transport.ping(listener.address, Ping(), 5.0) == PONG
+            wire = await transport.open(listener.address, Hello(), 5.0)
+    await listener.close()
+
+
+async def test_a_listener_that_closes_lets_what_is_under_way_finish(
+    transport: GrpcTransport, service: FakeService
+) -> None:
+    service.answers_at_once = False
+    listener = await transport.listen("127.0.0.1:0", service)
+    busy = await transport.open(listener.address, Hello(), 5.0)
+    idle = await transport.open(listener.address, Hello(), 5.0)
+    await busy.send([Call(1, RELEASE, 30.0)])
+    conversation = service.conversations[0]
+    await conversation.heard.wait()
+    closing = asyncio.ensure_future(listener.close(grace_s=30.0))
+    with pytest.raises(LinkLostError, match="stopping"):
+        await idle.receive()
+    with pytest.raises(LinkLostError):
+        await transport.open(listener.address, Hello(), 5.0)
+    conversation.send(Answers([Answer(1)]))
+    assert (await busy.receive()).answers == [Answer(1)]
+    async with asyncio.timeout(5):
+        await closing
+    with pytest.raises(LinkLostError, match="stopping"):
+        await busy.receive()
+    assert conversation.closed.is_set()
+
+
+async def test_a_listener_waits_no_longer_than_its_grace(
+    transport: GrpcTransport, service: FakeService, capfd: pytest.CaptureFixture[str]
+) -> None:
+    service.answers_at_once = False
+    listener = await transport.listen("127.0.0.1:0", service)
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    await wire.send([Call(1, RELEASE, 30.0)])
+    await service.conversations[0].heard.wait()
+    async with asyncio.timeout(2):
+        await listener.close(grace_s=0.01)
+    await listener.close()
+    with pytest.raises(LinkLostError, match="stopping"):
+        await wire.receive()
+    assert service.conversations[0].closed.is_set()
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_listener_closes_on_a_client_that_never_said_hello(
+    transport: GrpcTransport, service: FakeService
+) -> None:
+    listener = await transport.listen("127.0.0.1:0", service)
+    async with grpc.aio.insecure_channel(listener.address) as channel:
+        stream = session(channel)
+        await stream.wait_for_connection()
+        async with asyncio.timeout(5):
+            await listener.close()
+
+
+async def test_a_client_that_never_says_hello_is_sent_away(
+    channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_session, "_HELLO_S", 0.01)
+    with pytest.raises(grpc.aio.AioRpcError, match="hello") as caught:
+        await session(channel).read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff\xff", pb.SessionRequest(calls=[{}]).SerializeToString()]
+)
+async def test_a_session_must_begin_with_hello(
+    channel: Any, service: FakeService, body: bytes
+) -> None:
+    stream = session(channel)
+    await stream.write(body)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert service.conversations == []
+
+
+async def test_a_client_that_leaves_without_a_word_is_no_trouble(
+    channel: Any, service: FakeService
+) -> None:
+    stream = session(channel)
+    await stream.done_writing()
+    assert await stream.read() == grpc.aio.EOF  # type: ignore[attr-defined]
+    stream = await greeted(channel)
+    await stream.done_writing()
+    assert await stream.read() == grpc.aio.EOF  # type: ignore[attr-defined]
+    assert service.conversations[0].closed.is_set()
+
+
+async def test_calls_may_come_along_with_hello(channel: Any) -> None:
+    stream = session(channel)
+    call = pb.Call(tag=3, pause=pb.Pause())
+    await stream.write(pb.SessionRequest(hello=pb.Hello(), calls=[call]).SerializeToString())
+    first = pb.SessionResponse.FromString(await stream.read())
+    assert first.welcome.broker == "b1"
+    assert await answers_of(stream) == [Answer(3)]
+    stream.cancel()
+
+
+async def test_rubbish_among_the_calls_of_a_message_harms_one_call_only(
+    channel: Any, service: FakeService
+) -> None:
+    stream = await greeted(channel)
+    later = pb.Call(tag=3)
+    later.MergeFromString(b"\xf2\x07\x00")
+    calls = [
+        pb.Call(tag=1, pause=pb.Pause()),
+        pb.Call(tag=2),
+        later,
+        pb.Call(tag=4, claim=pb.Claim(wait_s=float("nan"))),
+        pb.Call(tag=5, configure=pb.Configure(changes=b"{")),
+        pb.Call(tag=1, resume=pb.Resume()),
+        pb.Call(tag=6, pause=pb.Pause()),
+    ]
+    await stream.write(pb.SessionRequest(calls=calls).SerializeToString())
+    answers = await answers_of(stream)
+    refused = [answer.tag for answer in answers if answer.refusal is not None]
+    assert refused == [2, 3, 4, 5, 1]
+    assert {answer.refusal.kind for answer in answers if answer.refusal} == {"InvalidRequestError"}
+    assert [answer.tag for answer in answers if answer.refusal is None] == [1, 6]
+    assert service.conversations[0].messages == [2]
+    stream.cancel()
+
+
+async def test_more_calls_than_a_message_may_bring_are_told_to_come_again(
+    channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_session, "MAX_CALLS", 2)
+    stream = await greeted(channel)
+    calls = [pb.Call(tag=tag, pause=pb.Pause()) for tag in range(3)]
+    await stream.write(pb.SessionRequest(calls=calls).SerializeToString())
+    answers = {answer.tag: answer for answer in await answers_of(stream)}
+    assert answers[0] == Answer(0)
+    assert answers[1] == Answer(1)
+    assert answers[2].refusal is not None
+    assert type(error_of(answers[2].refusal)) is errors.OverloadedError
+    stream.cancel()
+
+
+async def test_bytes_that_are_no_message_end_their_own_session_only(
+    transport: GrpcTransport, listener: GrpcListener, channel: Any
+) -> None:
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    stream = await greeted(channel)
+    await stream.write(b"\xff\xff\xff")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await wire.send([Call(1, RELEASE, 5.0)])
+    assert (await wire.receive()).answers == [Answer(1)]
+
+
+async def test_a_message_that_is_too_large_ends_its_own_session_only(
+    transport: GrpcTransport, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = [option for option in grpc_listener._OPTIONS if "receive" not in option[0]]
+    limit = ("grpc.max_receive_message_length", 10_000)
+    monkeypatch.setattr(grpc_listener, "_OPTIONS", (*small, limit))
+    listener = await transport.listen("127.0.0.1:0", service)
+    other = await transport.open(listener.address, Hello(), 5.0)
+    async with grpc.aio.insecure_channel(listener.address) as channel:
+        stream = await greeted(channel)
+        await stream.write(bytes(20_000))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.read()
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    await other.send([Call(1, RELEASE, 5.0)])
+    assert (await other.receive()).answers == [Answer(1)]
+    await listener.close()
+
+
+async def test_a_fault_of_the_broker_ends_the_session_and_is_logged(
+    transport: GrpcTransport,
+    listener: GrpcListener,
+    service: FakeService,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(call: Call) -> Answer:
+        raise ZeroDivisionError(f"a fault at {call.tag}")
+
+    service.answer = fail  # type: ignore[method-assign]
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    await wire.send([Call(1, RELEASE, 5.0)])
+    with pytest.raises(LinkLostError, match="a fault at 1"):
+        await wire.receive()
+    assert "a session failed" in caplog.text
+
+
+async def test_calls_that_the_broker_dropped_are_forgotten(
+    transport: GrpcTransport,
+    listener: GrpcListener,
+    service: FakeService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grpc_session, "_MANY", 0)
+    monkeypatch.setattr(grpc_session, "_LATE_S", -60.0)
+    service.answers_at_once = False
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    for tag in (1, 2, 3):
+        conversation = service.conversations[0]
+        conversation.heard.clear()
+        await wire.send([Call(tag, RELEASE, 5.0)])
+        await conversation.heard.wait()
+    conversation.send(Answers([Answer(1), Answer(3)]))
+    assert (await wire.receive()).answers == [Answer(3)]
