@@ -110,6 +110,8 @@ class ObjectFinder:
                 return await self._direct()
             if self._evidence < ENOUGH:
                 raise
+            # Used up: if this look ends without a way, the next one asks the broker again.
+            self._evidence = ENOUGH - 1
             return await self._do_without(record)
 
     async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
@@ -129,11 +131,10 @@ class ObjectFinder:
             # A loopback address of another host: not ours to reach, nor to replace.
             message = f"the broker at {record.address} is on another host"
             raise NotYetError(message)
-        sign = await probe(self._transport, record, heading.incarnation)
-        if sign is Sign.ALIVE:
-            self._evidence = 0
-            return await self._converse(record, heading.incarnation, on_stray_jobs)
-        self._evidence += WEIGHT[sign]
+        if self._evidence < ENOUGH:
+            sign = await self._probe(record)
+            if sign is Sign.ALIVE:
+                return await self._converse(record, heading.incarnation, on_stray_jobs)
         message = f"the broker at {record.address} does not answer"
         raise NotYetError(message)
 
@@ -142,7 +143,13 @@ class ObjectFinder:
         record = self._record
         if record is None or record.address != route.address:
             return Sign.GONE
-        return await probe(self._transport, record, self._incarnation)
+        return await self._probe(record)
+
+    async def _probe(self, record: BrokerRecord) -> Sign:
+        """Ask a broker whether it is there, and keep what that tells."""
+        sign = await probe(self._transport, record, self._incarnation)
+        self._evidence = 0 if sign is Sign.ALIVE else self._evidence + WEIGHT[sign]
+        return sign
 
     async def close(self) -> None:
         """Stop what was started, and hang up."""
