@@ -87,7 +87,7 @@ async def test_every_operation_arrives_as_it_was_sent(
     assert service.conversations[0].messages == [len(calls)]
 
 
-@pytest.mark.parametrize(("verb", "value"), ANSWERS, ids=lambda part: repr(part)[:40])
+@pytest.mark.parametrize(("verb", "value"), ANSWERS, ids=[verb for verb, _ in ANSWERS])
 async def test_every_answer_arrives_as_it_was_given(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService, verb: str, value: Any
 ) -> None:
