@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import bucketq
-from bucketq import LeaseLostError, Queue, UnavailableError
+from bucketq import Job, Queue, UnavailableError
 
 PUSHERS = 16
 WORKERS = 8
@@ -67,18 +67,24 @@ async def push(queue: Queue[Any], tally: Tally, stopping: asyncio.Event) -> None
         await asyncio.sleep(PAUSE_S)
 
 
+async def finish(queue: Queue[Any], jobs: list[Job[Any]]) -> list[bool]:
+    """Complete jobs; tell of each whether its lease was still held."""
+    request = None
+    while True:
+        try:
+            return await queue.complete_many(jobs, request=request)
+        except UnavailableError as error:
+            request = error.request
+
+
 async def work(queue: Queue[Any], tally: Tally, pushing: asyncio.Event) -> None:
     """Finish jobs until there are no more to come."""
     while True:
         jobs = await queue.claim("failover", limit=CLAIM_JOBS, wait_s=1.0)
-        for job in jobs:
-            try:
-                await queue.complete(job)
-            except LeaseLostError:
-                tally.lost_leases += 1
-            else:
-                tally.completed[job.id] += 1
-        if not jobs and pushing.is_set() and tally.pushed.keys() <= tally.completed.keys():
+        for job, is_done in zip(jobs, await finish(queue, jobs), strict=True):
+            tally.completed[job.id] += is_done
+            tally.lost_leases += not is_done
+        if not jobs and pushing.is_set() and tally.pushed.keys() <= (+tally.completed).keys():
             return
 
 
