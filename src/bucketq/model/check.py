@@ -40,7 +40,8 @@ def new_job(job: NewJob, settings: Settings) -> int:
     """Check a job that is to be pushed, and return how many bytes its payload has."""
     name(job.id, "job id")
     kind(job.kind)
-    whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
+    if job.priority or type(job.priority) is not int:
+        whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
     if job.delay_s is not None or job.run_at is not None:
         _when(job)
     if job.max_attempts is not None:
