@@ -43,6 +43,8 @@ _MESSAGE_BYTES = 8 * MIB
 _MESSAGE_CALLS = 2000
 _CALL_BYTES = MAX_REQUEST_BYTES - MIB
 """The largest call that is sent: a larger message would cost the whole conversation."""
+_WORTH_MEASURING_BYTES = 2 * MIB
+"""Below that an estimate will do, however long the names are that it does not look at."""
 _PROBE_S = 1.0
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
@@ -178,6 +180,8 @@ class GrpcWire:
             for call in calls:
                 try:
                     added = write_call(sent, call)
+                    if added > _WORTH_MEASURING_BYTES:
+                        added = sent[-1].ByteSize()
                     if added > _CALL_BYTES:
                         del sent[-1]
                         _refuse_size(added)
@@ -202,6 +206,12 @@ class GrpcWire:
             await self._stream.write(message.SerializeToString())
         except _BROKEN as error:
             raise self._lost(_say(error)) from error
+        except asyncio.CancelledError as error:
+            # gRPC says so as well when the stream was cancelled, and not the task that writes.
+            task = asyncio.current_task()
+            if self._is_closed and task is not None and not task.cancelling():
+                raise self._lost("") from error
+            raise
 
     async def receive(self) -> Answers:
         """Wait for the next answers. To be cancelled meanwhile loses none."""
@@ -254,7 +264,7 @@ class GrpcWire:
 
 def _refuse_size(size_bytes: int) -> None:
     message = (
-        f"the request has about {size_bytes:,} bytes, {_CALL_BYTES:,} fit in one message: "
+        f"the request has {size_bytes:,} bytes, {_CALL_BYTES:,} fit in one message: "
         "send it in several"
     )
     raise PayloadTooLargeError(message)

@@ -184,6 +184,7 @@ async def test_a_call_that_is_too_large_is_answered_so_and_harms_no_other(
     transport: GrpcTransport, listener: GrpcListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grpc_transport, "_CALL_BYTES", 10_000)
+    monkeypatch.setattr(grpc_transport, "_WORTH_MEASURING_BYTES", 5_000)
     wire = await transport.open(listener.address, Hello(), 5.0)
     huge = ops.Complete(job="j", lease="l", result=Raw(b'"' + b"x" * 20_000 + b'"'))
     await wire.send([call(ops.Pause(), 1), call(huge, 2), call(ops.Resume(), 3)])
@@ -304,6 +305,30 @@ async def test_a_closed_wire_says_so(transport: GrpcTransport, listener: GrpcLis
         await wire.send(gets(1))
     with pytest.raises(LinkLostError, match="closed here"):
         await wire.send([])
+
+
+async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_closed(
+    transport: GrpcTransport,
+    listener: GrpcListener,
+    service: FakeService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grpc_session, "_MAX_WAITING_ANSWERS", 0)
+    service.value = ("x" * 1_000_000,)
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    result = Raw(b'"' + b"x" * 100_000 + b'"')
+    sending = asyncio.ensure_future(
+        send_one_by_one(
+            wire,
+            [call(ops.Push(jobs=()), tag) for tag in range(100)]
+            + [call(ops.Complete(job="j", lease="l", result=result), 100 + i) for i in range(500)],
+        )
+    )
+    done, _ = await asyncio.wait([sending], timeout=0.3)
+    assert not done
+    await wire.close()
+    with pytest.raises(LinkLostError, match="closed here"):
+        await sending
 
 
 async def test_closing_the_transport_ends_its_conversations(
