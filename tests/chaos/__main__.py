@@ -1,0 +1,81 @@
+"""``make chaos``: long runs, and how long it takes until another broker answers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.chaos.run import run
+from tests.servers import seaweedfs
+from tests.servers.process import NotInstalledError
+from tests.servers.server import ENVIRON, Server
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
+    parser.add_argument("--duration-s", type=float, default=120.0)
+    parser.add_argument("--only", choices=["file", "seaweedfs"])
+    given = parser.parse_args()
+    os.environ.update(ENVIRON)
+    is_good = True
+    if given.only in {None, "file"}:
+        is_good = rage("a local file", None, given.seed, given.duration_s) and is_good
+    if given.only in {None, "seaweedfs"}:
+        with new_folder() as folder:
+            try:
+                server = seaweedfs.start(folder)
+            except NotInstalledError as error:
+                say(str(error))
+            else:
+                is_good = rage("SeaweedFS", server, given.seed, given.duration_s) and is_good
+                server.stop()
+    return 0 if is_good else 1
+
+
+def rage(where: str, server: Server | None, seed: int, duration_s: float) -> bool:
+    say(f"on {where}, SEED={seed}, {duration_s:g} s of faults")
+    with new_folder() as folder:
+        verdict = asyncio.run(run(folder, server, seed, duration_s))
+        say(verdict.table())
+        for problem in verdict.problems:
+            say(f"  WRONG: {problem}")
+        if verdict.problems:
+            keep(folder)
+    return not verdict.problems
+
+
+@contextmanager
+def new_folder() -> Iterator[Path]:
+    """A folder that stays for whoever looks for the reason, if something goes wrong."""
+    folder = Path(tempfile.mkdtemp(prefix="bucketq-chaos-"))
+    try:
+        yield folder
+    except BaseException:
+        keep(folder)
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep(folder: Path) -> None:
+    kept = folder.with_name(f"{folder.name}-failed")
+    folder.rename(kept)
+    say(f"what the processes said is in {kept}")
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""The processes of a run: brokers as a user starts them, and clients; all are ended with it.
+
+Whoever is started here bears a mark in its environment, so that in the end it can be shown that
+nobody was left behind, whoever started it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import bucketq
+from tests.servers.process import Child
+from tests.servers.server import ENVIRON
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = Path(bucketq.__file__).parents[1]
+BUCKETQ = [sys.executable, "-m", "bucketq.cli"]
+_MARK = "BUCKETQ_TEST_RUN"
+_SERVING = re.compile(r"serving .* at (\S+)")
+_LEADING = re.compile(r"leading in epoch (\d+)")
+
+
+def wait_until(is_so: Callable[[], object], patience_s: float, why: str = "") -> None:
+    """Look until something is so."""
+    until = time.monotonic() + patience_s
+    while not is_so():
+        assert time.monotonic() < until, f"it took more than {patience_s:g} s {why}"
+        time.sleep(0.01)
+
+
+class BrokerProcess(Child):
+    """``bucketq serve``, as a user runs it."""
+
+    def __init__(self, words: Sequence[str], log: Path, environ: dict[str, str]) -> None:
+        super().__init__([*BUCKETQ, "serve", *words], log, environ)
+        self.log = log
+        self.is_stopped = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll()
+
+    @property
+    def address(self) -> str:
+        """Where it listens; empty until it does."""
+        found = _SERVING.search(self.text())
+        return found[1] if found else ""
+
+    @property
+    def epochs(self) -> list[int]:
+        """The epochs in which it says to have led."""
+        return [int(epoch) for epoch in _LEADING.findall(self.text())]
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def send(self, how: signal.Signals) -> None:
+        self.is_stopped = how is signal.SIGSTOP
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, how)
+
+    def kill(self) -> None:
+        """End it without a warning, and see that it is gone."""
+        self.send(signal.SIGKILL)
+        self._process.wait(10)
+
+    def wait(self, patience_s: float = 30.0) -> int:
+        """Wait until it ends by itself; returns its exit code."""
+        return self._process.wait(patience_s)
+
+    def wait_until_serving(self, patience_s: float = 20.0) -> None:
+        wait_until(lambda: self.address or self.returncode is not None, patience_s, self.text())
+        assert self.returncode is None, self.text()
+
+    def wait_until_leading(self, epoch: int | None = None, patience_s: float = 20.0) -> None:
+        def leads() -> bool:
+            return bool(self.epochs) if epoch is None else epoch in self.epochs
+
+        wait_until(lambda: leads() or self.returncode is not None, patience_s, self.text())
+        assert self.returncode is None, self.text()
+
+
+class ClientProcess:
+    """One life of one client."""
+
+    def __init__(self, pid: int, number: int, diary: Path) -> None:
+        self.pid = pid
+        self.number = number
+        self.diary = diary
+        self.is_stopped = False
+
+    @property
+    def is_alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def send(self, how: signal.Signals) -> None:
+        self.is_stopped = how is signal.SIGSTOP
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, how)
+
+    def wait(self, patience_s: float) -> None:
+        wait_until(lambda: not self.is_alive, patience_s, f"until {self.diary.name} ended")
+
+    def lines(self) -> list[dict[str, Any]]:
+        return read_diary(self.diary)
+
+
+def read_diary(path: Path) -> list[dict[str, Any]]:
+    """What a client has written down; a last line that is not whole was not yet said."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+class Fleet:
+    """All processes of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = uuid4().hex
+        self.environ = {
+            **ENVIRON,
+            _MARK: self.mark,
+            "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
+            "TMPDIR": str(folder),
+            "NO_COLOR": "1",
+        }
+        self.brokers: list[BrokerProcess] = []
+        self.clients: list[ClientProcess] = []
+        self._nursery: subprocess.Popen[str] | None = None
+
+    def serve(self, *words: str, **environ: str) -> BrokerProcess:
+        """Start ``bucketq serve``."""
+        log = self.folder / f"broker-{len(self.brokers)}.log"
+        broker = BrokerProcess(words, log, {**self.environ, **environ})
+        self.brokers.append(broker)
+        return broker
+
+    def command(self, *words: str, timeout_s: float = 40.0) -> subprocess.CompletedProcess[str]:
+        """Run any command of ``bucketq`` to its end."""
+        return subprocess.run(
+            [*BUCKETQ, *words],
+            env={**os.environ, **self.environ},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def client(self, number: int, url: str, role: str, seed: int, **wish: Any) -> ClientProcess:
+        """Start a client with a diary of its own."""
+        life = sum(client.number == number for client in self.clients)
+        diary = self.folder / f"client-{number}-{life}"
+        line = {"url": url, "role": role, "seed": seed, "diary": str(diary)}
+        line |= {"mode": "auto", "launch": "never", "timeout_s": 4.0, "pause_s": 0.02} | wish
+        nursery = self._nursery or self._start_nursery()
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        nursery.stdin.write(json.dumps(line) + "\n")
+        nursery.stdin.flush()
+        client = ClientProcess(int(nursery.stdout.readline()), number, diary)
+        self.clients.append(client)
+        return client
+
+    def _start_nursery(self) -> subprocess.Popen[str]:
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.programs"],
+            cwd=ROOT,
+            env={**os.environ, **self.environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self._nursery
+
+    def leaders(self) -> dict[int, BrokerProcess | ClientProcess]:
+        """Who says to have led in which epoch."""
+        found: dict[int, BrokerProcess | ClientProcess] = {}
+        for broker in self.brokers:
+            for epoch in broker.epochs:
+                assert epoch not in found, f"two brokers led in epoch {epoch}"
+                found[epoch] = broker
+        for client in self.clients:
+            said = client.diary.read_text() if client.diary.exists() else ""
+            for led in _LEADING.findall(said):
+                assert int(led) not in found, f"two brokers led in epoch {led}"
+                found[int(led)] = client
+        return found
+
+    def end(self) -> None:
+        """End everybody who is left, each by its id."""
+        for client in self.clients:
+            client.send(signal.SIGKILL)
+        for broker in self.brokers:
+            broker.stop()
+        if self._nursery is not None:
+            assert self._nursery.stdin is not None
+            assert self._nursery.stdout is not None
+            self._nursery.stdin.close()
+            self._nursery.wait(20)
+            self._nursery.stdout.close()
+
+    def orphans(self) -> list[str]:
+        """Who still bears the mark; everybody who is known has been ended before."""
+        needle = f"{_MARK}={self.mark}".encode()
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if needle in (place / "environ").read_bytes():
+                    words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found.append(f"{place.name}: {words}")
+        return found
+
+
+@contextmanager
+def fleet(folder: Path) -> Iterator[Fleet]:
+    """Processes that end with the block, in a folder for what they write."""
+    one = Fleet(folder)
+    try:
+        yield one
+    finally:
+        one.end()
+    # The kernel takes a moment for those who were told by a signal.
+    wait_until(lambda: not one.orphans(), 10, f"for {one.orphans()} to end")

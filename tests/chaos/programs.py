@@ -1,0 +1,307 @@
+"""Clients of a queue that expect to be killed: they write down what they were promised.
+
+``python -m tests.chaos.programs`` reads a line of JSON for each client from its standard input,
+forks a process for it, and answers with the process id; so all of them are imported once.
+
+A diary is a file of JSON lines, each written by one system call. Whatever happens to its writer,
+the lines that are there are true: what was intended, then what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import bucketq
+from bucketq import Job, JobSpec, Queue
+from bucketq.client import brokered  # noqa: F401 - loaded late otherwise, by each client
+from bucketq.errors import (
+    KeyConflictError,
+    LeaseLostError,
+    PayloadTooLargeError,
+    UnavailableError,
+)
+from bucketq.store import cloud, local  # noqa: F401 - the same
+
+A = TypeVar("A")
+
+LARGEST_PAYLOAD_BYTES = 2000
+"""The queue's limit, which some pushes exceed on purpose."""
+_DEATH_SIGNAL = 1
+_BEAT_S = 0.4
+
+
+class Diary:
+    """What one client was promised."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, what: str, **facts: object) -> None:
+        line = json.dumps({"what": what, "at": time.monotonic(), **facts})
+        os.write(self._file, f"{line}\n".encode())
+
+
+class _Takeovers(logging.Handler):
+    """Writes into the diary what a broker inside this process says."""
+
+    def __init__(self, diary: Diary) -> None:
+        super().__init__()
+        self._diary = diary
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._diary.note("log", text=record.getMessage())
+
+
+class GaveUpError(Exception):
+    """The outcome stayed unknown."""
+
+
+class Client:
+    """One process that uses a queue until it is told to stop, or ended without being told."""
+
+    def __init__(self, diary: Diary, wish: dict[str, Any]) -> None:
+        self.diary = diary
+        self.chance = random.Random(wish["seed"])
+        self.wish = wish
+        self.stopped = asyncio.Event()
+        self.queue: Queue[Any]
+        self._number = 0
+
+    async def run(self) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stopped.set)
+        wish = self.wish
+        connection = bucketq.connect(
+            wish["url"],
+            mode=wish["mode"],
+            launch=wish["launch"],
+            worker=self.diary.name,
+            timeout_s=wish["timeout_s"],
+            create=False,
+        )
+        async with connection as self.queue:
+            self.diary.note("open")
+            turn = getattr(self, wish["role"])
+            while not self.stopped.is_set():
+                await turn()
+                await self._pause(wish["pause_s"] * 2 * self.chance.random())
+        self.diary.note("closed")
+
+    async def _pause(self, pause_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self.stopped.wait()
+
+    async def _certainly(self, act: Callable[[str | None], Awaitable[A]]) -> A:
+        """Do something; while its outcome is unknown, ask again under the same name."""
+        request = None
+        for _ in range(self.chance.choice((1, 3, 6, 6))):
+            try:
+                return await act(request)
+            except UnavailableError as error:
+                if error.request is None:
+                    raise
+                request = error.request
+        raise GaveUpError
+
+    def _tokens(self, count: int) -> list[str]:
+        first, self._number = self._number, self._number + count
+        return [f"{self.diary.name}-{number}" for number in range(first, self._number)]
+
+    async def produce(self) -> None:
+        """Push: one, several, or what must be refused."""
+        dice = self.chance.random()
+        if dice < 0.05:
+            await self._push_under_a_key_twice()
+        elif dice < 0.1:
+            small, large = self._tokens(2)
+            jobs = [
+                JobSpec(kind="mail", payload=small),
+                JobSpec(kind="mail", payload=large + LARGEST_PAYLOAD_BYTES * "."),
+            ]
+            await self._push([small, large], jobs, PayloadTooLargeError)
+        elif dice < 0.6:
+            await self._push_one()
+        else:
+            tokens = self._tokens(self.chance.randint(2, 12))
+            await self._push(tokens, [JobSpec(kind="mail", payload=token) for token in tokens])
+
+    async def _push_one(self) -> None:
+        (token,) = self._tokens(1)
+        self.diary.note("intends", tokens=[token])
+        began = time.monotonic()
+        try:
+            job_id = await self._certainly(
+                lambda request: self.queue.push("mail", token, request=request)
+            )
+        except GaveUpError:
+            self.diary.note("unknown", tokens=[token])
+        else:
+            self.diary.note("pushed", began=began, jobs=[[job_id, token]])
+
+    async def _push_under_a_key_twice(self) -> None:
+        """The second time with other content, which is refused whatever became of the first."""
+        first, second = self._tokens(2)
+        if await self._push([first], [JobSpec(kind="mail", payload=first, key=first)]):
+            await self._push(
+                [second], [JobSpec(kind="mail", payload=second, key=first)], KeyConflictError
+            )
+
+    async def _push(
+        self,
+        tokens: list[str],
+        jobs: list[JobSpec[Any]],
+        refusal: type[Exception] | None = None,
+    ) -> bool:
+        self.diary.note("intends", tokens=tokens)
+        began = time.monotonic()
+        try:
+            ids = await self._certainly(lambda request: self.queue.push_many(jobs, request=request))
+        except GaveUpError:
+            self.diary.note("unknown", tokens=tokens)
+            return False
+        except (KeyConflictError, PayloadTooLargeError) as error:
+            if refusal is None or not isinstance(error, refusal):
+                raise
+            self.diary.note("refused", tokens=tokens)
+            return False
+        assert refusal is None, f"{tokens} should have been refused"
+        self.diary.note("pushed", began=began, jobs=list(zip(ids, tokens, strict=True)))
+        return True
+
+    async def consume(self) -> None:
+        """Claim some jobs, work on them for a while, and finish them in one way or another."""
+        limit = self.chance.randint(1, 16)
+        try:
+            jobs = await self._certainly(
+                lambda request: self.queue.claim(limit=limit, wait_s=1.0, request=request)
+            )
+        except GaveUpError:
+            self.diary.note("unknown", tokens=[])
+            return
+        if not jobs:
+            return
+        for job in jobs:
+            self.diary.note("claimed", job=job.id, attempt=job.attempt)
+        work_s = 3 * _BEAT_S if self.chance.random() < 0.1 else 0.05 * self.chance.random()
+        beating = asyncio.create_task(self._beat(jobs))
+        try:
+            await self._pause(work_s)
+            await self._finish(jobs)
+        finally:
+            beating.cancel()
+            await asyncio.wait([beating])
+
+    async def _beat(self, jobs: list[Job[Any]]) -> None:
+        while True:
+            await asyncio.sleep(_BEAT_S)
+            with suppress(UnavailableError):
+                for pulse in await self.queue.heartbeat(jobs):
+                    if not pulse.held:
+                        held = next(job for job in jobs if job.id == pulse.job)
+                        self.diary.note("told_lost", job=held.id, attempt=held.attempt)
+
+    async def _finish(self, jobs: list[Job[Any]]) -> None:
+        alone, jobs = jobs[:2], jobs[2:]
+        for job in alone:
+            if self.chance.random() < 0.1:
+                await self._give_back(job)
+            else:
+                await self._complete(job)
+        if not jobs:
+            return
+        pairs = [(job, self._result(job)) for job in jobs]
+        began = time.monotonic()
+        try:
+            answers = await self._certainly(
+                lambda request: self.queue.complete_many(pairs, request=request)
+            )
+        except GaveUpError:
+            for job in jobs:
+                self._completion("completion_unknown", job, began)
+            return
+        for job, is_done in zip(jobs, answers, strict=True):
+            self._completion("completed" if is_done else "completion_refused", job, began)
+
+    async def _complete(self, job: Job[Any]) -> None:
+        began = time.monotonic()
+        try:
+            await self._certainly(
+                lambda request: self.queue.complete(job, self._result(job), request=request)
+            )
+        except GaveUpError:
+            self._completion("completion_unknown", job, began)
+        except LeaseLostError:
+            self._completion("completion_refused", job, began)
+        else:
+            self._completion("completed", job, began)
+
+    async def _give_back(self, job: Job[Any]) -> None:
+        """Let another attempt have it; what this one would say after that counts for nothing."""
+        try:
+            if self.chance.random() < 0.5:
+                await self._certainly(lambda request: self.queue.release(job, request=request))
+            else:
+                await self._certainly(
+                    lambda request: self.queue.fail(job, "not now", request=request)
+                )
+        except (GaveUpError, LeaseLostError):
+            return
+        self.diary.note("given_back", job=job.id, attempt=job.attempt)
+        await self._complete(job)
+
+    def _completion(self, what: str, job: Job[Any], began: float) -> None:
+        facts = {"job": job.id, "attempt": job.attempt, "result": self._result(job)}
+        self.diary.note(what, began=began, **facts)
+
+    def _result(self, job: Job[Any]) -> str:
+        return f"{self.diary.name}/{job.id}/{job.attempt}"
+
+
+def run(wish: dict[str, Any]) -> None:
+    diary = Diary(Path(wish["diary"]))
+    log = logging.getLogger("bucketq")
+    log.addHandler(_Takeovers(diary))
+    log.setLevel(logging.INFO)
+
+    async def live() -> None:
+        await Client(diary, wish).run()
+
+    try:
+        asyncio.run(live())
+    except BaseException:
+        diary.note("crashed", why=traceback.format_exc())
+        raise
+
+
+def fork_for_each_line() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Whoever ends is gone at once.
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            if sys.platform == "linux":
+                ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+            try:
+                run(json.loads(line))
+            finally:
+                os._exit(0)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    fork_for_each_line()

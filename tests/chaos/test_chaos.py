@@ -1,0 +1,52 @@
+"""Brokers and clients are killed, frozen and cut off, and nothing is lost or doubled.
+
+The same for longer is ``make chaos``. What fails here shows a seed; ``make chaos SEED=…`` draws the
+same plan from it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.run import run
+from tests.servers.running import running
+from tests.servers.server import ENVIRON, Server
+
+RAGE_S = 7.0
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory in memory where there is one: what is shown here is not the disk's doing."""
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=in_memory, prefix="bucketq-test-") as name:
+        yield Path(name)
+
+
+async def check(folder: Path, server: Server | None) -> None:
+    seed = random.randrange(2**32)
+    verdict = await run(folder, server, seed, RAGE_S)
+    hint = f"SEED={seed}\n{verdict.table()}"
+    assert not verdict.problems, "\n".join([*verdict.problems, hint])
+    assert verdict.numbers["takeovers"] > 0, hint
+    assert verdict.numbers["acknowledged"] > 100, hint
+
+
+async def test_nothing_is_lost_or_doubled_on_a_file(folder: Path) -> None:
+    await check(folder, None)
+
+
+@pytest.mark.servers
+async def test_nothing_is_lost_or_doubled_on_a_server_whose_answers_get_lost(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in ENVIRON.items():
+        monkeypatch.setenv(variable, value)
+    await check(folder, running("seaweedfs"))

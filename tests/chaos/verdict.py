@@ -1,0 +1,191 @@
+"""What the clients of a run were promised, compared with what is there in the end."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import bucketq
+from bucketq.clock import SystemClock
+from bucketq.queue.register import Register
+from bucketq.store.url import open_store
+from tests.chaos.fleet import Fleet, read_diary
+from tests.chaos.world import Events
+
+_ACKNOWLEDGED = {"pushed", "completed", "given_back"}
+
+
+@dataclass
+class Verdict:
+    """The numbers of a run, and everything that is wrong with it."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    failovers_s: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def table(self) -> str:
+        rows = {name: f"{number:,}" for name, number in self.numbers.items()}
+        if self.failovers_s:
+            rows |= {f"failover {name}": text for name, text in quantiles(self.failovers_s)}
+        return "\n".join(f"  {name:<22} {text:>10}" for name, text in rows.items())
+
+
+def quantiles(times_s: list[float]) -> Iterator[tuple[str, str]]:
+    """The middle, the end and the very end of some durations."""
+    ordered = sorted(times_s)
+    cuts = statistics.quantiles(ordered, n=100, method="inclusive") if len(ordered) > 1 else []
+    yield "p50", f"{statistics.median(ordered):.2f} s"
+    yield "p99", f"{cuts[98] if cuts else ordered[0]:.2f} s"
+    yield "max", f"{ordered[-1]:.2f} s"
+
+
+@dataclass
+class Found:
+    """A job that is there in the end."""
+
+    token: str
+    status: str
+    attempt: int
+    result: Any
+
+
+async def find_jobs(url: str) -> tuple[dict[str, Found], list[str], int]:
+    """All jobs of queue and archive by id, contradictions between the two, and the epoch."""
+    found: dict[str, Found] = {}
+    problems = []
+    location = open_store(url)
+    state = (await Register(location.store, location.key, url, SystemClock()).load()).state
+    await location.store.close()
+    jobs = [bucketq.Job[Any](record, Any) for record in state.jobs.by_id.values()]
+    async with bucketq.open_archive(url) as archive:
+        now = datetime.now(UTC)
+        since, until = now - timedelta(days=1), now + timedelta(hours=1)
+        jobs += [job async for job in archive.jobs(since, until)]
+    for job in jobs:
+        one = Found(job.payload, job.status, job.attempt, job.result)
+        if found.setdefault(job.id, one) != one:
+            problems.append(f"job {job.id} is {found[job.id]} and {one}")
+    return found, problems, state.epoch
+
+
+class Diaries:
+    """What all clients wrote down, in all their lives."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._lines = {client.diary.name: read_diary(client.diary) for client in fleet.clients}
+
+    def of(self, *what: str) -> Iterator[dict[str, Any]]:
+        for lines in self._lines.values():
+            for line in lines:
+                if line["what"] in what:
+                    yield line
+
+    def tokens(self, what: str) -> set[str]:
+        return {token for line in self.of(what) for token in line["tokens"]}
+
+    def first_after(self, moment: float, but: str) -> float | None:
+        """When the first operation was acknowledged that another client began after a moment."""
+        return min(
+            (
+                line["at"]
+                for name, lines in self._lines.items()
+                for line in lines
+                if name != but and line["what"] in _ACKNOWLEDGED
+                if line.get("began", 0.0) >= moment
+            ),
+            default=None,
+        )
+
+
+async def judge(fleet: Fleet, url: str, events: Events) -> Verdict:
+    """Compare what was promised with what is there."""
+    diaries = Diaries(fleet)
+    found, contradictions, epoch = await find_jobs(url)
+    verdict = Verdict(problems=contradictions + events.exits)
+    say = verdict.problems.append
+    for line in diaries.of("crashed"):
+        say(f"a client crashed: {line['why']}")
+    lost, doubled = _judge_pushes(diaries, found, say)
+    lost += _judge_completions(diaries, found, say)
+    _judge_leases(diaries, say)
+    epochs = events.epochs | set(fleet.leaders())
+    if epochs != set(range(1, epoch + 1)):
+        say(f"the queue is in epoch {epoch}, and there were {sorted(epochs)}")
+    for moment, name in events.leader_kills:
+        after = diaries.first_after(moment, name)
+        if after is not None:
+            verdict.failovers_s.append(after - moment)
+    acknowledged = sum(1 for _ in diaries.of(*_ACKNOWLEDGED, "claimed"))
+    unknown = sum(1 for _ in diaries.of("unknown", "completion_unknown"))
+    refused = sum(1 for _ in diaries.of("refused", "completion_refused"))
+    counts = {name: events.counts[name] for name in _COUNTED}
+    verdict.numbers = counts | {
+        "takeovers": epoch - 1,
+        "operations": acknowledged + unknown + refused,
+        "acknowledged": acknowledged,
+        "refused": refused,
+        "unknown": unknown,
+        "jobs": len(found),
+        "lost": lost,
+        "doubled": doubled,
+    }
+    return verdict
+
+
+_COUNTED = (
+    "kills",
+    "kills of the leader",
+    "stops",
+    "terminations",
+    "cuts",
+    "kills of clients",
+    "stops of clients",
+)
+
+
+def _judge_pushes(diaries: Diaries, found: dict[str, Found], say: Any) -> tuple[int, int]:
+    promised = {job: token for line in diaries.of("pushed") for job, token in line["jobs"]}
+    lost = [job for job, token in promised.items() if job not in found or found[job].token != token]
+    times = Counter(job.token for job in found.values())
+    doubled = [token for token, count in times.items() if count > 1]
+    if lost:
+        say(f"{len(lost)} acknowledged pushes are lost: {lost[:5]}")
+    if doubled:
+        say(f"{len(doubled)} pushes took effect twice: {doubled[:5]}")
+    if strangers := times.keys() - diaries.tokens("intends"):
+        say(f"nobody pushed {sorted(strangers)[:5]}")
+    if refused := times.keys() & diaries.tokens("refused"):
+        say(f"refused, and there all the same: {sorted(refused)[:5]}")
+    if undone := [job for job, one in found.items() if one.status != "done"]:
+        say(f"{len(undone)} jobs were not done in the end: {undone[:5]}")
+    return len(lost), len(doubled)
+
+
+def _judge_completions(diaries: Diaries, found: dict[str, Found], say: Any) -> int:
+    lost = 0
+    for line in diaries.of("completed"):
+        job = found.get(line["job"])
+        if job is None or (job.attempt, job.result) != (line["attempt"], line["result"]):
+            lost += 1
+            say(f"the completion {line} was acknowledged, and there is {job}")
+    for line in diaries.of("completion_refused"):
+        job = found.get(line["job"])
+        if job is not None and job.result == line["result"]:
+            say(f"the completion {line} was refused, and took effect")
+    return lost
+
+
+def _judge_leases(diaries: Diaries, say: Any) -> None:
+    claims = Counter((line["job"], line["attempt"]) for line in diaries.of("claimed"))
+    for claim, count in claims.items():
+        if count > 1:
+            say(f"{count} claims got attempt {claim[1]} of job {claim[0]}")
+    lost = {(line["job"], line["attempt"]): line for line in diaries.of("told_lost", "given_back")}
+    for line in diaries.of("completed"):
+        ended = lost.get((line["job"], line["attempt"]))
+        if ended is not None and ended["at"] < line["began"]:
+            say(f"the completion {line} was acknowledged after {ended}")
