@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bucketq import Queue
+from tests.contract.brokers import Brokers
 from tests.contract.places import PLACES, Place
 
 
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[Brokers]:
+    """Brokers that run in another process."""
+    several = Brokers()
+    yield several
+    several.close()
+
+
 @pytest.fixture(params=list(PLACES))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, brokers: Brokers) -> Iterator[Place]:
     """Where a queue is that nobody has used yet."""
-    return PLACES[request.param](tmp_path)
+    chosen = PLACES[request.param](tmp_path, brokers)
+    yield chosen
+    brokers.stop(chosen.url)
 
 
 @pytest.fixture

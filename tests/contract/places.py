@@ -16,6 +16,7 @@ from bucketq.client.blocking import BlockingConnection
 from bucketq.client.connect import Connection, Mode
 from bucketq.store.base import StoredObject
 from bucketq.store.url import open_store
+from tests.contract.brokers import NAME, Brokers
 
 _numbers = itertools.count()
 
@@ -42,18 +43,51 @@ class Place:
             await location.store.close()
 
 
-def in_memory(mode: Mode, _: Path) -> Place:
+@dataclass(frozen=True)
+class ServedPlace(Place):
+    """A queue that is reached through a broker of another process.
+
+    The broker is started with the first client that may create the queue, for it creates it.
+    """
+
+    brokers: Brokers
+
+    def connect(self, **options: Any) -> Connection[Any]:
+        return bucketq.connect(self._address(**options), mode=self.mode, **options)
+
+    def connect_sync(self, **options: Any) -> BlockingConnection[Any]:
+        return bucketq.connect_sync(self._address(**options), mode=self.mode, **options)
+
+    def _address(self, *, create: bool = True, **_: Any) -> str:
+        if create:
+            self.brokers.serve(self.url)
+        return self.url
+
+
+@dataclass(frozen=True)
+class AddressPlace(ServedPlace):
+    """The same, for clients that know the address of the broker and nothing else."""
+
+    def _address(self, *, create: bool = True, **_: Any) -> str:
+        if create or self.brokers.is_serving(self.url):
+            return f"bucketq://{self.brokers.serve(self.url)}/{NAME}"
+        return f"bucketq://{self.brokers.serve('memory://another')}/not-served"
+
+
+def in_memory(mode: Mode) -> Place:
     return Place(f"memory://contract-{next(_numbers)}", mode)
 
 
-def in_a_file(mode: Mode, folder: Path) -> Place:
-    return Place((folder / "queue.json").as_uri(), mode)
+def in_a_file(folder: Path) -> str:
+    return (folder / "queue.json").as_uri()
 
 
-PLACES: dict[str, Callable[[Path], Place]] = {
-    "direct-memory": lambda folder: in_memory("direct", folder),
-    "embedded-memory": lambda folder: in_memory("embedded", folder),
-    "direct-file": lambda folder: in_a_file("direct", folder),
-    "embedded-file": lambda folder: in_a_file("embedded", folder),
-    "auto-file": lambda folder: in_a_file("auto", folder),
+PLACES: dict[str, Callable[[Path, Brokers], Place]] = {
+    "direct-memory": lambda _folder, _brokers: in_memory("direct"),
+    "embedded-memory": lambda _folder, _brokers: in_memory("embedded"),
+    "direct-file": lambda folder, _: Place(in_a_file(folder), "direct"),
+    "embedded-file": lambda folder, _: Place(in_a_file(folder), "embedded"),
+    "auto-file": lambda folder, _: Place(in_a_file(folder), "auto"),
+    "remote-file": lambda folder, brokers: ServedPlace(in_a_file(folder), "remote", brokers),
+    "address-file": lambda folder, brokers: AddressPlace(in_a_file(folder), "auto", brokers),
 }

@@ -127,7 +127,7 @@ def test_many_threads_share_one_queue(place: Place) -> None:
 
 
 def test_typed_payloads_go_in_and_out(place: Place) -> None:
-    with bucketq.connect_sync(place.url, payload_type=Order, mode=place.mode) as queue:
+    with place.connect_sync(payload_type=Order) as queue:
         queue.push("order", Order(7))
         (job,) = queue.claim()
         assert job.payload == Order(7)

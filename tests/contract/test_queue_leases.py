@@ -34,15 +34,33 @@ async def let_leases_run_out_soon(queue: Queue[Any]) -> None:
     await queue.config(lease_s=0.02, heartbeat_s=0.01, grace_s=0.01, clock_margin_s=0)
 
 
+SOON_S = 3.0
+"""A lease that has run out is noticed when somebody looks, which happens about once a second."""
+
+
 async def test_a_heartbeat_tells_that_the_job_is_held(place: Place, queue: Queue[Any]) -> None:
     job = await claimed(queue)
     assert await queue.heartbeat(job) == [Pulse(job.id, held=True)]
     async with place.connect() as other:
-        beaten = await other.get(job.id)
         assert await other.heartbeat(job.lease) == [Pulse(job.id, held=True)]
-    assert beaten.record.heartbeat_at is not None
+
+
+async def test_when_a_worker_was_last_heard_shows_within_a_third_of_a_lease(
+    place: Place, queue: Queue[Any]
+) -> None:
+    """A broker hears every heartbeat and writes them down now and then, for a successor."""
+    await queue.config(lease_s=1.5, heartbeat_s=0.5)
+    job = await claimed(queue)
     assert job.record.heartbeat_at is not None
+    async with asyncio.timeout(5), place.connect() as other:
+        beaten = job
+        while beaten.record.heartbeat_at == job.record.heartbeat_at:
+            assert await queue.heartbeat(job) == [Pulse(job.id, held=True)]
+            beaten = await other.get(job.id)
+            await asyncio.sleep(0.05)
+    assert beaten.record.heartbeat_at is not None
     assert beaten.record.heartbeat_at > job.record.heartbeat_at
+    assert (beaten.status, beaten.attempt, beaten.lease) == ("running", 1, job.lease)
 
 
 async def test_one_heartbeat_speaks_for_many_jobs(queue: Queue[Any]) -> None:
@@ -104,9 +122,8 @@ async def test_a_job_whose_worker_is_silent_goes_to_the_next(
 ) -> None:
     await let_leases_run_out_soon(queue)
     job = await claimed(queue)
-    await asyncio.sleep(0.05)
     async with place.connect(worker="next") as other:
-        (again,) = await other.claim()
+        (again,) = await other.claim(wait_s=SOON_S)
         assert (again.id, again.attempt, again.worker) == (job.id, 2, "next")
         assert again.lease != job.lease
         assert [failure.cause for failure in again.errors] == ["lost"]
@@ -118,7 +135,7 @@ async def test_a_waiting_claim_takes_over_the_job_of_a_silent_worker_by_itself(
 ) -> None:
     await let_leases_run_out_soon(queue)
     job = await claimed(queue)
-    (again,) = await queue.claim(wait_s=10)
+    (again,) = await queue.claim(wait_s=SOON_S)
     assert (again.id, again.attempt) == (job.id, 2)
 
 
@@ -127,9 +144,9 @@ async def test_a_worker_that_was_replaced_is_refused_in_everything(
 ) -> None:
     await let_leases_run_out_soon(queue)
     job = await claimed(queue)
-    await asyncio.sleep(0.05)
     async with place.connect() as other:
-        (again,) = await other.claim()
+        (again,) = await other.claim(wait_s=SOON_S)
+        await queue.config(lease_s=30, heartbeat_s=5)
         before = await place.stored()
         assert await queue.heartbeat(job) == [Pulse(job.id, held=False)]
         with pytest.raises(LeaseLostError, match="held by another worker"):
@@ -148,17 +165,19 @@ async def test_a_worker_that_was_replaced_is_refused_in_everything(
 async def test_a_job_that_keeps_losing_its_workers_dies(place: Place, queue: Queue[Any]) -> None:
     await let_leases_run_out_soon(queue)
     job_id = await queue.push("mail", 1, max_attempts=2)
-    for _ in range(2):
+    for attempt in (1, 2):
         async with place.connect() as worker:
-            assert len(await worker.claim()) == 1
-        await asyncio.sleep(0.05)
-    async with place.connect() as worker:
-        assert await worker.claim() == []
-    assert (await queue.get(job_id)).status == "dead"
+            (job,) = await worker.claim(wait_s=SOON_S)
+            assert (job.id, job.attempt) == (job_id, attempt)
+    async with asyncio.timeout(SOON_S):
+        while (await queue.get(job_id)).status != "dead":
+            async with place.connect() as worker:
+                assert await worker.claim() == []
+            await asyncio.sleep(0.05)
 
 
 async def test_a_failed_job_waits_and_is_tried_again(queue: Queue[Any]) -> None:
-    job = await claimed(queue, backoff=Backoff(base_s=0.1, factor=1))
+    job = await claimed(queue, backoff=Backoff(base_s=0.5, factor=1))
     assert await queue.fail(job, "no route to host") == "queued"
     waiting = await queue.get(job.id)
     assert (waiting.status, waiting.worker) == ("queued", None)
@@ -230,7 +249,7 @@ async def test_a_released_job_keeps_its_place_and_costs_no_attempt(queue: Queue[
 
 async def test_a_job_released_with_a_delay_comes_back_then(queue: Queue[Any]) -> None:
     job = await claimed(queue)
-    await queue.release(job, delay_s=0.1)
+    await queue.release(job, delay_s=0.4)
     assert await queue.claim() == []
     assert [again.id for again in await queue.claim(wait_s=5)] == [job.id]
 

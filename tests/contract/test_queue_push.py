@@ -58,7 +58,9 @@ async def test_a_queue_that_was_closed_and_opened_again_has_lost_nothing(place: 
     async with place.connect() as queue:
         after = await queue.snapshot()
         assert after.jobs == before.jobs
-        assert (after.version, after.incarnation) == (before.version, before.incarnation)
+        assert after.incarnation == before.incarnation
+        assert after.settings == before.settings
+        assert after.version >= before.version  # A broker that comes or goes writes that down.
         await queue.complete(claimed)
         assert [job.id for job in await queue.claim(limit=5)] == ids[1:]
 
@@ -66,7 +68,7 @@ async def test_a_queue_that_was_closed_and_opened_again_has_lost_nothing(place: 
 async def test_a_queue_that_is_not_there_is_created_only_where_that_is_allowed(
     place: Place,
 ) -> None:
-    with pytest.raises(QueueNotFoundError, match="no queue at"):
+    with pytest.raises(QueueNotFoundError, match=r"no queue at|not served at"):
         async with place.connect(create=False):
             pass
     async with place.connect() as queue:

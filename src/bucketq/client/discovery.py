@@ -171,8 +171,7 @@ class ObjectFinder:
                 message = f"no queue at {self._register.where}; create one by pushing to it"
                 raise QueueNotFoundError(message) from error
             await self._register.open(create=True)
-            message = "the queue was just created"
-            raise UnreadableError(message) from error
+            return await self._read()
         except UnavailableError as error:
             raise UnreadableError(str(error)) from error
         if self._incarnation and heading.incarnation != self._incarnation:
@@ -236,27 +235,24 @@ class AddressFinder:
         self._incarnation = ""
 
     async def find(self, on_stray_jobs: StrayJobs) -> Route:
-        """Ask each address in turn."""
-        hints: list[str] = []
-        trouble: Exception = NotYetError(f"nobody answers at {', '.join(self._addresses)}")
-        for address in self._addresses:
+        """Ask each address in turn, and then where those who answered say that the leader is."""
+        strangers = 0
+        trouble: Exception = NotYetError(f"nobody leads at {', '.join(self._addresses)}")
+        asked = list(self._addresses)
+        for number, address in enumerate(asked):
             try:
                 pong = await self._transport.ping(address, self._ping(), PING_S)
             except LinkLostError as error:
+                strangers += isinstance(error, NobodyThereError)
                 trouble = error
                 continue
             if pong.role == "leading":
+                self._check_incarnation(address, pong)
                 return await self._converse(address, pong, on_stray_jobs)
-            if pong.leader and pong.leader not in self._addresses:
-                hints.append(pong.leader)
-        for address in dict.fromkeys(hints):
-            try:
-                pong = await self._transport.ping(address, self._ping(), PING_S)
-            except LinkLostError as error:
-                trouble = error
-                continue
-            if pong.role == "leading":
-                return await self._converse(address, pong, on_stray_jobs)
+            if number < len(self._addresses) and pong.leader and pong.leader not in asked:
+                asked.append(pong.leader)
+        if strangers == len(asked) and not self._incarnation:
+            await self._refuse_unknown()
         raise NotYetError(str(trouble)) from trouble
 
     async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
@@ -279,7 +275,33 @@ class AddressFinder:
         await self._transport.close()
 
     def _ping(self) -> Ping:
-        return Ping(queue=self._queue, incarnation=self._incarnation)
+        """Ask by name where there is one: it tells of a queue that was replaced by another."""
+        return Ping(queue=self._queue, incarnation="" if self._queue else self._incarnation)
+
+    def _check_incarnation(self, address: str, pong: Pong) -> None:
+        if self._incarnation and pong.incarnation != self._incarnation:
+            message = (
+                f"{address} now serves another queue under this name (incarnation "
+                f"{pong.incarnation}, it was {self._incarnation}): connect again"
+            )
+            raise SupersededError(message)
+
+    async def _refuse_unknown(self) -> None:
+        """Raise ``QueueNotFoundError`` where brokers are there, and none knows the queue."""
+        hello = Hello(queue=self._queue, client=self._client)
+        unknown: QueueNotFoundError | None = None
+        for address in self._addresses:
+            try:
+                wire = await self._transport.open(address, hello, _OPEN_S)
+            except QueueNotFoundError as error:
+                unknown = error
+            except (LinkLostError, SupersededError):
+                return
+            else:
+                await wire.close()
+                return
+        if unknown is not None:
+            raise unknown
 
     async def _converse(self, address: str, pong: Pong, on_stray_jobs: StrayJobs) -> Route:
         hello = Hello(
@@ -290,7 +312,7 @@ class AddressFinder:
         )
         try:
             wire = await self._transport.open(address, hello, _OPEN_S)
-        except (LinkLostError, SupersededError) as error:
+        except (LinkLostError, SupersededError, QueueNotFoundError) as error:
             raise NotYetError(str(error)) from error
         self._incarnation = wire.welcome.incarnation
         return BrokerRoute(wire, address, on_stray_jobs)

@@ -361,9 +361,11 @@ async def test_the_largest_values_that_are_allowed_are_granted(queue: bucketq.Qu
 @pytest.mark.parametrize(
     "options",
     [
-        {"mode": "remote"},
+        {"mode": "nearby"},
         {"mode": None},
         {"mode": ["direct"]},
+        {"launch": "soon"},
+        {"launch": None},
         {"worker": ""},
         {"worker": 5},
         {"worker": "x" * 300},

@@ -1,0 +1,102 @@
+"""Brokers in a process of their own, for the queues of the contract tests.
+
+One process serves all queues of a test run, each behind an address of its own: a process for each
+test would take longer than the tests. It is told what to do in lines, and ends with its input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.broker.broker import Broker
+from bucketq.broker.server import Server
+from bucketq.clock import SystemClock
+from bucketq.queue.register import Register
+from bucketq.rpc.address import this_host
+from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.store.url import open_store
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "queue"
+"""What every queue is called by its broker."""
+
+
+class Brokers:
+    """The process, seen from the tests. It is started when the first queue is served."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._addresses: dict[str, str] = {}
+
+    def is_serving(self, url: str) -> bool:
+        return url in self._addresses
+
+    def serve(self, url: str) -> str:
+        """See that a broker leads a queue; returns its address."""
+        if url not in self._addresses:
+            self._addresses[url] = self._tell(f"serve {url}")
+        return self._addresses[url]
+
+    def stop(self, url: str) -> None:
+        if self._addresses.pop(url, None) is not None:
+            self._tell(f"stop {url}")
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate(timeout=30)
+
+    def _tell(self, line: str) -> str:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.contract.brokers"],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(f"{line}\n")
+        stdin.flush()
+        answer = stdout.readline().strip()
+        assert answer, "the process with the brokers has ended"
+        return answer
+
+
+async def _serve(url: str) -> Server:
+    transport, clock, location = GrpcTransport(), SystemClock(), open_store(url)
+    register = Register(location.store, location.key, location.url, clock)
+    archive = SegmentWriter(location.store, Layout.of(location.key))
+    broker = Broker(register, clock, transport, archive=archive)
+    server = Server(transport, clock, this_host())
+    server.add(NAME, broker)
+    await server.start("127.0.0.1:0")
+    await broker.leading.wait()
+    return server
+
+
+async def _main() -> None:
+    servers: dict[str, Server] = {}
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        verb, url = line.split()
+        if verb == "serve":
+            servers[url] = await _serve(url)
+            answer = servers[url].address
+        else:
+            await servers.pop(url).stop()
+            answer = "stopped"
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+    for server in servers.values():
+        await server.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())
