@@ -1,0 +1,556 @@
+"""What a broker carries, beside what its store and gRPC can do.
+
+Run it with ``make bench`` or ``python benchmarks/broker.py``; ``--quick`` takes a minute. A broker
+runs in a process of its own (``bucketq serve``), and one client process has 1, 64 or 1,000 callers
+who begin anew when they are answered. They push jobs, or claim and complete them, one or a
+hundred a call, mostly 10,000 jobs for each row, beginning with an empty queue.
+
+There are two stores: ``file``, synced, and ``slow``, a file whose every request takes 50 ms longer.
+No address leads to a store like that, so that broker is started by a program of this benchmark
+from the same parts; a proxy before a server of objects would add noise of its own.
+
+Machines differ and are shared, so each row has its yardstick: the bare PUT, the median time that
+the same store takes for an object of the row's mean size, measured right after it. Nobody is
+answered before a write has landed, so no call can be quicker. Above the table stands what a bare
+gRPC stream carries, between two processes, with messages of the same sizes. CPU is that of broker
+and client for each job; ``others`` is what the rest of the machine took of it meanwhile.
+
+``claim+complete`` counts jobs for its rate, and calls (two for each job) for its latency.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from fnmatch import fnmatch
+from itertools import product
+from pathlib import Path
+from statistics import median, quantiles
+from time import clock_gettime, perf_counter, process_time, sleep
+from typing import Any, NamedTuple
+
+import grpc.aio
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.broker_processes import ECHO, DelayedStore, Sampler, Samples, echo_message
+
+import bucketq
+from bucketq.codec import read_heading
+from bucketq.errors import CorruptStateError
+from bucketq.queue.base import Queue
+from bucketq.store.base import ObjectStore
+from bucketq.store.local import LocalStore
+
+PROCESSES = Path(__file__).with_name("broker_processes.py")
+CALLERS = (1, 64, 1000)
+JOBS = 10_000
+MANY = 100
+"""How many jobs a call of a row ``in bulk`` takes."""
+LONELY_JOBS = {"file": 2_000, "slow": 200}
+"""Of a single caller with single jobs, who would take a quarter of an hour for all."""
+SHORT_S = 5.0
+REPEATS = 3
+"""How often a row is measured that takes less than that; the run that shows is the one in which
+the machine had the least else to do."""
+PAYLOAD = {"text": "x" * 89}
+"""A hundred bytes of JSON."""
+BARE_WRITES = 15
+ECHO_S = 1.0
+IDLE_CLIENTS = 1000
+IDLE_S = 20.0
+PROFILE_LINES = 40
+PROFILE_S = 15.0
+PROFILE_RUNS = 6
+_TICKS = os.sysconf("SC_CLK_TCK")
+_CPU_CLOCK = 2
+"""Linux has a clock for each process, and its number is made with this."""
+
+MESSAGES = {
+    ("push", 1): [(188, 39)],
+    ("push", MANY): [(14_048, 2_813)],
+    ("claim+complete", 1): [(92, 370), (108, 10)],
+    ("claim+complete", MANY): [(92, 35_715), (6_448, 113)],
+}
+"""The bytes of the messages, and of their answers, that a row's calls take."""
+
+RATE_AIMS = {
+    ("push", 64, 1): 6_000,
+    ("claim+complete", 64, 1): 3_000,
+    ("push", 1000, 1): 15_000,
+    # Two operations a job.
+    ("claim+complete", 1000, 1): 7_500,
+    ("push", 64, MANY): 100_000,
+    ("claim+complete", 64, MANY): 40_000,
+}
+P50_AIMS = {64: 1.3, 1000: 1.5}
+P99_AIM = 2.5
+PEERS = {
+    "push": "SAQ 4,500, asyncpg 4,200, bare Redis 11,700",
+    "claim+complete": "SAQ 1,250, asyncpg 1,900, bare Redis 6,000",
+}
+"""Durable, 64 callers, one job at a time, on a machine of this kind."""
+MOST_IDLE_CPU = 0.05
+
+
+class Row(NamedTuple):
+    """What is measured."""
+
+    store: str
+    work: str
+    callers: int
+    per_call: int
+    jobs: int
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
+        verb = "push" if self.work == "push" else "cycle"
+        return f"{self.store}-{verb}-{self.callers}{'-bulk' if self.per_call > 1 else ''}"
+
+
+class Run(NamedTuple):
+    """What was found, once."""
+
+    took_s: float
+    latencies_s: list[float]
+    writes: int
+    mean_bytes: int
+    broker_cpu_s: float
+    client_cpu_s: float
+    others: float
+
+
+# Processes.
+
+
+class Broker:
+    """A broker in another process."""
+
+    def __init__(self, path: Path, store: str, profile: Path | None = None) -> None:
+        """Start it on a queue that is not there yet."""
+        self.path = path
+        command = [sys.executable, "-m", "bucketq.cli", "serve", "--quiet", path.as_uri()]
+        if store == "slow" or profile:
+            flags = ["--profile", str(profile)] if profile else []
+            what = "slow" if store == "slow" else "serve"
+            command = [sys.executable, str(PROCESSES), *flags, what, path.as_uri()]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.url = f"bucketq://{self._address()}"
+
+    def _address(self) -> str:
+        for _ in range(600):
+            try:
+                record = read_heading(self.path.read_bytes(), "bench").broker
+            except (FileNotFoundError, CorruptStateError):
+                record = None
+            if record is not None and record.address:
+                return record.address
+            if self.process.poll() is not None:
+                break
+            sleep(0.05)
+        self.stop()
+        message = "the broker did not start"
+        raise RuntimeError(message)
+
+    def version(self) -> int:
+        """How often the queue has been written."""
+        return read_heading(self.path.read_bytes(), "bench").version
+
+    def cpu_s(self) -> float:
+        """How much of the processor's time it has had."""
+        return cpu_s(self.process.pid)
+
+    def stop(self) -> None:
+        """End it."""
+        end(self.process)
+
+
+def cpu_s(pid: int) -> float:
+    """How much of the processor's time a process has had, with all its threads."""
+    return clock_gettime((~pid << 3) | _CPU_CLOCK)
+
+
+def machine_s() -> tuple[float, float]:
+    """How long the processors have worked, and how long there have been any."""
+    line = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    ticks = [int(field) / _TICKS for field in line.split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process of ours, kindly first."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def echo_in(folder: Path) -> Iterator[str]:
+    """Run a bare gRPC server, and tell where."""
+    path = folder / "echo"
+    process = subprocess.Popen([sys.executable, str(PROCESSES), "echo", str(path)])
+    try:
+        wait_for(path)
+        yield path.read_text(encoding="ascii")
+    finally:
+        end(process)
+
+
+def wait_for(path: Path) -> None:
+    """Wait until another process has written a file."""
+    for _ in range(600):
+        if path.exists():
+            return
+        sleep(0.05)
+    message = f"nobody wrote {path}"
+    raise RuntimeError(message)
+
+
+@contextmanager
+def broker_on(folder: Path, store: str, profile: Path | None = None) -> Iterator[Broker]:
+    """Run a broker on a queue of its own."""
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as name:
+        broker = Broker(Path(name) / "queue.json", store, profile)
+        try:
+            yield broker
+        finally:
+            broker.stop()
+
+
+# Work.
+
+
+Work = Callable[[Queue[Any], int, list[float]], Awaitable[None]]
+Hook = Callable[[], None]
+
+
+def no_more() -> None:
+    """Do nothing."""
+
+
+async def push(queue: Queue[Any], per_call: int, took_s: list[float]) -> None:
+    """Push jobs in one call."""
+    begin = perf_counter()
+    if per_call == 1:
+        await queue.push("index", PAYLOAD)
+    else:
+        await queue.push_many([bucketq.JobSpec(kind="index", payload=PAYLOAD)] * per_call)
+    took_s.append(perf_counter() - begin)
+
+
+async def claim_and_complete(queue: Queue[Any], per_call: int, took_s: list[float]) -> None:
+    """Work on jobs, in two calls."""
+    begin = perf_counter()
+    jobs = await queue.claim(limit=per_call)
+    between = perf_counter()
+    if len(jobs) != per_call:
+        message = f"{len(jobs)} jobs were claimed, not {per_call}"
+        raise RuntimeError(message)
+    if per_call == 1:
+        await queue.complete(jobs[0])
+    else:
+        await queue.complete_many(jobs)
+    took_s += (between - begin, perf_counter() - between)
+
+
+WORK: dict[str, Work] = {"push": push, "claim+complete": claim_and_complete}
+
+
+async def work_together(queue: Queue[Any], row: Row) -> list[float]:
+    """Let the callers do all jobs of a row; return how long each call took."""
+    took_s: list[float] = []
+    left = row.jobs // row.per_call
+
+    async def call() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            await WORK[row.work](queue, row.per_call, took_s)
+
+    await asyncio.gather(*(call() for _ in range(row.callers)))
+    return took_s
+
+
+async def fill(queue: Queue[Any], count: int) -> None:
+    """Let jobs wait."""
+    specs = [bucketq.JobSpec(kind="index", payload=PAYLOAD)] * min(count, 1000)
+    for _ in range(0, count, len(specs)):
+        await queue.push_many(specs)
+
+
+async def measure_once(
+    row: Row, broker: Broker, begins: Hook = no_more, ends: Hook = no_more
+) -> Run:
+    """Do a row's work once, at a broker that has just begun; call the hooks around it."""
+    async with bucketq.connect(broker.url, worker="bench") as queue:
+        warm_up = row._replace(callers=16, per_call=1, jobs=32)
+        for work in WORK:
+            await work_together(queue, warm_up._replace(work=work))
+        if row.work != "push":
+            await fill(queue, row.jobs)
+        gc.collect()
+        sizes, version = [broker.path.stat().st_size], broker.version()
+        broker_s, client_s, (busy_s, all_s) = broker.cpu_s(), process_time(), machine_s()
+        begins()
+        begin = perf_counter()
+        latencies_s = await work_together(queue, row)
+        took_s = perf_counter() - begin
+        ends()
+        broker_s, client_s = broker.cpu_s() - broker_s, process_time() - client_s
+        busy_s, all_s = (now - then for now, then in zip(machine_s(), (busy_s, all_s), strict=True))
+        sizes.append(broker.path.stat().st_size)
+        writes = broker.version() - version
+    others = max(0.0, busy_s - broker_s - client_s) / all_s if all_s else 0.0
+    return Run(took_s, latencies_s, writes, sum(sizes) // 2, broker_s, client_s, others)
+
+
+# Yardsticks.
+
+
+async def measure_bare(folder: Path, store_name: str, size_bytes: int) -> float:
+    """The median time of a bare write."""
+    inner = LocalStore(folder)
+    store: ObjectStore = DelayedStore(inner) if store_name == "slow" else inner
+    body, took_s = bytes(size_bytes), []
+    etag = await store.put("bare.json", body)
+    for _ in range(BARE_WRITES):
+        begin = perf_counter()
+        etag = await store.replace("bare.json", body, etag)
+        took_s.append(perf_counter() - begin)
+    await store.close()
+    return median(took_s)
+
+
+async def measure_echo(address: str, sizes: list[tuple[int, int]], run_s: float) -> list[float]:
+    """How long it takes to send the messages and have their answers, one after the other."""
+    messages, took_s = [echo_message(*each) for each in sizes], []
+    async with grpc.aio.insecure_channel(address) as channel:
+        method: Any = channel.stream_stream(ECHO, None, None)
+        stream = method()
+        over = perf_counter() + run_s
+        while perf_counter() < over:
+            begin = perf_counter()
+            for message in messages:
+                await stream.write(message)
+                await stream.read()
+            took_s.append(perf_counter() - begin)
+        await stream.done_writing()
+        await stream.code()
+    return took_s
+
+
+async def show_echo(address: str, run_s: float) -> None:
+    """Print what a bare gRPC stream carries."""
+    await measure_echo(address, [(1, 1)], run_s / 4)
+    for (work, per_call), sizes in MESSAGES.items():
+        took_s = await measure_echo(address, sizes, run_s)
+        rate = per_call * len(took_s) / sum(took_s)
+        name = f"{work}, {per_call} a message"
+        print(f"bare gRPC, {name:<31} {rate:>9,.0f}/s {1000 * median(took_s):>8.2f} ms")
+    print()
+
+
+# The table.
+
+_LINE = "{:<20} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}  {:<18} {:<6}  {}"
+_HEADS = "row,jobs,jobs/s,p50,p99,writes,PUT,p50,p99,broker,client,others,aim,,peers' jobs/s"
+_UNITS = ",,,ms,ms,,ms,/PUT,/PUT,us CPU,us CPU,CPU,,,"
+
+
+def show(*cells: str) -> None:
+    """Print a line of the table."""
+    print(_LINE.format(*cells).rstrip(), flush=True)
+
+
+def judge(row: Row, rate: float, p50: float, p99: float) -> tuple[str, str]:
+    """A row's aim, and whether it is met; the latencies are multiples of the bare write."""
+    if row.store == "slow":
+        most = P50_AIMS.get(row.callers) if row.per_call == 1 else None
+        if most is None:
+            return "", ""
+        met = p50 <= most and p99 <= P99_AIM
+        return f"p50 {most:g}x, p99 {P99_AIM:g}x", "met" if met else "MISSED"
+    aim = RATE_AIMS.get((row.work, row.callers, row.per_call))
+    if aim is None:
+        return "", ""
+    return f"{aim:,} jobs/s", "met" if rate >= aim else "MISSED"
+
+
+async def measure(row: Row, folder: Path, repeats: int) -> None:
+    """Measure a row, several times if that is quick, and print its line."""
+    runs: list[Run] = []
+    while not runs or (runs[-1].took_s < SHORT_S and len(runs) < repeats):
+        with broker_on(folder, row.store) as broker:
+            runs.append(await measure_once(row, broker))
+    run = min(runs, key=lambda run: run.others)
+    bare_s = await measure_bare(folder, row.store, run.mean_bytes)
+    rate = row.jobs / run.took_s
+    percents = quantiles(run.latencies_s, n=100)
+    p50_s, p99_s = percents[49], percents[98]
+    aim, verdict = judge(row, rate, p50_s / bare_s, p99_s / bare_s)
+    is_peer = (row.store, row.callers, row.per_call) == ("file", 64, 1)
+    show(
+        row.name,
+        f"{row.jobs:,}",
+        f"{rate:,.0f}",
+        f"{1000 * p50_s:.2f}",
+        f"{1000 * p99_s:.2f}",
+        f"{run.writes:,}",
+        f"{1000 * bare_s:.2f}",
+        f"{p50_s / bare_s:.2f}x",
+        f"{p99_s / bare_s:.2f}x",
+        f"{1e6 * run.broker_cpu_s / row.jobs:.0f}",
+        f"{1e6 * run.client_cpu_s / row.jobs:.0f}",
+        f"{run.others:.0%}",
+        aim,
+        verdict,
+        PEERS[row.work] if is_peer else "",
+    )
+
+
+def rows_of(scale: int) -> list[Row]:
+    """All rows, with a part of their jobs."""
+    rows = []
+    for store, per_call, callers, work in product(("file", "slow"), (1, MANY), CALLERS, WORK):
+        jobs = JOBS // scale
+        if callers == per_call == 1:
+            jobs = LONELY_JOBS[store] // scale
+        if per_call * callers > JOBS:
+            jobs = per_call * callers  # One call for each; with less, some would have nothing.
+        rows.append(Row(store, work, callers, per_call, jobs))
+    return rows
+
+
+# Idle clients.
+
+
+async def measure_idle(folder: Path, clients: int, run_s: float) -> None:
+    """Let clients wait, each over its own connection; print what that costs the broker."""
+    with broker_on(folder, "file") as broker:
+        async with AsyncExitStack() as stack:
+            gate = asyncio.Semaphore(16)
+
+            async def connect() -> Queue[Any]:
+                async with gate:
+                    return await stack.enter_async_context(bucketq.connect(broker.url))
+
+            begin = perf_counter()
+            queues = await asyncio.gather(*(connect() for _ in range(clients)))
+            connected_s = perf_counter() - begin
+            claims = [asyncio.create_task(queue.claim(wait_s=run_s + 10)) for queue in queues]
+            await asyncio.sleep(3)
+            version, broker_s, begin = broker.version(), broker.cpu_s(), perf_counter()
+            await asyncio.sleep(run_s)
+            took_s = perf_counter() - begin
+            share, writes = (broker.cpu_s() - broker_s) / took_s, broker.version() - version
+            early = sum(claim.done() for claim in claims)
+            for claim in claims:
+                claim.cancel()
+            await asyncio.gather(*claims, return_exceptions=True)
+    verdict = "met" if share < MOST_IDLE_CPU and not writes and not early else "MISSED"
+    print(
+        f"\n{clients:,} idle clients, each waiting for a job over its own connection (made in "
+        f"{connected_s:.1f} s): {share:.1%} of a core over {took_s:.0f} s, {writes} writes, "
+        f"{early} claims ended early   aim: < {MOST_IDLE_CPU:.0%} and 0   {verdict}"
+    )
+
+
+# The profile.
+
+
+async def profile_once(row: Row, folder: Path) -> tuple[Run, Samples, Samples]:
+    """Do a row's work with both processes, client and broker, under a profile."""
+    path, here = folder / "profile.json", Sampler()
+    path.unlink(missing_ok=True)
+    with broker_on(folder, row.store, path) as broker:
+
+        def begins() -> None:
+            broker.process.send_signal(signal.SIGUSR1)
+            here.start()
+
+        def ends() -> None:
+            here.stop()
+            broker.process.send_signal(signal.SIGUSR2)
+
+        run = await measure_once(row, broker, begins, ends)
+        wait_for(path)
+    return run, here.stop(), msgspec.json.decode(path.read_bytes(), type=Samples)
+
+
+def profile(row: Row, folder: Path) -> None:
+    """Profile a row several times, and print where the time went."""
+    client, broker = Samples(), Samples()
+    runs: list[Run] = []
+    while sum(run.took_s for run in runs) < PROFILE_S and len(runs) < PROFILE_RUNS:
+        run, of_client, of_broker = asyncio.run(profile_once(row, folder))
+        client.add(of_client)
+        broker.add(of_broker)
+        runs.append(run)
+    rate = median(row.jobs / run.took_s for run in runs)
+    print(f"{row.name}: {rate:,.0f} jobs/s while profiled")
+    show_samples("client", client, median(run.client_cpu_s for run in runs) / row.jobs)
+    show_samples("broker", broker, median(run.broker_cpu_s for run in runs) / row.jobs)
+
+
+def show_samples(who: str, samples: Samples, job_s: float) -> None:
+    """Print the functions that took most of a process's time, in microseconds for each job."""
+    print(f"\n{who}: {1e6 * job_s:.0f} us of CPU a job\n  own us  with callees  at")
+    sample_us = 1e6 * job_s / max(1, samples.count)
+    worst = sorted(samples.own, key=lambda where: -sum(samples.own[where].values()))
+    for where in worst[:PROFILE_LINES]:
+        lines, (path, name) = samples.own[where], where.split(" ", 1)
+        line = max(lines, key=lambda line: lines[line])
+        own, total = sum(lines.values()) * sample_us, samples.total[where] * sample_us
+        print(f"{own:>8.1f}  {total:>12.1f}  {path}:{line} {name}")
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description="Measure a broker and its clients.")
+    parser.add_argument("--quick", action="store_true", help="fewer jobs, each row once")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="rows, as in 'file-*-64'")
+    parser.add_argument("--profile", metavar="ROW", help="tell where the time of one row goes")
+    parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="a folder on a disk")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Not without the other processes.
+    rows = rows_of(5 if options.quick else 1)
+    names = [row.name for row in rows]
+    if options.profile and options.profile not in names:
+        parser.error(f"no row {options.profile!r}: there are {', '.join(names)}")
+    with tempfile.TemporaryDirectory(dir=options.dir, ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        if options.profile:
+            profile(rows[names.index(options.profile)], folder)
+            return
+        print(
+            f"Python {platform.python_version()}, {os.cpu_count()} x {platform.machine()}, "
+            f"grpcio {grpc.__version__}; payloads of 100 bytes; load {os.getloadavg()[0]:.1f}\n"
+        )
+        with echo_in(folder) as address:
+            asyncio.run(show_echo(address, ECHO_S / 4 if options.quick else ECHO_S))
+        show(*_HEADS.split(","))
+        show(*_UNITS.split(","))
+        for row in rows:
+            if fnmatch(row.name, options.only):
+                asyncio.run(measure(row, folder, 1 if options.quick else REPEATS))
+        if fnmatch("idle", options.only):
+            scale = 5 if options.quick else 1
+            asyncio.run(measure_idle(folder, IDLE_CLIENTS // scale, IDLE_S / scale))
+
+
+if __name__ == "__main__":
+    main()
