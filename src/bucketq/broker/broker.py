@@ -156,7 +156,6 @@ class Broker:
         self._show_life()
         while not self._is_retired:
             after = await self._vacancy()
-            self._takeover = False
             try:
                 await self._lead(identity, after)
             except DeposedError as error:
@@ -335,6 +334,7 @@ class Broker:
             timeout_s=DRAIN_S,
         )
         async with leader:
+            self._takeover = False
             self._leader = leader
             self.leading.set()
             _log.info("%s: leading in epoch %d", self.where, leader.epoch)

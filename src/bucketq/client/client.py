@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -57,6 +57,8 @@ class Client(Verbs[T]):
         self._watching: asyncio.Task[None] | None = None
         self._trouble = ""
         self._look_at = 0.0
+        self._wanted: dict[str, None] = {}
+        """The secrets of claims that wait and were not withdrawn."""
 
     async def __aenter__(self) -> Client[T]:
         """Find a way to the queue."""
@@ -91,19 +93,31 @@ class Client(Verbs[T]):
                 raise UnavailableError(message)
             try:
                 return await route.flush_archive()
+            except TimeoutError as error:
+                message = f"{self._where} did not archive everything in time; try again"
+                raise UnavailableError(message) from error
             except (RouteLostError, SupersededError, ClosedError) as error:
                 self._give_up(route, error)
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer; what it gets all the same is given back."""
+        self._wanted.pop(claim.secret, None)
         if self._route is not None:
             self._route.withdraw(claim)
 
     async def _submit(self, request: Request) -> Any:
         """Send a request, one way after another, until it is answered or the time is over."""
-        loop = asyncio.get_running_loop()
         operation = request.operation
-        wait_s = operation.wait_s if isinstance(operation, Claim) else 0.0
+        if not isinstance(operation, Claim) or not operation.wait_s:
+            return await self._try(request, 0.0)
+        self._wanted[operation.secret] = None
+        try:
+            return await self._try(request, operation.wait_s)
+        finally:
+            self._wanted.pop(operation.secret, None)
+
+    async def _try(self, request: Request, wait_s: float) -> Any:
+        loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._timeout_s + wait_s
         version: int | None = None
         while True:
@@ -114,6 +128,8 @@ class Client(Verbs[T]):
                 break
             if version is None:
                 version = route.version
+            if wait_s:
+                request = self._with_time_left(request, deadline_s - self._timeout_s)
             try:
                 return await route.submit(request, deadline_s - loop.time())
             except OverloadedError as error:
@@ -126,8 +142,15 @@ class Client(Verbs[T]):
             except (RouteLostError, SupersededError, ClosedError) as error:
                 self._give_up(route, error)
             # It may have been applied, and never before the version known when it was first sent.
-            request = _sent_before(request, version, deadline_s - loop.time() - self._timeout_s)
+            request = _sent_before(request, version)
         raise self._unknown(request, version or 0)
+
+    def _with_time_left(self, request: Request, until_s: float) -> Request:
+        """The same claim; it waits no longer than its caller does."""
+        claim = cast("Claim", request.operation)
+        left_s = until_s - asyncio.get_running_loop().time() if claim.secret in self._wanted else 0
+        wait_s = min(claim.wait_s, max(0.0, left_s))
+        return replace(request, operation=replace(claim, wait_s=wait_s))
 
     async def _way(self, deadline_s: float) -> Route | None:
         """A way that is open; None: none was found in time. All callers look together."""
@@ -243,12 +266,8 @@ class Client(Verbs[T]):
         return f" ({self._trouble})" if self._trouble else ""
 
 
-def _sent_before(request: Request, version: int, wait_left_s: float) -> Request:
+def _sent_before(request: Request, version: int) -> Request:
     """The same request, for the next try: it may have been applied since ``version``."""
     if request.since is None and request.session:
-        request = replace(request, since=version)
-    operation = request.operation
-    if isinstance(operation, Claim) and operation.wait_s:
-        wait_s = min(operation.wait_s, max(0.0, wait_left_s))
-        request = replace(request, operation=replace(operation, wait_s=wait_s))
+        return replace(request, since=version)
     return request

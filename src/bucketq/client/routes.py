@@ -135,7 +135,8 @@ class BrokerRoute:
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer; if it gets jobs all the same, they are given back."""
         for tag, pending in self._pending.items():
-            if pending.operation is claim:
+            operation = pending.operation
+            if isinstance(operation, Claim) and operation.secret == claim.secret:
                 del self._pending[tag]
                 self._strays[tag] = None
                 if not pending.answer.done():

@@ -20,7 +20,7 @@ trusted), everybody is told; nobody waits on a queue that has gone mute.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -122,6 +122,8 @@ class GroupCommitQueue(ObjectQueue[T]):
             gone = ClosedError(f"the queue {self._where} is closed: connect again")
             waiting.tell(None, self._broken or gone)
             return
+        if self._parked and self._document and type(waiting.request.operation) is Claim:
+            self._hand_out(self._document)  # Whoever has waited longer goes first.
         self._waiting_bytes += waiting.size_bytes
         self._batch.append(waiting)
         if self._document is not None:
@@ -131,7 +133,8 @@ class GroupCommitQueue(ObjectQueue[T]):
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer: its caller is gone. What it has got is given back."""
         for parked in self._parked:
-            if parked.request.operation is claim:
+            # By its secret: what a client sends again is a copy, with less time to wait.
+            if cast("Claim", parked.request.operation).secret == claim.secret:
                 self._parked.discard(parked)
                 parked.tell((), None)
                 return
@@ -258,18 +261,27 @@ class GroupCommitQueue(ObjectQueue[T]):
         """Hand out jobs to parked claims; let those go that have waited long enough."""
         if not self._parked:
             return
+        self._hand_out(document)
+        if self._document is not document:
+            return
+        for parked in self._parked.take_expired(asyncio.get_running_loop().time()):
+            self._expire_parked(parked)
+
+    def _hand_out(self, document: Document) -> None:
+        """Give jobs to parked claims, in the order in which they came."""
         now = self._clock.now()
         while (parked := self._parked.next_servable(document.state, now)) is not None:
             if parked.is_told:
                 continue
-            parked.until = 0.0  # Whatever it gets now is its answer: it is not parked again.
+            # Whatever it gets now is its answer, and it is not parked again; unless that is lost
+            # to another writer, and there is time left.
+            until, parked.until = parked.until, 0.0
             self._batch.append(parked)
             self._waiting_bytes += parked.size_bytes
             self._apply(parked, document)
+            parked.until = until
             if self._document is not document:
                 return
-        for parked in self._parked.take_expired(asyncio.get_running_loop().time()):
-            self._expire_parked(parked)
 
     def _expire_parked(self, parked: Waiting) -> None:
         """Answer a claim that has found nothing, with everything else that changes nothing."""
