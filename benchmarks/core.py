@@ -39,6 +39,8 @@ from bucketq.model.operations import (
     AnyOperation,
     Claim,
     Complete,
+    CompleteMany,
+    Completion,
     Heartbeat,
     LeaseRef,
     NewJob,
@@ -136,12 +138,8 @@ def prepare(document: Document) -> Prepared:
 # How apply grows.
 
 
-class Costs(NamedTuple):
-    """What one apply takes."""
-
-    push_s: float
-    claim_s: float
-    complete_s: float
+APPLIED = ("push", "claim", "complete", "push, of 100", "claim, of 100", "complete, of 100")
+"""Requests for one job, and what a job takes in requests for many."""
 
 
 class Bench:
@@ -154,18 +152,25 @@ class Bench:
         self.body = prepare(self.document).body
         self._pushed = 10**9
 
-    def cycle(self) -> Costs:
-        """Push, claim and complete jobs, each alone, and time each kind of request."""
+    def cycle(self) -> list[float]:
+        """Push, claim and complete jobs, each alone and then together, and time each request."""
         self._restore()
-        self._pushed += APPLY_BATCH
-        pushes = [Push(jobs=(job,)) for job in new_jobs(APPLY_BATCH, first=self._pushed)]
-        push_s, _ = self._apply(pushes)
+        self._pushed += 2 * APPLY_BATCH
+        alone = new_jobs(APPLY_BATCH, first=self._pushed)
+        together = new_jobs(APPLY_BATCH, first=self._pushed + APPLY_BATCH)
+        push_s, _ = self._apply([Push(jobs=(job,)) for job in alone])
         claims = [Claim(worker="bench", secret=SECRET) for _ in range(APPLY_BATCH)]
         claim_s, claimed = self._apply(claims)
         completes = [Complete(job=job.id, lease=job.lease) for (job,) in claimed]
         complete_s, _ = self._apply(completes)
+        push_many_s, _ = self._apply([Push(jobs=tuple(together))])
+        claim_many_s, (jobs,) = self._apply(
+            [Claim(worker="bench", secret=SECRET, limit=APPLY_BATCH)]
+        )
+        finished = tuple(Completion(job=job.id, lease=job.lease) for job in jobs)
+        complete_many_s, _ = self._apply([CompleteMany(jobs=finished)])
         prepare(self.document)
-        return Costs(push_s, claim_s, complete_s)
+        return [push_s, claim_s, complete_s, push_many_s, claim_many_s, complete_many_s]
 
     def _restore(self) -> None:
         """Finished jobs stay in the object until they are archived; begin anew before it shows."""
@@ -173,18 +178,19 @@ class Bench:
             self.document = decode(self.body, "bench")
 
     def _apply(self, operations: list[Any]) -> tuple[float, list[Any]]:
+        """Apply requests for a hundred jobs in all; return what a job takes, and the answers."""
         state, requests = self.document.state, [*map(self.client.request, operations)]
         begin = thread_time()
         applied = [apply(state, request, NOW) for request in requests]
         took_s = thread_time() - begin
-        return took_s / len(requests), [each.result() for each in applied]
+        return took_s / APPLY_BATCH, [each.result() for each in applied]
 
 
 def measure_apply(bench: Bench, small: Bench, rounds: int) -> Column:
     """Time requests on a deep queue and, by turns, on the smallest one."""
     pairs = [(bench.cycle(), small.cycle()) for _ in range(rounds + 1)][1:]
     column = {}
-    for index, name in enumerate(("push", "claim", "complete")):
+    for index, name in enumerate(APPLIED):
         cost_s = median(deep[index] for deep, _ in pairs)
         ratio = median(deep[index] / shallow[index] for deep, shallow in pairs)
         column[f"apply {name}"] = Cell(f"{1e6 * cost_s:.1f} us", ratio, ratio <= MOST_APPLY_RATIO)

@@ -51,9 +51,11 @@ class Lane:
 
     def head(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         """The job whose turn it is, or None. Entries of jobs that have left are dropped."""
+        if not self._heap and self._head < len(self._run):
+            entry = self._run[self._head]
+            if jobs.get(entry.id) is entry:
+                return entry  # Records never change, so it waits as it did when it was added.
         first = self._first_of_run(jobs)
-        if not self._heap:
-            return first
         late = self._first_of_heap(jobs)
         if first is None or late is None:
             return first or late
@@ -79,8 +81,6 @@ class Lane:
     def _first_of_run(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._head < len(self._run):
             entry = self._run[self._head]
-            if jobs.get(entry.id) is entry:
-                return entry  # Records never change, so it waits as it did when it was added.
             job = _waiting(jobs, entry.id, entry.seq)
             if job is not None:
                 return job

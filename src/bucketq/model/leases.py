@@ -36,7 +36,8 @@ _SECRET_LENGTH = 32
 def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
     """Hand out the smallest jobs that are due; none where there are none, or the queue pauses."""
     check.name(operation.worker, "worker")
-    check.kinds(operation.kinds)
+    if operation.kinds:
+        check.kinds(operation.kinds)
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     check.name(operation.secret, "secret")
     if len(operation.secret) < _SECRET_LENGTH:
@@ -44,7 +45,8 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
         raise InvalidRequestError(message)
     if operation.wait_s:
         check.delay(operation.wait_s, "wait_s")
-    state.promote(now)
+    if state.delayed:
+        state.promote(now)
     if state.paused:
         return ()
     taken = _take(state, operation, now)
@@ -67,7 +69,7 @@ def _take(state: State, operation: Claim, now: datetime) -> list[JobRecord]:
     while heads:
         job: JobRecord | None = heappop(heads)[2]
         while job is not None and (not heads or job.order < heads[0]):
-            state.take(job)
+            state.lanes[job.kind].pop(job)
             taken.append(job)
             if len(taken) == operation.limit:
                 return taken

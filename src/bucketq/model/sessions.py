@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from bucketq.model.settings import Settings
-from bucketq.model.table import Table
+from bucketq.model.table import BLOCK_BITS, Table
 
 MISSING: Any = object()
 
@@ -123,7 +123,7 @@ class Sessions:
             session.raise_floor(floor)
         session.at = at
         session.version = version
-        table.touch(session)
+        table.touched.add(session.seq >> BLOCK_BITS)
         if is_moved:
             heappush(self._by_age, (version, session.seq, session_id))
             if len(self._by_age) > 2 * len(table) + _SWEEP_ABOVE:

@@ -112,7 +112,10 @@ class State:
             changes.append(("jobs", job.id))
             slot = (job.kind, job.status)
             counts[slot] = counts.get(slot, 0) + 1
-            self._wait(job)
+            if job.run_at is None:
+                self._line_up(job)
+            else:
+                self._wait(job)
 
     def start_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were taken out of their lanes, and are running now.
@@ -203,10 +206,6 @@ class State:
         del self.lanes[kind]
         return None
 
-    def take(self, job: JobRecord) -> None:
-        """Take the job that ``head_of`` has just returned out of its lane."""
-        self.lanes[job.kind].pop(job)
-
     def oldest_queued(self) -> JobRecord | None:
         """The waiting job that was pushed first, or None."""
         return next((job for job in self.jobs if job.status == "queued"), None)
@@ -231,16 +230,22 @@ class State:
         kind, count = "", 0
         for job in jobs:
             changes.append(("jobs", job.id))
-            if job.kind != kind:
+            if count and job.kind != kind:
                 self._recount(kind, before, after, count)
-                kind, count = job.kind, 0
+                count = 0
+            kind = job.kind
             count += 1
-        self._recount(kind, before, after, count)
+        if count:
+            self._recount(kind, before, after, count)
 
     def _recount(self, kind: str, before: Status, after: Status, moved: int) -> None:
-        if moved:
-            self._count(kind, before, -moved)
-            self._count(kind, after, moved)
+        counts, slot = self.counts, (kind, before)
+        if counts[slot] == moved:
+            del counts[slot]
+        else:
+            counts[slot] -= moved
+        slot = (kind, after)
+        counts[slot] = counts.get(slot, 0) + moved
 
     def _count(self, kind: str, status: Status, more: int) -> None:
         slot = (kind, status)

@@ -138,7 +138,8 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
 def _check_id(request: Request) -> None:
     number, floor = request.number, request.acknowledged_below
     check.name(request.session, "session")
-    check.whole_number(number, "number", 0, _MAX_NUMBER)
+    if type(number) is not int or not 0 <= number <= _MAX_NUMBER:
+        check.whole_number(number, "number", 0, _MAX_NUMBER)
     if type(floor) is not int or not 0 <= floor <= number:
         check.whole_number(floor, "acknowledged_below", 0, _MAX_NUMBER)
     if request.since is not None:
