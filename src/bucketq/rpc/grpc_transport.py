@@ -45,7 +45,6 @@ _CALL_BYTES = MAX_REQUEST_BYTES - MIB
 """The largest call that is sent: a larger message would cost the whole conversation."""
 _WORTH_MEASURING_BYTES = 2 * MIB
 """Below that an estimate will do, however long the names are that it does not look at."""
-_PROBE_S = 1.0
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES + 16 * MIB),
@@ -80,20 +79,17 @@ class GrpcTransport:
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
         """Ask whether a broker is there, over a connection of its own."""
+        until_s = asyncio.get_running_loop().time() + timeout_s
         channel = _dial(address)
         try:
-            async with asyncio.timeout(timeout_s):
-                method = channel.unary_unary(f"/{SERVICE}/Ping", None, None)
-                body = await method(write_ping(ping).SerializeToString())
+            method = channel.unary_unary(f"/{SERVICE}/Ping", None, None)
+            body = await method(write_ping(ping).SerializeToString(), timeout=timeout_s)
             pong = read_pong(pb.PingResponse.FromString(body))
-        except TimeoutError as error:
-            message = f"no answer from {address} in {timeout_s:g} s"
-            raise LinkLostError(message) from error
         except DecodeError as error:
             message = f"whatever listens at {address} is no broker: {error}"
             raise NobodyThereError(message) from error
         except _BROKEN as error:
-            failure = await _explain(address, error, timeout_s)
+            failure = await _explain(address, error, until_s)
             if isinstance(failure, LinkLostError):
                 raise failure from error
             message = f"no broker of this queue at {address}: {failure}"
@@ -107,6 +103,7 @@ class GrpcTransport:
 
     async def open(self, address: str, hello: Hello, timeout_s: float) -> GrpcWire:
         """Begin a conversation over a connection of its own."""
+        until_s = asyncio.get_running_loop().time() + timeout_s
         channel = _dial(address)
         wire: GrpcWire | None = None
         try:
@@ -122,7 +119,7 @@ class GrpcTransport:
             message = f"whatever listens at {address} is no broker: {error}"
             raise NobodyThereError(message) from error
         except _BROKEN as error:
-            raise await _explain(address, error, timeout_s) from error
+            raise await _explain(address, error, until_s) from error
         finally:
             if wire is None:
                 await channel.close(None)
@@ -258,7 +255,8 @@ class GrpcWire:
         self._stream.cancel()
         self._wake.set()
         if self._reading is not None:
-            await asyncio.wait([self._reading])
+            # Nobody asks any more why it ended, and asyncio would complain of that.
+            await asyncio.gather(self._reading, return_exceptions=True)
         await self._channel.close(None)
 
 
@@ -293,7 +291,11 @@ async def _greet(stream: _Stream, hello: Hello) -> Welcome:
     if body is EOF:
         message = "the stream ended without a welcome"
         raise DecodeError(message)
-    return read_welcome(pb.SessionResponse.FromString(body).welcome)
+    response = pb.SessionResponse.FromString(body)
+    if not response.HasField("welcome"):
+        message = "the first message has no welcome"
+        raise DecodeError(message)
+    return read_welcome(response.welcome)
 
 
 def _say(error: Exception) -> str:
@@ -303,7 +305,7 @@ def _say(error: Exception) -> str:
 
 
 async def _explain(
-    address: str, error: Exception, timeout_s: float
+    address: str, error: Exception, until_s: float
 ) -> LinkLostError | QueueNotFoundError | SupersededError:
     """What it means that gRPC failed: whose word is it, and is it evidence?"""
     if isinstance(error, grpc.aio.AioRpcError):
@@ -315,6 +317,7 @@ async def _explain(
             return LinkLostError(f"the broker at {address} refused: {said}")
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             return NobodyThereError(f"what listens at {address} is no broker: {_say(error)}")
-    if await is_deserted(address, min(timeout_s, _PROBE_S)):
+    left_s = until_s - asyncio.get_running_loop().time()
+    if left_s > 0 and await is_deserted(address, left_s):
         return NobodyThereError(f"no broker listens at {address}: {_say(error)}")
     return LinkLostError(f"cannot reach {address}: {_say(error)}")
