@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -329,6 +330,25 @@ async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_clo
     await wire.close()
     with pytest.raises(LinkLostError, match="closed here"):
         await sending
+
+
+async def test_an_end_that_nobody_asks_about_is_no_complaint_of_asyncio(
+    transport: GrpcTransport, service: FakeService
+) -> None:
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    listener = await transport.listen("127.0.0.1:0", service)
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(wire.receive(), 0.01)
+    await listener.close()
+    assert wire._reading is not None
+    await asyncio.wait([wire._reading])
+    await wire.close()
+    del wire
+    gc.collect()
+    assert complaints == []
 
 
 async def test_closing_the_transport_ends_its_conversations(
