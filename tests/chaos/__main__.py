@@ -9,21 +9,26 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.chaos.failover import with_a_standby, without_a_standby
 from tests.chaos.run import run
+from tests.chaos.verdict import quantiles
 from tests.servers import seaweedfs
 from tests.servers.process import NotInstalledError
 from tests.servers.server import ENVIRON, Server
+
+LIMIT_S = 5.0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("--duration-s", type=float, default=120.0)
-    parser.add_argument("--only", choices=["file", "seaweedfs"])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--only", choices=["file", "seaweedfs", "failover"])
     given = parser.parse_args()
     os.environ.update(ENVIRON)
     is_good = True
@@ -38,6 +43,9 @@ def main() -> int:
             else:
                 is_good = rage("SeaweedFS", server, given.seed, given.duration_s) and is_good
                 server.stop()
+    if given.only in {None, "failover"}:
+        is_good = measure("one `serve` stands by", with_a_standby, given) and is_good
+        is_good = measure("clients take over", without_a_standby, given) and is_good
     return 0 if is_good else 1
 
 
@@ -51,6 +59,21 @@ def rage(where: str, server: Server | None, seed: int, duration_s: float) -> boo
         if verdict.problems:
             keep(folder)
     return not verdict.problems
+
+
+def measure(
+    name: str, failovers: Callable[[Path, int, int], list[float]], given: argparse.Namespace
+) -> bool:
+    """Kill whoever leads many times; in 99 of 100 times it may take five seconds."""
+    with new_folder() as folder:
+        times_s = failovers(folder, given.kills, given.seed)
+    say(f"failover where {name}, {len(times_s)} kills of the leader, SEED={given.seed}")
+    for quantile, text in quantiles(times_s):
+        say(f"  failover {quantile:<13} {text:>10}")
+    is_good = sorted(times_s)[int(0.99 * (len(times_s) - 1))] < LIMIT_S
+    if not is_good:
+        say(f"  WRONG: more than {LIMIT_S:g} s")
+    return is_good
 
 
 @contextmanager

@@ -146,6 +146,7 @@ class Fleet:
         self.brokers: list[BrokerProcess] = []
         self.clients: list[ClientProcess] = []
         self._nursery: subprocess.Popen[str] | None = None
+        self._complaints = folder / "complaints"
 
     def serve(self, *words: str, **environ: str) -> BrokerProcess:
         """Start ``bucketq serve``."""
@@ -181,15 +182,21 @@ class Fleet:
         return client
 
     def _start_nursery(self) -> subprocess.Popen[str]:
-        self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.programs"],
-            cwd=ROOT,
-            env={**os.environ, **self.environ},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        with self._complaints.open("wb") as complaints:
+            self._nursery = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.programs"],
+                cwd=ROOT,
+                env={**os.environ, **self.environ},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+            )
         return self._nursery
+
+    def complaints(self) -> str:
+        """What the clients said on stderr, where a library has no business."""
+        return self._complaints.read_text(errors="replace") if self._complaints.exists() else ""
 
     def leaders(self) -> dict[int, BrokerProcess | ClientProcess]:
         """Who says to have led in which epoch."""

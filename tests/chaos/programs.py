@@ -134,12 +134,13 @@ class Client:
             ]
             await self._push([small, large], jobs, PayloadTooLargeError)
         elif dice < 0.6:
-            await self._push_one()
+            await self.push_one()
         else:
             tokens = self._tokens(self.chance.randint(2, 12))
             await self._push(tokens, [JobSpec(kind="mail", payload=token) for token in tokens])
 
-    async def _push_one(self) -> None:
+    async def push_one(self) -> None:
+        """Push one job."""
         (token,) = self._tokens(1)
         self.diary.note("intends", tokens=[token])
         began = time.monotonic()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.chaos.failover import with_a_standby, without_a_standby
 from tests.chaos.run import run
 from tests.servers.running import running
 from tests.servers.server import ENVIRON, Server
@@ -37,6 +38,16 @@ async def check(folder: Path, server: Server | None) -> None:
     assert not verdict.problems, "\n".join([*verdict.problems, hint])
     assert verdict.numbers["takeovers"] > 0, hint
     assert verdict.numbers["acknowledged"] > 100, hint
+
+
+@pytest.mark.parametrize("measure", [with_a_standby, without_a_standby])
+def test_another_broker_answers_soon_after_the_leader_was_killed(
+    folder: Path, measure: Callable[[Path, int, int], list[float]]
+) -> None:
+    """It takes two seconds at the most where the machine has nothing else to do."""
+    times_s = measure(folder, 3, random.randrange(2**32))
+    assert len(times_s) >= 2
+    assert max(times_s) < 15, times_s
 
 
 async def test_nothing_is_lost_or_doubled_on_a_file(folder: Path) -> None:

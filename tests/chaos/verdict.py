@@ -107,6 +107,8 @@ async def judge(fleet: Fleet, url: str, events: Events) -> Verdict:
     found, contradictions, epoch = await find_jobs(url)
     verdict = Verdict(problems=contradictions + events.exits)
     say = verdict.problems.append
+    if complaints := fleet.complaints():
+        say(f"the clients said on stderr: {complaints[:2000]}")
     for line in diaries.of("crashed"):
         say(f"a client crashed: {line['why']}")
     lost, doubled = _judge_pushes(diaries, found, say)
