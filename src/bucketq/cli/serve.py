@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import re
 import signal
@@ -16,18 +17,20 @@ import typer
 from bucketq.archive import Layout, SegmentWriter
 from bucketq.cli.options import parse_duration
 from bucketq.cli.output import Output
-from bucketq.clock import SystemClock
+from bucketq.clock import Clock, SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.queue.register import Register
-from bucketq.store.url import open_store
+from bucketq.store.url import Location, open_store
 
 if TYPE_CHECKING:
+    from bucketq.broker.broker import Broker
     from bucketq.broker.server import Server
     from bucketq.rpc.transport import Transport
 
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _IDLE_LOOK_S = 0.5
+_GC_THRESHOLDS = (100_000, 20, 50)
 
 
 class _Wanted(NamedTuple):
@@ -76,11 +79,35 @@ async def serve(
         bucketq serve file:///srv/jobs/queue.json
         bucketq serve s3://bucket/jobs/queue.json mail=s3://bucket/mail.json --listen 10.0.0.7:7700
     """
-    from bucketq.broker.broker import Broker
     from bucketq.broker.server import Server
-    from bucketq.rpc.address import is_loopback, split_address, this_host
+    from bucketq.rpc.address import this_host
 
     transport = _transport()
+    _check_addresses(listen, advertise, insecure=insecure)
+    idle_exit_s = parse_duration(idle_exit, "--idle-exit")
+    _log_to_stderr(out)
+    # What a broker makes dies at once or lives for long; looking for cycles in between is waste.
+    gc.set_threshold(*_GC_THRESHOLDS)
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(transport.close)
+        server = Server(transport, clock, this_host())
+        for wanted in map(_wanted, url):
+            location = open_store(wanted.url)
+            stack.push_async_callback(location.store.close)
+            server.add(wanted.name, _broker(location, transport, clock, takeover=takeover))
+        stopped = _signals()
+        await server.start(listen, advertise)
+        stack.push_async_callback(server.stop)
+        names = ", ".join(server.brokers)
+        out.done(f"serving {names} at {server.address}", {"address": server.address})
+        await _until_over(server, stopped, idle_exit_s)
+        out.note("stopping: settling what has come")
+
+
+def _check_addresses(listen: str, advertise: str, *, insecure: bool) -> None:
+    from bucketq.rpc.address import is_loopback, split_address
+
     for address in filter(None, (listen, advertise)):
         split_address(address)
     if not is_loopback(listen) and not insecure:
@@ -89,28 +116,14 @@ async def serve(
             "reaches it can read and change the queues; add --insecure if that is what you want"
         )
         raise InvalidRequestError(message)
-    idle_exit_s = parse_duration(idle_exit, "--idle-exit")
-    _log_to_stderr(out)
-    clock = SystemClock()
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(transport.close)
-        server = Server(transport, clock, this_host())
-        for wanted in map(_wanted, url):
-            location = open_store(wanted.url)
-            stack.push_async_callback(location.store.close)
-            register = Register(location.store, location.key, location.url, clock)
-            archive = SegmentWriter(location.store, Layout.of(location.key))
-            server.add(
-                wanted.name,
-                Broker(register, clock, transport, archive=archive, takeover=takeover),
-            )
-        stopped = _signals()
-        await server.start(listen, advertise)
-        stack.push_async_callback(server.stop)
-        names = ", ".join(server.brokers)
-        out.done(f"serving {names} at {server.address}", {"address": server.address})
-        await _until_over(server, stopped, idle_exit_s)
-        out.note("stopping: settling what has come")
+
+
+def _broker(location: Location, transport: Transport, clock: Clock, *, takeover: bool) -> Broker:
+    from bucketq.broker.broker import Broker
+
+    register = Register(location.store, location.key, location.url, clock)
+    archive = SegmentWriter(location.store, Layout.of(location.key))
+    return Broker(register, clock, transport, archive=archive, takeover=takeover)
 
 
 async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:
