@@ -7,6 +7,7 @@ and a broker that they could reach needs protection; it writes directly until a 
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal
 
 from bucketq.archive import Layout, SegmentWriter
@@ -30,6 +31,9 @@ Launch = Literal["inside", "spawn", "never"]
 SCHEME = "bucketq://"
 _INSIDE = "127.0.0.1:0"
 _IDLE_EXIT_S = 60.0
+
+PROCESS = os.getpid()
+"""The process that gRPC belongs to: in one that is forked from it, nothing would ever arrive."""
 
 
 def open_client(
@@ -78,7 +82,7 @@ def open_client(
         create=create,
         client=worker,
         launcher=launcher,
-        write_directly=write_directly if may_write and launcher is None else None,
+        write_directly=write_directly if may_write else None,
     )
     return Client(
         finder,

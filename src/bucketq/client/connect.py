@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from types import ModuleType
@@ -95,7 +96,7 @@ class Connection(Generic[T]):
         mode = wishes.mode
         if mode == "auto" and place.scope == "process":
             mode = "embedded"  # Nobody else could reach a broker of it.
-        if mode == "auto" and not _has_grpc():
+        if mode == "auto" and (not _has_grpc() or _is_forked()):
             mode = "direct"
         if mode in {"auto", "remote"}:
             client: Client[T] = _brokered().open_client(
@@ -184,7 +185,7 @@ def connect(
             directly, as ``launch`` and the store allow; ``remote`` goes to a broker or nowhere;
             ``direct`` writes every operation by itself; ``embedded`` commits what all callers of
             this process ask for together, and serves nobody else. Without the ``broker`` extra,
-            ``auto`` means ``direct``.
+            and in a process that was forked from one that used it, ``auto`` means ``direct``.
         launch: How ``auto`` starts a broker on a store that only this host sees: ``inside`` this
             process, for others of this host as well, until the connection is closed; ``spawn``
             as a process of its own, which ends when it is idle; ``never``.
@@ -228,10 +229,22 @@ def _has_grpc() -> bool:
     return find_spec("grpc") is not None and find_spec("google.protobuf") is not None
 
 
+def _is_forked() -> bool:
+    """Whether gRPC was used before this process was forked, and cannot be used in it."""
+    loaded = sys.modules.get("bucketq.client.brokered")
+    return loaded is not None and os.getpid() != loaded.PROCESS
+
+
 def _brokered() -> ModuleType:
     """Whatever talks to brokers; an extra, so it is imported when it is needed."""
     if not _has_grpc():
         message = 'brokers need one more package: pip install "bucketq[broker]"'
+        raise InvalidRequestError(message)
+    if _is_forked():
+        message = (
+            "gRPC does not survive a fork, and this process was forked after it was used: start "
+            'processes with "spawn", or connect with mode "direct"'
+        )
         raise InvalidRequestError(message)
     from bucketq.client import brokered  # noqa: PLC0415
 

@@ -17,6 +17,7 @@ from bucketq.codec import Heading
 from bucketq.errors import (
     BucketQError,
     QueueNotFoundError,
+    StoreRefusedError,
     SupersededError,
     UnavailableError,
 )
@@ -196,7 +197,10 @@ class ObjectFinder:
     async def _do_without(self, record: BrokerRecord | None) -> Route:
         """Nobody leads: start a broker, or write directly, or wait for one."""
         if self._launcher is not None:
-            await self._launcher.launch(record.epoch if record else 0)
+            try:
+                await self._launcher.launch(record.epoch if record else 0)
+            except StoreRefusedError:
+                return await self._direct()  # It cannot be written here, and perhaps be read.
             broker = self._launcher.broker
             if broker is not None and broker.leader is not None:
                 return LeaderRoute(broker.leader)

@@ -107,12 +107,14 @@ class InsideLauncher:
             self._broker.has_evidence_against(after)
             await self._server.start(self._listen)
             self._is_started = True
+        loop = asyncio.get_running_loop()
+        leading = loop.create_task(self._broker.leading.wait())
+        over = loop.create_task(self._server.until_over())
+        await asyncio.wait([leading, over], timeout=_LEAD_S, return_when=asyncio.FIRST_COMPLETED)
+        leading.cancel()
+        over.cancel()
+        await asyncio.gather(leading, over, return_exceptions=True)
         self._server.raise_if_over()
-        try:
-            async with asyncio.timeout(_LEAD_S):
-                await self._broker.leading.wait()
-        except TimeoutError:
-            return
 
     async def close(self) -> None:
         """Retire, and let another process of this host be next."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from bucketq.errors import CorruptStateError
+from bucketq.codec.decode import decode
+from bucketq.codec.layout import FORMAT
 from bucketq.model.job import BrokerRecord
 
 
@@ -42,16 +43,27 @@ class _Head(Struct, frozen=True):
 
 
 def read_heading(body: bytes, where: str) -> Heading:
-    """Read the head of an object; raises ``CorruptStateError`` where it is none of ours."""
+    """Read the head of an object; where it is none of ours, the whole of it tells why.
+
+    Raises:
+        NewerFormatError: A newer bucketq wrote it.
+        CorruptStateError: It is not an object that bucketq wrote.
+    """
     try:
         first, second, _ = body.split(b"\n", 2)
-        msgspec.json.decode(first.rstrip(b",") + b"}", type=_Frame)
+        frame = msgspec.json.decode(first.rstrip(b",") + b"}", type=_Frame)
+        if frame.format != FORMAT:
+            return _read_whole(body, where)
         head = msgspec.json.decode(b"{" + second.rstrip(b",") + b"}", type=_Head)
         broker = head.broker
         record = (
             None if broker is None else msgspec.convert(msgspec.to_builtins(broker), BrokerRecord)
         )
-    except (ValueError, msgspec.MsgspecError) as error:
-        message = f"{where} is not a queue that can be trusted: its head cannot be read ({error})"
-        raise CorruptStateError(message) from error
+    except (ValueError, msgspec.MsgspecError):
+        return _read_whole(body, where)
     return Heading(head.incarnation, head.version, record)
+
+
+def _read_whole(body: bytes, where: str) -> Heading:
+    state = decode(body, where).state
+    return Heading(state.incarnation, state.version, state.broker)

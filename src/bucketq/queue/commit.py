@@ -20,6 +20,7 @@ trusted), everybody is told; nobody waits on a queue that has gone mute.
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -83,6 +84,8 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     async def __aexit__(self, *_: object) -> None:
         """Commit what has been asked for, then close."""
+        if os.getpid() != self._process:
+            return  # A forked child has no threads to write with, and it is its parent's to do.
         self._send_away(ClosedError(f"the queue {self._where} is closed: connect again"))
         await self._close()
         task = self._task
