@@ -77,6 +77,7 @@ def kind(value: object) -> None:
             f"bad kind {_short(value)}: use 1 to 128 letters, digits and . _ : / @ -, "
             "beginning with a letter or digit"
         )
+    _plain(value, "kind", str)
 
 
 @lru_cache(maxsize=1024)
@@ -113,6 +114,7 @@ def text(value: object, what: str) -> None:
     except UnicodeEncodeError as error:
         message = f"{what} holds a lone surrogate at {error.start}, which is not valid text"
         raise InvalidRequestError(message) from error
+    _plain(value, what, str)
 
 
 def tags(values: dict[str, str], settings: Settings) -> None:
@@ -136,6 +138,7 @@ def whole_number(value: object, what: str, lowest: int, highest: int) -> None:
         _refuse(f"{what} must be a whole number, got {_short(value)}")
     if not lowest <= value <= highest:
         _refuse(f"{what} must be between {lowest} and {highest}, got {_short(value)}")
+    _plain(value, what, int)
 
 
 def delay(value: object, what: str = "delay_s") -> None:
@@ -156,6 +159,7 @@ def moment(value: object, what: str) -> None:
         value.astimezone(UTC)
     except OverflowError:
         _refuse(f"{what} is too far away to be told in UTC: {value!r}")
+    _plain(value, what, datetime)
 
 
 def body(value: object, what: str, setting: str, limit: int) -> int:
@@ -192,6 +196,18 @@ def encoding(value: object, what: str) -> None:
     """Check how a payload or a result is written as JSON."""
     if value is not None and value != "base64":
         _refuse(f"unknown {what} {_short(value)}: it is 'base64', or none")
+
+
+def _plain(value: object, what: str, shape: type) -> None:
+    """Refuse what passes for a plain type, but that the encoder does not know how to write."""
+    if type(value) is shape:
+        return
+    try:
+        msgspec.json.encode(value)
+    except TypeError as error:
+        name = type(value).__name__
+        message = f"{what} is of type {name}, which cannot be stored: pass a plain {shape.__name__}"
+        raise InvalidRequestError(message) from error
 
 
 def _depth(raw: bytes) -> int:

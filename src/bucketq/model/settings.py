@@ -127,8 +127,8 @@ def check_backoff(backoff: object) -> None:
         raise InvalidRequestError(message)
     for name in ("base_s", "factor", "max_s"):
         value = getattr(backoff, name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            message = f"backoff {name} must be a number, got {type(value).__name__}"
+        if type(value) not in (int, float):
+            message = f"backoff {name} must be a plain number, got {type(value).__name__}"
             raise InvalidRequestError(message)
         if not abs(value) <= _HIGHEST_NUMBER:
             message = f"backoff {name} must be at most {_HIGHEST_NUMBER:g}"

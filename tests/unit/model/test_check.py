@@ -1,6 +1,7 @@
 """What can never be granted is refused before it changes anything, and says why."""
 
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -27,6 +28,30 @@ class Nowhere(tzinfo):
 
     def tzname(self, _at: datetime | None) -> str:
         return "nowhere"
+
+
+class Text(str):
+    """Passes for a string, and cannot be written as one."""
+
+    __slots__ = ()
+
+
+class Number(int):
+    """Passes for a whole number."""
+
+
+class Seconds(float):
+    """Passes for a number, as those of numpy do."""
+
+
+class Moment(datetime):
+    """Passes for a time, as those of pandas do."""
+
+
+class Kind(StrEnum):
+    """Can be written, and is what it says."""
+
+    MAIL = "mail"
 
 
 BAD_FIELDS: list[tuple[str, Any, str]] = [
@@ -89,6 +114,17 @@ BAD_FIELDS: list[tuple[str, Any, str]] = [
     ("payload", b"1", "payload"),
     ("payload", "1", "payload"),
     ("payload", None, "payload"),
+    ("id", Text("x"), "plain str"),
+    ("kind", Text("x"), "plain str"),
+    ("key", Text("x"), "plain str"),
+    ("replay_of", Text("x"), "plain str"),
+    ("tags", {"a": Text("x")}, "plain str"),
+    ("tags", {Text("a"): "x"}, "plain str"),
+    ("priority", Number(1), "plain int"),
+    ("priority", Number(0), "plain int"),
+    ("max_attempts", Number(1), "plain int"),
+    ("run_at", Moment(2025, 1, 1, tzinfo=UTC), "plain datetime"),
+    ("backoff", Backoff(base_s=Seconds(1.0)), "plain number"),
 ]
 
 
@@ -108,6 +144,9 @@ def test_a_bad_field_is_refused_by_name(field: str, value: object, named: str) -
         ("id", "日本語 with spaces\n"),
         ("kind", "a.b_c:d/e@f-1"),
         ("kind", "9" * 128),
+        ("kind", Kind.MAIL),
+        ("id", Kind.MAIL),
+        ("delay_s", Seconds(5.0)),
         ("priority", 2**31),
         ("priority", -(2**31)),
         ("delay_s", check.MAX_DELAY_S),
