@@ -7,6 +7,7 @@ forgotten at the first sign of life, or when the object names another epoch.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -31,6 +32,8 @@ from bucketq.store.base import ObjectMissingError
 StrayJobs = Callable[[Sequence[JobRecord]], None]
 
 _OPEN_S = 5.0
+_LONGEST_START_S = 10.0
+"""How long to wait for a broker that another process of this host was to start."""
 
 
 class NotYetError(Exception):
@@ -96,6 +99,7 @@ class ObjectFinder:
         self._incarnation = ""
         self._record: BrokerRecord | None = None
         self._evidence = 0
+        self._in_vain_since: float | None = None
 
     async def find(self, on_stray_jobs: StrayJobs) -> Route:
         """Look for a broker; where it is certain that there is none, do without."""
@@ -135,6 +139,7 @@ class ObjectFinder:
         if self._evidence < ENOUGH:
             sign = await self._probe(record)
             if sign is Sign.ALIVE:
+                self._in_vain_since = None
                 return await self._converse(record, heading.incarnation, on_stray_jobs)
         message = f"the broker at {record.address} does not answer"
         raise NotYetError(message)
@@ -197,15 +202,9 @@ class ObjectFinder:
     async def _do_without(self, record: BrokerRecord | None) -> Route:
         """Nobody leads: start a broker, or write directly, or wait for one."""
         if self._launcher is not None:
-            try:
-                await self._launcher.launch(record.epoch if record else 0)
-            except StoreRefusedError:
-                return await self._direct()  # It cannot be written here, and perhaps be read.
-            broker = self._launcher.broker
-            if broker is not None and broker.leader is not None:
-                return LeaderRoute(broker.leader)
-            message = "a broker is being started"
-            raise NotYetError(message)
+            started = await self._start(self._launcher, record)
+            if started is not None:
+                return started
         if self._write_directly is None:
             message = f"no broker serves {self._register.where}"
             raise NotYetError(message)
@@ -217,6 +216,24 @@ class ObjectFinder:
             except BucketQError:
                 return route
         return route
+
+    async def _start(self, launcher: Launcher, record: BrokerRecord | None) -> Route | None:
+        """Start a broker; None: none can be, so do without."""
+        try:
+            await launcher.launch(record.epoch if record else 0)
+        except StoreRefusedError:
+            return None  # The object cannot be written here, and perhaps be read.
+        broker = launcher.broker
+        if broker is not None and broker.leader is not None:
+            return LeaderRoute(broker.leader)
+        now_s = asyncio.get_running_loop().time()
+        if self._in_vain_since is None:
+            self._in_vain_since = now_s
+        if now_s - self._in_vain_since > _LONGEST_START_S:
+            # Whoever holds the right to start one on this host is stopped, or does not get on.
+            return None
+        message = "a broker is being started"
+        raise NotYetError(message)
 
     async def _direct(self) -> Route:
         if self._write_directly is None:
