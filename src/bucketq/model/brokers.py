@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import SupersededError
 from bucketq.model import check
-from bucketq.model.job import BrokerRecord
+from bucketq.model.job import HEARD, BrokerRecord
 from bucketq.model.operations import Lead, Persist, Retire
 from bucketq.model.state import State
 
@@ -63,7 +63,7 @@ def persist(state: State, operation: Persist, now: datetime) -> int:
         job = state.jobs.get(silence.job)
         if job is None or job.status != "running" or job.attempt != silence.attempt:
             continue
-        silent_s = float(silence.silent_s)
+        silent_s = float(silence.silent_s) or HEARD
         heartbeat_at = now - timedelta(seconds=silent_s)
         state.put_job(replace(job, heartbeat_at=heartbeat_at, silent_s=silent_s))
         count += 1

@@ -32,6 +32,8 @@ Encoding = Literal["base64"]
 STATUSES: tuple[Status, ...] = ("queued", "running", "done", "dead")
 NOTHING = Raw(b"")
 """Stands for a result that was not given; one object, so that the encoder leaves it out."""
+HEARD = 0.0
+"""Stands for a worker that is not silent; one object, so that the encoder leaves it out."""
 
 
 class Backoff(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -89,7 +91,7 @@ class JobRecord(
     claimed_at: datetime | None = None
     heartbeat_at: datetime | None = None
     """For people. Staleness is judged by clocks that cannot jump."""
-    silent_s: float = 0.0
+    silent_s: float = HEARD
     """How long its worker had been silent when a broker last wrote that down: a duration, so that
     the next broker needs nobody's clock to go on from there."""
     cancel_requested: bool = False

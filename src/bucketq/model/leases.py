@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
-from bucketq.model.job import NOTHING, Failure, JobRecord
+from bucketq.model.job import HEARD, NOTHING, Failure, JobRecord
 from bucketq.model.operations import (
     Claim,
     Complete,
@@ -204,7 +204,7 @@ def _hand_out(operation: Claim, job: JobRecord, now: datetime) -> JobRecord:
         run_at=None,
         claimed_at=now,
         heartbeat_at=now,
-        silent_s=0.0,
+        silent_s=HEARD,
     )
 
 
@@ -223,7 +223,7 @@ def _finished(job: JobRecord, finished: Complete | Completion, now: datetime) ->
         outcome="completed",
         finished_at=now,
         cancel_requested=False,
-        silent_s=0.0,
+        silent_s=HEARD,
         result=finished.result if finished.result != NOTHING else NOTHING,
         result_encoding=finished.result_encoding,
     )
@@ -233,7 +233,7 @@ def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
     pulse = _pulse(state, lease)
     if pulse.held:
         job = state.jobs.by_id[lease.job]
-        state.replace_job(job, replace(job, heartbeat_at=now, silent_s=0.0))
+        state.replace_job(job, replace(job, heartbeat_at=now, silent_s=HEARD))
     return pulse
 
 
@@ -273,7 +273,9 @@ def _end_attempt(
     costs: bool = True,
 ) -> str:
     """Take a job from its worker: back to the queue, or out of it."""
-    freed = replace(job, lease=None, worker=None, claimed_at=None, heartbeat_at=None, silent_s=0.0)
+    freed = replace(
+        job, lease=None, worker=None, claimed_at=None, heartbeat_at=None, silent_s=HEARD
+    )
     if job.cancel_requested:
         ended = replace(
             freed, status="done", outcome="cancelled", finished_at=now, cancel_requested=False

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from bucketq.model.job import Backoff, Failure, JobRecord, Outcome, Status
 from bucketq.model.operations import LeaseRef
 from bucketq.queue import payload as payloads
@@ -162,8 +164,7 @@ class Job(Generic[T]):
         return LeaseRef(self.record.id, self.record.lease or "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobSpec(Generic[T]):
+class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     """A job to be pushed with ``push_many``; the fields are those of ``push``."""
 
     kind: str
