@@ -1,0 +1,129 @@
+"""How long a write is held up for those who are about to come, and how writes are kept apart."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bucketq.queue.pace import Backoff, Gather, Pacer
+from bucketq.testing.clock import SimulatedClock
+from bucketq.testing.loop import current_loop
+from tests.unit.queue.worlds import virtual
+
+WRITE_S = 1.0
+SHARE, LARGEST_SHARE = 0.12, 0.4
+
+
+async def waited(gather: Gather, arrivals: list[float] | None = None) -> tuple[float, int]:
+    """How long a gather waits while callers arrive at these times, and how many had come."""
+    loop = asyncio.get_running_loop()
+    began, came = loop.time(), arrivals or []
+
+    def count() -> int:
+        return sum(at <= loop.time() - began for at in came)
+
+    await gather.wait(count)
+    return loop.time() - began, count()
+
+
+@virtual
+async def test_the_first_write_waits_for_nobody() -> None:
+    assert await waited(Gather()) == (0, 0)
+
+
+@pytest.mark.parametrize("answered", [0, 1, 7])
+@virtual
+async def test_after_a_write_that_answered_no_crowd_the_next_waits_for_nobody(
+    answered: int,
+) -> None:
+    gather = Gather()
+    gather.wrote(WRITE_S, answered)
+    assert await waited(gather) == (0, 0)
+
+
+@virtual
+async def test_a_crowd_that_is_back_already_is_not_waited_for() -> None:
+    gather = Gather()
+    gather.wrote(WRITE_S, 10)
+    assert await waited(gather, [0.0] * 10) == (0, 10)
+
+
+@virtual
+async def test_a_crowd_that_does_not_come_back_costs_a_small_part_of_a_write() -> None:
+    gather = Gather()
+    gather.wrote(WRITE_S, 10)
+    took_s, _ = await waited(gather)
+    assert took_s == pytest.approx(SHARE * WRITE_S)
+
+
+@virtual
+async def test_a_crowd_that_comes_back_is_waited_for_and_no_longer() -> None:
+    gather = Gather()
+    gather.wrote(WRITE_S, 10)
+    took_s, came = await waited(gather, [0.01 * number for number in range(1, 11)])
+    assert came == 10
+    assert took_s == pytest.approx(0.1, abs=SHARE * WRITE_S / 8)
+
+
+@virtual
+async def test_however_they_trickle_in_the_write_is_never_held_up_longer_than_its_share() -> None:
+    gather = Gather()
+    gather.wrote(WRITE_S, 1000)
+    took_s, came = await waited(gather, [0.05 * number for number in range(1000)])
+    assert LARGEST_SHARE * WRITE_S <= took_s <= (LARGEST_SHARE + SHARE / 8) * WRITE_S + 1e-9
+    assert came < 20
+
+
+@virtual
+async def test_one_crowd_is_waited_for_once() -> None:
+    gather = Gather()
+    gather.wrote(WRITE_S, 10)
+    await waited(gather)
+    assert await waited(gather) == (0, 0)
+
+
+@virtual
+async def test_a_fast_store_is_hardly_waited_for() -> None:
+    gather = Gather()
+    gather.wrote(0.002, 100)
+    took_s, _ = await waited(gather)
+    assert took_s < 0.001
+
+
+@virtual
+async def test_a_throttled_store_is_written_more_slowly_and_then_faster_again() -> None:
+    loop = asyncio.get_running_loop()
+    pacer = Pacer(0.0)
+
+    async def gap() -> float:
+        await pacer.turn()
+        began = loop.time()
+        await pacer.turn()
+        return loop.time() - began
+
+    assert await gap() == 0
+    for _ in range(3):
+        pacer.was_throttled()
+    await gap()
+    assert await gap() == pytest.approx(0.4)
+    for _ in range(100):
+        pacer.went_well()
+    await gap()
+    assert await gap() == 0
+
+
+@virtual
+async def test_waits_between_tries_are_random_and_bounded_and_the_bound_doubles() -> None:
+    loop = asyncio.get_running_loop()
+    backoff = Backoff(SimulatedClock(current_loop()), 0.1, 1.0)
+    waits = []
+    for _ in range(40):
+        began = loop.time()
+        await backoff.wait()
+        waits.append(loop.time() - began)
+    assert waits[0] <= 0.1
+    assert waits[1] <= 0.2
+    assert 0.5 < max(waits) <= 1.0
+    assert min(waits[4:]) < 0.5
+    assert len(set(waits)) == 40
