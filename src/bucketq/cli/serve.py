@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _IDLE_LOOK_S = 0.5
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are told apart, not bound
 _GC_THRESHOLDS = (100_000, 20, 50)
 
 
@@ -114,6 +115,13 @@ def _check_addresses(listen: str, advertise: str, *, insecure: bool) -> None:
         message = (
             f"--listen {listen} can be reached by other hosts, and nothing protects it: whoever "
             "reaches it can read and change the queues; add --insecure if that is what you want"
+        )
+        raise InvalidRequestError(message)
+    host, port = split_address(advertise or listen)
+    if host in _EVERYWHERE or (advertise and not port):
+        message = (
+            f"no client can be sent to {advertise or listen}: add --advertise HOST:PORT, with a "
+            "name or address of this host that others reach"
         )
         raise InvalidRequestError(message)
 
