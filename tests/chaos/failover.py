@@ -35,7 +35,7 @@ class Failovers:
         self._processes.serve(self.url).wait_until_serving()
 
     def start_client(self, number: int, **wish: Any) -> None:
-        self._processes.client(number, self.url, "push_one", number, timeout_s=_PATIENCE_S, **wish)
+        self._processes.client(number, self.url, "push_one", number, **wish)
 
     def leader(self) -> BrokerProcess | ClientProcess | None:
         """Who leads now, by the object and by his own word."""

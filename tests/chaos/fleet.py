@@ -171,7 +171,7 @@ class Fleet:
         life = sum(client.number == number for client in self.clients)
         diary = self.folder / f"client-{number}-{life}"
         line = {"url": url, "role": role, "seed": seed, "diary": str(diary)}
-        line |= {"mode": "auto", "launch": "never", "timeout_s": 4.0, "pause_s": 0.02} | wish
+        line |= {"mode": "auto", "launch": "never", "timeout_s": 60.0, "pause_s": 0.02} | wish
         nursery = self._nursery or self._start_nursery()
         assert nursery.stdin is not None
         assert nursery.stdout is not None

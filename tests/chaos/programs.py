@@ -26,13 +26,14 @@ from typing import Any, TypeVar
 
 import bucketq
 from bucketq import Job, JobSpec, Queue
-from bucketq.client import brokered  # noqa: F401 - loaded late otherwise, by each client
+from bucketq.broker import server  # noqa: F401 - loaded late otherwise, by each client
 from bucketq.errors import (
     KeyConflictError,
     LeaseLostError,
     PayloadTooLargeError,
     UnavailableError,
 )
+from bucketq.rpc import grpc_transport  # noqa: F401 - the same; it is used after the fork only
 from bucketq.store import cloud, local  # noqa: F401 - the same
 
 A = TypeVar("A")
@@ -93,12 +94,10 @@ class Client:
             create=False,
         )
         async with connection as self.queue:
-            self.diary.note("open")
             turn = getattr(self, wish["role"])
             while not self.stopped.is_set():
                 await turn()
                 await self._pause(wish["pause_s"] * 2 * self.chance.random())
-        self.diary.note("closed")
 
     async def _pause(self, pause_s: float) -> None:
         with suppress(TimeoutError):
@@ -279,7 +278,12 @@ def run(wish: dict[str, Any]) -> None:
     log.setLevel(logging.INFO)
 
     async def live() -> None:
-        await Client(diary, wish).run()
+        client = Client(diary, wish)
+        while not client.stopped.is_set():
+            try:
+                await client.run()
+            except UnavailableError as error:
+                diary.note("not_connected", why=str(error))
 
     try:
         asyncio.run(live())

@@ -124,10 +124,8 @@ class World:
     def _start_client(self, slot: int, life: int) -> ClientProcess:
         role, launch = CLIENTS[slot]
         seed = hash((self.seed, slot, life))
-        pause_s = 0.12 if role == "produce" else 0.01
-        return self.fleet.client(
-            slot, self.place.client_url, role, seed, launch=launch, pause_s=pause_s
-        )
+        wish = {"launch": launch, "timeout_s": 4.0, "pause_s": 0.12 if role == "produce" else 0.01}
+        return self.fleet.client(slot, self.place.client_url, role, seed, **wish)
 
     async def _keep_broker(self, slot: int) -> None:
         chance = random.Random(f"{self.seed}/broker/{slot}")
