@@ -88,6 +88,7 @@ class Broker:
         self._record: BrokerRecord | None = None
         self._is_retired = False
         self._known_gone: int | None = None
+        self._stands_for: int | None = None
         self._depositions: list[float] = []
         self._conversations: dict[int, Conversation] = {}
         self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s)
@@ -125,13 +126,17 @@ class Broker:
 
     def pong(self) -> Pong:
         """Answer a ping, from memory."""
-        leader, record = self._leader, self._record
+        leader, record, identity = self._leader, self._record, self._identity
+        version, age_s = self._register.version, 0.0
         if leader is not None:
-            address = self._identity.address if self._identity else ""
+            address = identity.address if identity else ""
             epoch, version, age_s = leader.epoch, leader.version, leader.commit_age_s
+        elif self._stands_for is not None and identity is not None:
+            # Where its takeover has landed already, others see it before its answer is here.
+            address, epoch = identity.address, self._stands_for
         else:
-            address = record.address if record else ""
-            epoch, version, age_s = record.epoch if record else 0, self._register.version, 0.0
+            address = record.address if record and not self._is_own(record) else ""
+            epoch = record.epoch if record else 0
         return Pong(
             incarnation=self.incarnation,
             broker=self._identity.id if self._identity else "",
@@ -294,11 +299,16 @@ class Broker:
             if epoch != against:
                 evidence, against = 0, epoch
             known_gone, self._known_gone = self._known_gone, None
+            if record is not None and record.address and self._is_own(record):
+                return epoch - 1  # Its takeover landed after it had given up: nobody else leads.
             if record is None or not record.address or self._takeover or epoch == known_gone:
                 return epoch
             if evidence >= ENOUGH:
                 return epoch
             evidence = await self._watch(record, evidence)
+
+    def _is_own(self, record: BrokerRecord) -> bool:
+        return self._identity is not None and record.id == self._identity.id
 
     async def _watch(self, record: BrokerRecord, evidence: int) -> int:
         """Look after whoever leads for as long as it answers; returns the evidence against it."""
@@ -333,16 +343,21 @@ class Broker:
             archive=self._archive,
             timeout_s=DRAIN_S,
         )
-        async with leader:
-            self._takeover = False
-            self._leader = leader
-            self.leading.set()
-            _log.info("%s: leading in epoch %d", self.where, leader.epoch)
-            try:
-                reason = await leader.until_deposed()
-            finally:
-                self._leader = None
-                self.leading.clear()
+        self._stands_for = after + 1
+        try:
+            async with leader:
+                self._stands_for = None
+                self._takeover = False
+                self._leader = leader
+                self.leading.set()
+                _log.info("%s: leading in epoch %d", self.where, leader.epoch)
+                try:
+                    reason = await leader.until_deposed()
+                finally:
+                    self._leader = None
+                    self.leading.clear()
+        finally:
+            self._stands_for = None
         if isinstance(reason, DeposedError):
             self._depositions.append(asyncio.get_running_loop().time())
         if reason is not None:

@@ -62,7 +62,9 @@ async def probe(transport: Transport, record: BrokerRecord, incarnation: str) ->
     except LinkLostError:
         return Sign.SILENT
     is_it = pong.broker == record.id and pong.epoch == record.epoch
-    return Sign.ALIVE if is_it and pong.role == "leading" else Sign.GONE
+    # Its takeover may have landed before it knows; then it names itself as the leader to be.
+    leads = pong.role == "leading" or (pong.role == "standing by" and pong.leader == record.address)
+    return Sign.ALIVE if is_it and leads else Sign.GONE
 
 
 async def elect(register: Register, clock: Clock, identity: Identity, after: int) -> Document:

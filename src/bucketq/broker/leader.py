@@ -58,12 +58,19 @@ class Leader(GroupCommitQueue[Any]):
         self._ticker: asyncio.TimerHandle | None = None
 
     async def _first_document(self) -> Document:
+        self._looked_at = asyncio.get_running_loop().time()
         document = await elect(self._register, self._clock, self._identity, self._after)
         now_s = asyncio.get_running_loop().time()
         self._silence = SilenceWatch(now_s)
         self._swept_s = self._persisted_s = now_s
         self._tick()
         return document
+
+    def _start(self) -> None:
+        """Begin to commit; that it leads is proved as of the beginning of its takeover."""
+        proved_at = self._looked_at
+        super()._start()
+        self._looked_at = proved_at
 
     async def __aexit__(self, *error: object) -> None:
         """Commit what has been asked for, then close."""
