@@ -166,7 +166,10 @@ class GroupCommitQueue(ObjectQueue[T]):
                 await self._until_needed()
                 if self._closed is not None and not self._batch:
                     return
-                await self._gather.wait(lambda: len(self._batch))
+                if self._batch:
+                    await self._gather.wait(lambda: len(self._batch))
+                # Before the round: what it finds in the object is to be attended to after it.
+                self._wake.clear()
                 await self._round()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
             self._broken = error
@@ -179,10 +182,7 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     async def _until_needed(self) -> None:
         """Sleep until there is a request, or something else to attend to."""
-        if self._batch:
-            return
-        self._wake.clear()
-        if self._closed is not None:
+        if self._batch or self._closed is not None:
             return
         loop = asyncio.get_running_loop()
         needed_at = self._needed_at()
