@@ -43,7 +43,7 @@ the one it has evidence against.
 while it leads. So such an answer needs a proof of leadership that is at most two seconds old: a
 write of its own that landed, or a conditional read that found its own version still there. An idle
 broker proves itself every five seconds, and every second while claims wait. One that cannot prove
-itself does not answer from memory, and once the storage should have answered long since (15 s, and
+itself does not answer from memory, and once the storage should have answered long since (20 s, and
 more for a large object) it says in every ping that it is cut off.
 
 **Grace.** Silence of workers is judged by the broker's own monotonic clock (``silence.py``). How

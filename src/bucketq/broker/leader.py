@@ -110,8 +110,11 @@ class Leader(GroupCommitQueue[Any]):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it cannot prove that it leads, in a time in which the storage must answer."""
-        return self.unproven_s > _PROVE_S + self._register.patience_s
+        """Whether it cannot prove that it leads, in a time in which the storage must answer.
+
+        Twice that: a proof is as old as its question, and may be that old when the next is asked.
+        """
+        return self.unproven_s > 2 * self._register.patience_s
 
     @property
     def commit_age_s(self) -> float:

@@ -96,6 +96,7 @@ class Register:
         self._pacer = Pacer(store.write_interval_s)
         self._seen: _Seen | None = None
         self._expected_bytes = 0
+        self._known_bytes = 0
         self.trouble: UnavailableError | None = None
         """Why the storage did not answer the last request, for whoever gives up."""
 
@@ -112,7 +113,7 @@ class Register:
     @property
     def patience_s(self) -> float:
         """How long the storage may take to answer, for an object of this size."""
-        return _ANSWER_S + self._expected_bytes / _SLOWEST_BYTES_PER_S
+        return _ANSWER_S + self._known_bytes / _SLOWEST_BYTES_PER_S
 
     async def open(self, *, create: bool) -> Document:
         """Load the queue, creating it first where there is none.
@@ -154,7 +155,7 @@ class Register:
             # It may be larger than thought; the next try has more time.
             self._expected_bytes = 2 * self._expected_bytes + _FIRST_GUESS_BYTES
             raise
-        self._expected_bytes = len(found.body)
+        self._expected_bytes = self._known_bytes = len(found.body)
         return self._take(found, seen)
 
     async def peek(self) -> Heading:
@@ -291,7 +292,7 @@ class Register:
         return result
 
     def _know(self, etag: str, state: State, prepared: Prepared) -> None:
-        self._expected_bytes = len(prepared.body)
+        self._expected_bytes = self._known_bytes = len(prepared.body)
         line = prepared.body[: prepared.body.index(b"\n")]
         self._seen = _Seen(etag, state.incarnation, prepared.version, prepared.commit, line)
 
