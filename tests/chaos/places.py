@@ -25,6 +25,8 @@ class CutProxy(FaultProxy):
         super().__init__(target_port, now_and_then(seed))
         self.is_cut = False
         self.is_silent = False
+        self.delay_s = 0.0
+        """How long every request is on its way."""
         self.is_calm = False
         """Whether all faults are over."""
 
@@ -33,13 +35,19 @@ class CutProxy(FaultProxy):
         self.is_silent = silent
         self.is_cut = True
 
+    def slow(self, delay_s: float) -> None:
+        """Let everything through, late."""
+        self.delay_s = delay_s
+
     def heal(self) -> None:
         self.is_cut = False
+        self.delay_s = 0.0
 
     async def handle(self, request: Message, writer: asyncio.StreamWriter) -> None:
         if self.is_calm:
             await ProxyThread.handle(self, request, writer)
         elif not self.is_cut:
+            await asyncio.sleep(self.delay_s)
             await super().handle(request, writer)
         elif self.is_silent:
             await asyncio.Event().wait()

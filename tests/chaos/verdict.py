@@ -144,6 +144,7 @@ _COUNTED = (
     "stops",
     "terminations",
     "cuts",
+    "slow storage",
     "kills of clients",
     "stops of clients",
 )

@@ -124,7 +124,11 @@ class World:
     def _start_client(self, slot: int, life: int) -> ClientProcess:
         role, launch = CLIENTS[slot]
         seed = hash((self.seed, slot, life))
-        wish = {"launch": launch, "timeout_s": 4.0, "pause_s": 0.12 if role == "produce" else 0.01}
+        wish = {
+            "launch": launch,
+            "timeout_s": 0.5 if slot % 4 == 0 else 4.0,
+            "pause_s": 0.12 if role == "produce" else 0.01,
+        }
         return self.fleet.client(slot, self.place.client_url, role, seed, **wish)
 
     async def _keep_broker(self, slot: int) -> None:
@@ -217,7 +221,8 @@ class Nemesis:
         until = time.monotonic() + duration_s
         strikes = [*[self._kill] * 3, *[self._stop] * 2, self._terminate]
         strikes += [self._kill_client, self._stop_client]
-        strikes += [self._cut] * 2 if self._world.place.broker_ways else []
+        if self._world.place.broker_ways:
+            strikes += [self._cut, self._cut, self._slow]
         deck = [self._kill]
         try:
             while time.monotonic() < until:
@@ -263,7 +268,7 @@ class Nemesis:
 
     def _terminate(self) -> None:
         victim = self._victim()
-        if isinstance(victim, BrokerProcess) and not victim.is_stopped:
+        if victim is not None and not victim.is_stopped:
             self._counts["terminations"] += 1
             victim.send(signal.SIGTERM)
 
@@ -286,6 +291,14 @@ class Nemesis:
         if not way.is_cut:
             self._counts["cuts"] += 1
             way.cut(silent=silent)
+            self._mend(pause_s, way.heal)
+
+    def _slow(self) -> None:
+        way = self._chance.choice(self._world.place.broker_ways)
+        delay_s, pause_s = 0.8 * self._chance.random(), 5.0 * self._chance.random()
+        if not way.is_cut:
+            self._counts["slow storage"] += 1
+            way.slow(delay_s)
             self._mend(pause_s, way.heal)
 
     def _mend(self, after_s: float, mend: Callable[[], None]) -> None:
