@@ -36,17 +36,21 @@ from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.outbox import Archiver
 from bucketq.queue.register import Register, Settled, Verdict
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
+from bucketq.testing.cast import Cast
 from bucketq.testing.invariants import InvariantError
 from bucketq.testing.simulation import simulate
+from bucketq.testing.weather import Weather
 
 Patch = pytest.MonkeyPatch
 
 
-def expect(*invariants: str, storm: bool = True, worlds: int = 40) -> None:
+def expect(
+    *invariants: str, weather: Weather = "storm", cast: Cast | None = "direct", worlds: int = 40
+) -> None:
     """Play worlds until one breaks, and see that it breaks one of these promises."""
     for seed in range(worlds):
         try:
-            simulate(seed, storm=storm)
+            simulate(seed, weather=weather, cast=cast)
         except InvariantError as error:
             assert error.invariant in invariants, str(error)  # noqa: PT017
             return
@@ -181,7 +185,7 @@ def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Pat
         ]
 
     monkeypatch.setattr(LeaseWatch, "stale", stale)
-    expect("no lease is taken from a healthy worker", storm=False)
+    expect("no lease is taken from a healthy worker", weather="calm")
 
 
 def test_leases_that_never_end_are_noticed(monkeypatch: Patch) -> None:

@@ -19,6 +19,7 @@ from bucketq.testing.history import Witness
 
 KINDS = ("index", "image", "etl")
 _TRIES = 4
+_LONGEST_AT_THE_END_S = 1.0
 
 
 @dataclass
@@ -29,6 +30,10 @@ class Actor:
     rng: random.Random
     new_token: Callable[[], str]
     heartbeat_s: float
+    is_calm: Callable[[], bool]
+    """Tells whether the end has come, in which everybody is quick and reliable."""
+    fickle: bool = False
+    """Whether it may give up on a request whose outcome is unknown."""
     forgetful: bool = False
     """Whether it works on some jobs without a heartbeat, and so becomes a zombie."""
 
@@ -38,17 +43,19 @@ class Actor:
         Returns None where it was refused or given up.
         """
         request: str | None = None
-        for _ in range(_TRIES):
+        tries = 0
+        while True:
+            tries += 1
             try:
                 return await ask(*args, request=request, **options)
             except UnavailableError as error:
-                if error.request is None or self.rng.random() < 0.2:
+                gives_up = self.fickle and (tries == _TRIES or self.rng.random() < 0.2)
+                if gives_up or error.request is None:
                     return None
                 request = error.request
                 await asyncio.sleep(self.rng.uniform(0, 2))
             except RejectedError:
                 return None
-        return None
 
 
 async def produce(actor: Actor, count: int, pause_s: float) -> None:
@@ -87,11 +94,13 @@ async def work(actor: Actor, longest_s: float) -> None:
 
 async def _work_on(actor: Actor, jobs: list[Job[str]], longest_s: float) -> None:
     held = {job.id: job for job in jobs}
-    heartbeat = _forget() if actor.forgetful and actor.rng.random() < 0.5 else _beat(actor, held)
+    forgets = actor.forgetful and actor.rng.random() < 0.5 and not actor.is_calm()
+    heartbeat = _forget() if forgets else _beat(actor, held)
     beating = asyncio.get_running_loop().create_task(heartbeat)
     try:
         for job in jobs:
-            await asyncio.sleep(actor.rng.uniform(0, longest_s))
+            limit_s = min(longest_s, _LONGEST_AT_THE_END_S) if actor.is_calm() else longest_s
+            await asyncio.sleep(actor.rng.uniform(0, limit_s))
             if job.id in held:
                 await _finish(actor, job)
                 held.pop(job.id, None)
@@ -132,6 +141,8 @@ async def operate(actor: Actor, job_ids: Callable[[], list[str]]) -> None:
     rng, witness = actor.rng, actor.witness
     while True:
         await asyncio.sleep(rng.uniform(0, 8))
+        if actor.is_calm():
+            continue
         act = rng.random()
         if act < 0.5:
             await actor.persist(witness.stats)

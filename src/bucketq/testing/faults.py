@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random  # noqa: TID251  # for the type: streams come from the loop, and so from the seed
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 READ_FAULTS = ("lost_request", "lost_answer", "throttled", "server_error", "slow")
@@ -80,6 +80,11 @@ class Faults:
             contended=0.02,
             duplicated=0.03,
         )
+
+    def times(self, factor: float) -> Faults:
+        """The same faults, more or less often."""
+        rates = {name: factor * getattr(self, name) for name in WRITE_FAULTS}
+        return replace(self, **rates)
 
     def rates(self, names: tuple[str, ...]) -> tuple[float, ...]:
         """Return the rates of the faults of these names, in their order."""

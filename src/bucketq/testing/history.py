@@ -7,6 +7,7 @@ version that the object really had at that moment. What a client was told is jud
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ class Call:
     ended_version: int = 0
     answer: Any = None
     error: BucketQError | None = None
+    was_cancelled: bool = False
+    """Whether its caller stopped waiting for it."""
 
     @property
     def succeeded(self) -> bool:
@@ -61,6 +64,16 @@ class History:
     store: SimulatedStore
     key: str
     calls: list[Call] = field(default_factory=list)
+    leaders: set[str] = field(default_factory=set)
+    """The processes that write to the object as brokers, or not at all."""
+    clients: set[str] = field(default_factory=set)
+    """The processes whose calls may go through a broker."""
+    deaths: dict[str, float] = field(default_factory=dict)
+    """When each process ended that did."""
+    excused: set[str] = field(default_factory=set)
+    """The processes that stood still, so that others may take them for dead."""
+    forced: set[str] = field(default_factory=set)
+    """The processes that take over by force."""
 
     def version(self) -> int:
         """The version that the object has right now: every commit raises it by one."""
@@ -76,14 +89,14 @@ class History:
             call.answer = await ask()
         except BucketQError as error:
             call.error = error
+            call.ended_s, call.ended_version = self.loop.time(), self.version()
             raise
-        finally:
-            if call.answer is not None or call.error is not None or verb in _WITHOUT_ANSWER:
-                call.ended_s, call.ended_version = self.loop.time(), self.version()
+        except asyncio.CancelledError:
+            call.was_cancelled = True
+            raise
+        # Who is killed never comes here, and was told nothing.
+        call.ended_s, call.ended_version = self.loop.time(), self.version()
         return call.answer
-
-
-_WITHOUT_ANSWER = ("complete", "release", "pause", "resume")
 
 
 class Witness:

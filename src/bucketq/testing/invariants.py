@@ -7,22 +7,32 @@ The chain itself: versions rise by one, each built on its predecessor; a job nev
 without having been finished; attempts rise one at a time, each with one owner and one lease;
 done is final; one idempotency key stands for one job; jobs are handed out in order.
 
+Brokers (``fencing``): the epoch never falls and rises with the broker; only the broker that the
+object names writes as one.
+
 What clients were told: every answer was already true in the chain when it was given; nothing
 took effect twice; nothing that was refused took effect; no read was older than its question.
+
+What a broker answers from memory may be old, by as much as its proof of leadership may be
+(``PROOF_S``), and by no more: that a job is held, and that there is none to be claimed, must have
+been true at a version that was the newest one at most that long before the call began, or later.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import msgspec
 
 from bucketq.archive import Layout
+from bucketq.broker.leader import PROOF_S
 from bucketq.codec import decode
 from bucketq.errors import RejectedError
 from bucketq.model.job import JobRecord
 from bucketq.model.state import State
+from bucketq.testing.fencing import Brokers
 from bucketq.testing.history import Call, History
 from bucketq.testing.store import Commit
 
@@ -52,6 +62,13 @@ class Chain:
     """The copies of each job in the archive, each with the time at which it landed."""
     gone: set[str] = field(default_factory=set)
     """The jobs that have left the queue."""
+    paused: list[int] = field(default_factory=list)
+    """The versions at which anything was paused."""
+    quiet: list[int] = field(default_factory=list)
+    """The versions in which nothing was changed, but how long workers have been silent."""
+    handed_to: dict[str, list[int]] = field(default_factory=dict)
+    """The versions in which jobs were handed to each worker."""
+    brokers: Brokers = field(default_factory=Brokers)
     final: State | None = None
 
     def holds(self, job_id: str, first: int, last: int, **fields: Any) -> bool:
@@ -66,6 +83,13 @@ class Chain:
             ):
                 return True
         return False
+
+    def known_since(self, call: Call) -> int:
+        """The oldest version that a call may still be answered from."""
+        if call.actor.rpartition("/")[0] not in self.history.clients:
+            return call.began_version
+        commits = self.history.store.history(self.history.key)
+        return bisect_right(commits, call.began_s - PROOF_S, key=lambda commit: commit.time_s)
 
     def break_off(self, invariant: str, story: str, version: int | None = None) -> NoReturn:
         """Report a broken promise, with what went on around a version."""
@@ -95,9 +119,16 @@ def check(history: History) -> Chain:
     for version, commit in enumerate(history.store.history(history.key), start=1):
         state = _decode(chain, version, commit)
         _check_link(chain, version, before, state)
-        _check_jobs(chain, version, before, state)
+        is_quiet = _check_jobs(chain, version, before, state)
         if before is not None:
             _check_order(chain, version, before, state)
+            if is_quiet and _head(before) == _head(state):
+                chain.quiet.append(version)
+        if state.paused or state.paused_kinds:
+            chain.paused.append(version)
+        reason = chain.brokers.follow(history, version, commit.writer, before, state)
+        if reason is not None:
+            chain.break_off(*reason, version)
         before = state
     chain.final = before
     for call in history.calls:
@@ -126,8 +157,10 @@ def _check_link(chain: Chain, version: int, before: State | None, state: State) 
         chain.break_off("built on its predecessor", f"version {version} is not", version)
 
 
-def _check_jobs(chain: Chain, version: int, before: State | None, state: State) -> None:
+def _check_jobs(chain: Chain, version: int, before: State | None, state: State) -> bool:
+    """Check what became of each job; returns whether nothing did that is worth a commit."""
     old_jobs = before.jobs.by_id if before else {}
+    is_quiet = len(state.jobs.by_id) == len(old_jobs)
     for job in old_jobs.values():
         if job.id not in state.jobs.by_id:
             _check_gone(chain, version, job)
@@ -139,17 +172,38 @@ def _check_jobs(chain: Chain, version: int, before: State | None, state: State) 
             continue
         chain.records.setdefault(job.id, []).append((version, job))
         if old is None:
-            token = msgspec.json.decode(job.payload, type=str)
-            bearers = chain.by_token.setdefault(token, [])
-            bearers.append(job.id)
-            if len(bearers) > 1:
-                chain.break_off("nothing takes effect twice", f"{token} is {bearers}", version)
+            _check_new(chain, version, job)
         else:
             _check_step(chain, version, old, job)
+        is_quiet = is_quiet and old is not None and _quiet(job) == _quiet(old)
         if job.lease is not None and job.status == "running":
-            owner = chain.leases.setdefault(job.lease, (job.id, job.attempt))
-            if owner != (job.id, job.attempt):
-                chain.break_off("one lease, one attempt", f"{job.lease}: {owner}", version)
+            _check_lease(chain, version, job, job.lease)
+    return is_quiet
+
+
+def _check_new(chain: Chain, version: int, job: JobRecord) -> None:
+    token = msgspec.json.decode(job.payload, type=str)
+    bearers = chain.by_token.setdefault(token, [])
+    bearers.append(job.id)
+    if len(bearers) > 1:
+        chain.break_off("nothing takes effect twice", f"{token} is {bearers}", version)
+
+
+def _check_lease(chain: Chain, version: int, job: JobRecord, lease: str) -> None:
+    if lease not in chain.leases:
+        chain.handed_to.setdefault(job.worker or "", []).append(version)
+    owner = chain.leases.setdefault(lease, (job.id, job.attempt))
+    if owner != (job.id, job.attempt):
+        chain.break_off("one lease, one attempt", f"{lease}: {owner}", version)
+
+
+def _quiet(job: JobRecord) -> JobRecord:
+    """A job without what a heartbeat changes."""
+    return msgspec.structs.replace(job, heartbeat_at=None, silent_s=0.0)
+
+
+def _head(state: State) -> tuple[Any, ...]:
+    return (state.broker, state.settings, state.paused, state.paused_kinds)
 
 
 def _check_gone(chain: Chain, version: int, job: JobRecord) -> None:
@@ -237,7 +291,11 @@ def _check_call(chain: Chain, call: Call) -> None:
     elif call.verb == "heartbeat" and call.succeeded:
         for lease, pulse in zip(call.detail["leases"], call.answer, strict=True):
             if pulse.held and not chain.holds(
-                pulse.job, call.began_version, call.ended_version, status="running", lease=lease
+                pulse.job,
+                chain.known_since(call),
+                call.ended_version,
+                status="running",
+                lease=lease,
             ):
                 chain.break_off("held means held", str(call), call.ended_version)
 
@@ -306,6 +364,27 @@ def _check_claims(chain: Chain) -> None:
                 chain.break_off("no answer before its commit", str(call), call.ended_version)
             if owners.setdefault(lease, call) is not call or worker != call.actor:
                 chain.break_off("one owner for an attempt", str(call), call.ended_version)
+        if not call.answer:
+            _check_empty(chain, call)
+
+
+def _check_empty(chain: Chain, call: Call) -> None:
+    """A claim that found nothing passed over no job that waited for it all the while."""
+    first, last, kind = chain.known_since(call), call.ended_version, call.detail["kinds"]
+    place = bisect_right(chain.paused, first - 1)
+    if place < len(chain.paused) and chain.paused[place] <= last:
+        return
+    handed = chain.handed_to.get(call.actor, [])
+    if call.detail["request"] or (handed and handed[-1] > call.began_version):
+        return  # Sent twice, it may have been answered with jobs that were lost meanwhile.
+    for records in chain.records.values():
+        at = bisect_right(records, first, key=lambda entry: entry[0])
+        if at == 0:
+            continue
+        job = records[at - 1][1]
+        stayed = at == len(records) or records[at][0] > last
+        if stayed and job.status == "queued" and not job.run_at and kind in (None, job.kind):
+            chain.break_off("a claim finds what is there", f"{job.id}: {call}", last)
 
 
 def _check_reads(chain: Chain) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -125,6 +125,15 @@ class NetworkFaults:
             lost_with_sender=0.3,
             reused_port=0.5,
         )
+
+    def times(self, factor: float) -> NetworkFaults:
+        """The same faults of messages, more or less often."""
+        rates = {name: factor * getattr(self, name) for name in MESSAGE_FAULTS}
+        return replace(self, **rates)
+
+    def in_order(self) -> NetworkFaults:
+        """The same, but what arrives does so once and in time, as on a good connection."""
+        return replace(self, doubled=0.0, reordered=0.0, late=0.0, stalled=0.0, told_late=0.0)
 
     def ends(self, names: tuple[str, ...]) -> tuple[float, ...]:
         """Lay rates end to end, so that one number between 0 and 1 picks one."""

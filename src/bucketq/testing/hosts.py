@@ -1,0 +1,330 @@
+"""Who lives in a simulated world: machines, and the processes that run on them.
+
+A machine has a clock that is wrong, a link to the store, a network card, and a lock that its
+processes share. A tenant is what is started on it, and started again when it has died: a broker,
+or somebody with a queue of one sort or another. All of them run the real code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.broker.broker import Broker
+from bucketq.broker.election import Identity
+from bucketq.broker.server import Server
+from bucketq.client.client import Client
+from bucketq.client.discovery import AddressFinder, Finder, ObjectFinder
+from bucketq.client.launcher import HostLock, InsideLauncher, Launcher
+from bucketq.client.routes import DirectRoute
+from bucketq.codec import Document, Prepared
+from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.direct import DirectQueue
+from bucketq.queue.register import Register, Settled
+from bucketq.testing.clock import SimulatedClock
+from bucketq.testing.link import StoreLink
+from bucketq.testing.loop import VirtualLoop
+from bucketq.testing.process import Process
+from bucketq.testing.wire import SimulatedTransport
+
+Kind = Literal[
+    "direct",
+    "group",
+    "serve",
+    "auto",
+    "spawn",
+    "remote",
+    "frugal",
+    "address",
+    "stranger",
+]
+"""What a tenant is.
+
+``direct`` and ``group`` write the object by themselves. ``serve`` is a broker, as ``bucketq serve``
+starts it, and ``stranger`` one of another queue. The others are clients: ``auto`` starts a broker
+inside its process where there is none, ``spawn`` one as a process of its own; ``frugal`` writes
+directly where there is none; ``remote`` waits for one; ``address`` knows addresses only.
+"""
+
+CLIENTS: tuple[Kind, ...] = ("auto", "spawn", "remote", "frugal", "address")
+LEADERS: tuple[Kind, ...] = ("serve", "auto")
+"""Those whose process may lead, and then writes as a broker alone."""
+
+QUEUE = "jobs"
+"""The name under which brokers serve the queue."""
+OTHER_KEY = "others/queue.json"
+"""The queue of strangers."""
+PORT = 7700
+"""Where a broker listens that address clients are to find."""
+_IDLE_EXIT_S = 20.0
+_IDLE_LOOK_S = 0.5
+
+OpenQueue = AbstractAsyncContextManager[Any]
+
+
+@dataclass
+class Tally:
+    """What happened inside the processes of a world, counted."""
+
+    verdicts: dict[str, int] = field(default_factory=dict)
+    """How often a commit landed, was lost to another, or was too old to tell."""
+    depositions: int = 0
+    """How often a broker that led found that another does."""
+
+
+class CountingRegister(Register):
+    """The real register; it counts the verdicts, to show that all of them were met."""
+
+    tally: Tally
+
+    async def commit(self, document: Document, prepared: Prepared) -> Settled:
+        """Commit, and count how it ended."""
+        settled = await super().commit(document, prepared)
+        name = settled.verdict.value
+        self.tally.verdicts[name] = self.tally.verdicts.get(name, 0) + 1
+        return settled
+
+
+class CountingBroker(Broker):
+    """The real broker; it counts how often it was deposed."""
+
+    tally: Tally
+
+    async def _lead(self, identity: Identity, after: int) -> None:
+        before = len(self._depositions)
+        try:
+            await super()._lead(identity, after)
+        finally:
+            self.tally.depositions += len(self._depositions) - before
+
+
+@dataclass
+class Machine:
+    """A host: what its processes share."""
+
+    name: str
+    loop: VirtualLoop
+    clock: SimulatedClock
+    link: StoreLink
+    transport: SimulatedTransport
+    lock_holder: Process | None = None
+
+
+class SimulatedLock(HostLock):
+    """The lock of a simulated machine. As a real one, it is free when its holder is dead."""
+
+    def __init__(self, machine: Machine) -> None:
+        """Lock the one queue of the world; no file is touched."""
+        super().__init__("simulated")
+        self._machine = machine
+
+    def take(self) -> bool:
+        """Take it without waiting; returns whether the running process has it."""
+        machine, process = self._machine, self._machine.loop.current_process()
+        if machine.lock_holder not in (None, process) and machine.lock_holder.alive:
+            return False
+        machine.lock_holder = process
+        return True
+
+    def give_to(self, process: Process) -> None:
+        """Let another process have it."""
+        self._machine.lock_holder = process
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._machine.lock_holder is self._machine.loop.current_process():
+            self._machine.lock_holder = None
+
+
+@dataclass
+class Tenant:
+    """What runs on a machine, and runs again after its death under the same name."""
+
+    name: str
+    machine: Machine
+    kind: Kind
+    timeout_s: float = 30.0
+    roles: tuple[str, ...] = ()
+    listen: str = ""
+    addresses: tuple[str, ...] = ()
+    """Where an ``address`` client looks."""
+    takeover: bool = False
+    """Whether it takes over by force when it starts next."""
+    idle_exit_s: float = 0.0
+    life: int = 0
+    process: Process | None = None
+    broker: Broker | None = None
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set to let it end in order, as SIGTERM does."""
+    errors: list[BaseException] = field(default_factory=list)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process is there, frozen or not."""
+        return self.process is not None and self.process.alive
+
+    @property
+    def is_spawned(self) -> bool:
+        """Whether a client has started it."""
+        return self.idle_exit_s > 0
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is alive and believes to lead."""
+        broker = self.broker
+        return self.is_alive and broker is not None and broker.leader is not None
+
+
+@dataclass
+class Trade:
+    """How tenants come to their queues and brokers."""
+
+    key: str
+    tally: Tally
+    spawn: Callable[[Tenant], Process]
+    """How a new tenant is started, for clients that start brokers as processes of their own."""
+
+    def queue_of(self, tenant: Tenant) -> OpenQueue:
+        """Make the queue of a tenant that has one, not open yet."""
+        name, machine = self.name_of(tenant), tenant.machine
+        if tenant.kind in CLIENTS:
+            return Client[str](
+                self._finder(tenant, name),
+                "simulated queue",
+                machine.clock,
+                payload_type=str,
+                worker=name,
+                timeout_s=tenant.timeout_s,
+            )
+        queue_type = DirectQueue[str] if tenant.kind == "direct" else GroupCommitQueue[str]
+        return queue_type(
+            self.register(machine),
+            machine.clock,
+            payload_type=str,
+            worker=name,
+            timeout_s=tenant.timeout_s,
+            archive=self._archive(machine),
+        )
+
+    async def serve(self, tenant: Tenant) -> None:
+        """Be a broker, until it is told to stop."""
+        loop = asyncio.get_running_loop()
+        server = self._server(tenant, QUEUE if tenant.kind == "serve" else "others")
+        tenant.takeover = False
+        await server.start(tenant.listen)
+        tasks = [loop.create_task(server.until_over()), loop.create_task(tenant.stopped.wait())]
+        if tenant.idle_exit_s:
+            tasks.append(loop.create_task(_until_idle(server, tenant.idle_exit_s)))
+        done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+        await server.stop()
+        for task in done:
+            task.result()
+
+    def register(self, machine: Machine, key: str = "") -> Register:
+        """Make a register of the queue's object, or of another one."""
+        place = key or self.key
+        register = CountingRegister(machine.link, place, "simulated queue", machine.clock)
+        register.tally = self.tally
+        return register
+
+    def name_of(self, tenant: Tenant) -> str:
+        """The name of a tenant in this life."""
+        return f"{tenant.name}#{tenant.life}"
+
+    def _archive(self, machine: Machine, key: str = "") -> SegmentWriter:
+        return SegmentWriter(machine.link, Layout.of(key or self.key))
+
+    def _server(self, tenant: Tenant, queue: str) -> Server:
+        machine = tenant.machine
+        key = OTHER_KEY if tenant.kind == "stranger" else self.key
+        broker = CountingBroker(
+            self.register(machine, key),
+            machine.clock,
+            machine.transport,
+            archive=self._archive(machine, key),
+            takeover=tenant.takeover,
+        )
+        broker.tally = self.tally
+        tenant.broker = broker
+        server = Server(machine.transport, machine.clock, machine.name)
+        server.add(queue, broker)
+        return server
+
+    def _finder(self, tenant: Tenant, name: str) -> Finder:
+        machine = tenant.machine
+        if tenant.kind == "address":
+            return AddressFinder(tenant.addresses, QUEUE, machine.transport, name)
+
+        async def write_directly() -> DirectRoute:
+            queue = DirectQueue[Any](
+                self.register(machine),
+                machine.clock,
+                worker=name,
+                timeout_s=tenant.timeout_s,
+                archive=self._archive(machine),
+            )
+            return DirectRoute(await queue.__aenter__())
+
+        return ObjectFinder(
+            self.register(machine),
+            machine.transport,
+            machine.name,
+            create=True,
+            client=name,
+            launcher=self._launcher(tenant),
+            write_directly=write_directly if tenant.kind == "frugal" else None,
+        )
+
+    def _launcher(self, tenant: Tenant) -> Launcher | None:
+        machine = tenant.machine
+        lock = SimulatedLock(machine)
+        if tenant.kind == "spawn":
+            return SimulatedSpawnLauncher(self, machine, lock)
+        if tenant.kind != "auto":
+            return None
+        server = self._server(tenant, QUEUE)
+        broker = server.brokers[QUEUE]
+        return InsideLauncher(server, broker, lock, f"{machine.name}:0")
+
+
+class SimulatedSpawnLauncher:
+    """Starts a broker as another process of the machine, which ends when it has been idle."""
+
+    broker = None
+
+    def __init__(self, trade: Trade, machine: Machine, lock: SimulatedLock) -> None:
+        """Start tenants of ``machine``."""
+        self._trade = trade
+        self._machine = machine
+        self._lock = lock
+
+    async def launch(self, after: int) -> None:
+        """Start one; the lock goes with it, and is free again when it ends."""
+        del after
+        if not self._lock.take():
+            return
+        machine = self._machine
+        child = Tenant(
+            name=f"{machine.name}/spawned",
+            machine=machine,
+            kind="serve",
+            listen=f"{machine.name}:0",
+            idle_exit_s=_IDLE_EXIT_S,
+        )
+        self._lock.give_to(self._trade.spawn(child))
+
+    async def close(self) -> None:
+        """Leave it running."""
+        self._lock.release()
+
+
+async def _until_idle(server: Server, idle_exit_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - it is looked at, not told
+        await asyncio.sleep(_IDLE_LOOK_S)

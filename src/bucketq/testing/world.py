@@ -1,0 +1,252 @@
+"""A simulated world: a store, a network, machines, and the tenants that live on them.
+
+It starts and ends processes and knows who is who. What befalls them is the ``weather``'s, what they
+do the ``actors``', and whether they kept their promises is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bucketq.codec import decode, read_heading
+from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.job import BrokerRecord
+from bucketq.model.state import State
+from bucketq.testing.actors import Actor, operate, produce, work
+from bucketq.testing.clock import SimulatedClock
+from bucketq.testing.history import History, Witness
+from bucketq.testing.hosts import CLIENTS, LEADERS, Kind, Machine, Tally, Tenant, Trade
+from bucketq.testing.loop import VirtualLoop
+from bucketq.testing.network import SimulatedNetwork
+from bucketq.testing.process import Process
+from bucketq.testing.store import SimulatedStore
+
+KEY = "queue.json"
+FAST_S = (0.005, 0.08)
+"""How long a request to the store takes."""
+NEVER = 10**12
+SETTINGS: dict[str, object] = {
+    "lease_s": 10.0,
+    "heartbeat_s": 2.0,
+    "grace_s": 5.0,
+    "max_attempts": 3,
+    "archive_after_s": 2.0,
+    "backoff": {"base_s": 0.5, "factor": 2.0, "max_s": 4.0},
+}
+
+
+class World:
+    """A store, some machines, and whoever lives on them."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        """Make a world without machines, in which nothing goes wrong."""
+        self.loop = loop
+        self.rng = loop.stream("world")
+        self.is_calm = False
+        """Whether the end has come, in which quick and reliable workers clear up."""
+        self.is_careless = False
+        """Whether people give up at times, and some workers forget to beat."""
+        self.store = SimulatedStore(loop, latency_s=FAST_S, content_etags=self.rng.random() < 0.5)
+        self.network = SimulatedNetwork(loop)
+        self.history = History(loop, self.store, KEY)
+        self.settings = dict(SETTINGS)
+        self.tally = Tally()
+        self.trade = Trade(KEY, self.tally, self._spawn)
+        self.machines: list[Machine] = []
+        self.tenants: list[Tenant] = []
+        self._tokens = 0
+        self._spawned = 0
+        self._looked, self._epoch, self._taken_s = 0, 0, 0.0
+
+    def add_machine(self) -> Machine:
+        """Add a machine whose clock is wrong."""
+        name, rng = f"host{len(self.machines)}", self.rng
+        clock = SimulatedClock(
+            self.loop, offset_s=rng.uniform(-100, 100), drift=rng.uniform(-1e-3, 1e-3)
+        )
+        link = self.store.connect(name)
+        machine = Machine(name, self.loop, clock, link, self.network.host(name))
+        self.machines.append(machine)
+        return machine
+
+    def add(self, machine: Machine, kind: Kind, **options: object) -> Tenant:
+        """Let a new tenant move in; it is not started."""
+        number = sum(tenant.machine is machine for tenant in self.tenants)
+        tenant = Tenant(f"{machine.name}/{kind}{number}", machine, kind, **options)  # type: ignore[arg-type]
+        self.tenants.append(tenant)
+        return tenant
+
+    def start(self, tenant: Tenant) -> Process:
+        """Start a tenant's process."""
+        tenant.life += 1
+        tenant.stopped = asyncio.Event()
+        tenant.broker = None
+        name = self.trade.name_of(tenant)
+        if tenant.kind in LEADERS:
+            self.history.leaders.add(name)
+        if tenant.takeover:
+            self.history.forced.add(name)
+        if tenant.kind in CLIENTS:
+            self.history.clients.add(name)
+        tenant.process = process = self.loop.spawn(name, lambda: self._live(tenant))
+        process.on_end(self._note_end)
+        return process
+
+    def clear_up(self, *, starts_anew: bool) -> None:
+        """End all faults and let workers alone go on, those who live or nothing but fresh ones."""
+        self.store.calm()
+        self.network.calm()
+        for machine in self.machines:
+            machine.link.latency_s = FAST_S
+        self.is_calm = True
+        for tenant in self.tenants:
+            process = tenant.process
+            if process is not None and (starts_anew or tenant.kind == "stranger"):
+                process.kill()
+            elif process is not None:
+                process.thaw()
+                process.kill_after(NEVER)
+        self.tenants = [tenant for tenant in self.tenants if tenant.kind != "stranger"]
+        for address in self.network.addresses():
+            self.network.vacate(address)
+        for tenant in self.tenants:
+            if tenant.roles:
+                tenant.roles = ("work",)
+        self.restart_the_dead()
+
+    def restart_the_dead(self) -> None:
+        """Start everybody who is not there, but for brokers whom nobody needed any more."""
+        for tenant in self.tenants:
+            self.restart(tenant)
+
+    def restart(self, tenant: Tenant, *, takeover: bool = False) -> None:
+        """Start a tenant that is not there, unless it is for others to start it."""
+        if not tenant.is_alive and not tenant.is_spawned:
+            tenant.takeover = takeover and tenant.kind == "serve"
+            self.start(tenant)
+
+    def state(self) -> State | None:
+        """What the object holds now."""
+        found = self.store.peek(KEY)
+        return decode(found.body, "the object").state if found else None
+
+    def record(self) -> BrokerRecord | None:
+        """The broker that the object names."""
+        found = self.store.peek(KEY)
+        broker = read_heading(found.body, "the object").broker if found else None
+        return broker if broker and broker.address else None
+
+    def taken_over_s(self) -> float:
+        """When the epoch began that the object is in."""
+        commits = self.store.history(KEY)
+        for commit in commits[self._looked :]:
+            broker = read_heading(commit.body or b"", "a version").broker
+            if broker is not None and broker.epoch != self._epoch:
+                self._epoch, self._taken_s = broker.epoch, commit.time_s
+        self._looked = len(commits)
+        return self._taken_s
+
+    def leader(self) -> Tenant | None:
+        """The tenant that leads, and that the object names; alive or frozen."""
+        record = self.record()
+        for tenant in self.tenants:
+            leader = tenant.broker.leader if tenant.broker and tenant.leads else None
+            if leader is not None and record is not None and leader.epoch == record.epoch:
+                return tenant
+        return None
+
+    def known_jobs(self) -> list[str]:
+        """The ids of all jobs in the queue, for an operator to choose from."""
+        state = self.state()
+        return list(state.jobs.by_id) if state else []
+
+    def new_token(self) -> str:
+        """Make a payload that no other job bears."""
+        self._tokens += 1
+        return f"token-{self._tokens}"
+
+    def _spawn(self, tenant: Tenant) -> Process:
+        self._spawned += 1
+        tenant.life = self._spawned - 1  # So that no two have the same name.
+        self.tenants = [each for each in self.tenants if each.is_alive or not each.is_spawned]
+        self.tenants.append(tenant)
+        return self.start(tenant)
+
+    def _note_end(self, process: Process) -> None:
+        self.history.deaths[process.name] = self.loop.time()
+
+    async def _live(self, tenant: Tenant) -> None:
+        """What runs in a tenant's process."""
+        try:
+            if tenant.kind in ("serve", "stranger"):
+                await self.trade.serve(tenant)
+            else:
+                await self._use(tenant)
+        except (UnavailableError, InvalidRequestError) as error:
+            # It could not be opened in time, or its address is taken; the weather may try again.
+            if isinstance(error, InvalidRequestError) and "cannot listen" not in str(error):
+                tenant.errors.append(error)
+                raise
+        except Exception as error:
+            tenant.errors.append(error)
+            raise
+
+    async def _use(self, tenant: Tenant) -> None:
+        """Open a queue and let actors use it, until they are done or it is told to stop."""
+        name = self.trade.name_of(tenant)
+        rng = self.loop.stream(name)
+        queue = self.trade.queue_of(tenant)
+        async with queue as opened:
+            await _insist(lambda: opened.config(request=None, **self.settings))
+            acting = [
+                self.loop.create_task(
+                    self._act(
+                        role,
+                        Actor(
+                            Witness(self.history, f"{name}/{index}", opened),
+                            rng,
+                            self.new_token,
+                            heartbeat_s=2.0,
+                            is_calm=lambda: self.is_calm,
+                            fickle=self.is_careless,
+                            forgetful=self.is_careless and rng.random() < 0.3,
+                        ),
+                    )
+                )
+                for index, role in enumerate(tenant.roles)
+            ]
+            stopped = self.loop.create_task(tenant.stopped.wait())
+            everybody = self.loop.create_task(_all(acting))
+            await asyncio.wait([stopped, everybody], return_when=asyncio.FIRST_COMPLETED)
+            for task in (stopped, everybody, *acting):
+                task.cancel()
+            for task in acting:
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.result()
+
+    async def _act(self, role: str, actor: Actor) -> None:
+        rng = self.rng
+        if role == "produce":
+            await produce(actor, count=rng.randint(8, 25), pause_s=rng.choice((0.1, 1.0, 3.0)))
+        elif role == "work":
+            await work(actor, longest_s=rng.choice((0.5, 3.0, 20.0)))
+        else:
+            await operate(actor, self.known_jobs)
+
+
+async def _all(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        await asyncio.wait([task])
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            return
+
+
+async def _insist(ask: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        try:
+            await ask()
+        except UnavailableError:
+            continue
+        return
