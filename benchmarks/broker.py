@@ -69,6 +69,8 @@ BARE_WRITES = 15
 ECHO_S = 1.0
 IDLE_CLIENTS = 1000
 IDLE_S = 20.0
+QUIET = 0.15
+"""So much of the machine may be in use by others for it to be called quiet."""
 PROFILE_LINES = 40
 PROFILE_S = 15.0
 PROFILE_RUNS = 6
@@ -186,6 +188,17 @@ def machine_s() -> tuple[float, float]:
     line = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
     ticks = [int(field) / _TICKS for field in line.split()[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def wait_for_quiet(patience_s: float) -> None:
+    """Wait until the machine has little else to do, or patience is over."""
+    over = perf_counter() + patience_s
+    while perf_counter() < over:
+        before = machine_s()
+        sleep(1)
+        busy_s, all_s = (now - then for now, then in zip(machine_s(), before, strict=True))
+        if busy_s < QUIET * all_s:
+            return
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -390,10 +403,11 @@ def judge(row: Row, rate: float, p50: float, p99: float) -> tuple[str, str]:
     return f"{aim:,} jobs/s", "met" if rate >= aim else "MISSED"
 
 
-async def measure(row: Row, folder: Path, repeats: int) -> None:
+async def measure(row: Row, folder: Path, repeats: int, patience_s: float) -> None:
     """Measure a row, several times if that is quick, and print its line."""
     runs: list[Run] = []
     while not runs or (runs[-1].took_s < SHORT_S and len(runs) < repeats):
+        wait_for_quiet(patience_s)
         with broker_on(folder, row.store) as broker:
             runs.append(await measure_once(row, broker))
     run = min(runs, key=lambda run: run.others)
@@ -525,6 +539,13 @@ def main() -> None:
     parser.add_argument("--only", default="*", metavar="PATTERN", help="rows, as in 'file-*-64'")
     parser.add_argument("--profile", metavar="ROW", help="tell where the time of one row goes")
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="a folder on a disk")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long to wait for others on this machine, before each run",
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Not without the other processes.
     rows = rows_of(5 if options.quick else 1)
@@ -546,8 +567,10 @@ def main() -> None:
         show(*_UNITS.split(","))
         for row in rows:
             if fnmatch(row.name, options.only):
-                asyncio.run(measure(row, folder, 1 if options.quick else REPEATS))
+                repeats = 1 if options.quick else REPEATS
+                asyncio.run(measure(row, folder, repeats, options.patience))
         if fnmatch("idle", options.only):
+            wait_for_quiet(options.patience)
             scale = 5 if options.quick else 1
             asyncio.run(measure_idle(folder, IDLE_CLIENTS // scale, IDLE_S / scale))
 
