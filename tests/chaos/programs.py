@@ -42,6 +42,7 @@ LARGEST_PAYLOAD_BYTES = 2000
 """The queue's limit, which some pushes exceed on purpose."""
 _DEATH_SIGNAL = 1
 _BEAT_S = 0.4
+_NAP_S = 4.5
 
 
 class Diary:
@@ -123,7 +124,7 @@ class Client:
     async def produce(self) -> None:
         """Push: one, several, or what must be refused."""
         dice = self.chance.random()
-        if dice < 0.05:
+        if dice < 0.04:
             await self._push_under_a_key_twice()
         elif dice < 0.1:
             small, large = self._tokens(2)
@@ -196,10 +197,13 @@ class Client:
             return
         for job in jobs:
             self.diary.note("claimed", job=job.id, attempt=job.attempt)
-        work_s = 3 * _BEAT_S if self.chance.random() < 0.1 else 0.05 * self.chance.random()
+        dice = self.chance.random()
+        if dice < 0.04:
+            # Nobody hears of it for longer than a lease, and then it is as if nothing had been.
+            await self._pause(_NAP_S)
         beating = asyncio.create_task(self._beat(jobs))
         try:
-            await self._pause(work_s)
+            await self._pause(3 * _BEAT_S if dice > 0.85 else 0.05 * dice)
             await self._finish(jobs)
         finally:
             beating.cancel()
