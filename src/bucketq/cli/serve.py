@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import typer
 
 from bucketq.archive import Layout, SegmentWriter
-from bucketq.cli.options import parse_duration
+from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output
 from bucketq.clock import Clock, SystemClock
 from bucketq.errors import InvalidRequestError
@@ -71,19 +71,22 @@ async def serve(
         typer.Option("--insecure", help="Listen beyond this host although nothing protects it."),
     ] = False,
 ) -> None:
-    """Serve queues: commit for everybody who asks, until Ctrl-C or SIGTERM.
+    """Serve queues: commit for everybody who asks, until it is stopped.
 
     Several may run for one queue: one leads, the others stand by and take over when it is gone.
-    Clients find the leader through the queue's object. Stopping settles what has come first.
+    Clients find the leader through the queue's object. Stopping it, with Ctrl-C or SIGTERM,
+    settles what has come first.
 
     Examples:
         bucketq serve file:///srv/jobs/queue.json
-        bucketq serve s3://bucket/jobs/queue.json mail=s3://bucket/mail.json --listen 10.0.0.7:7700
+        bucketq serve jobs=s3://bucket/jobs.json mail=s3://bucket/mail.json
+        bucketq serve s3://bucket/jobs.json --listen 10.0.0.7:7700 --insecure
     """
     from bucketq.broker.server import Server
     from bucketq.rpc.address import this_host
 
     transport = _transport()
+    check_timeout(out.timeout_s)
     _check_addresses(listen, advertise, insecure=insecure)
     idle_exit_s = parse_duration(idle_exit, "--idle-exit")
     _log_to_stderr(out)

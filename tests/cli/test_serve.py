@@ -1,0 +1,192 @@
+"""``bucketq serve``, and the other commands through the broker that it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.console import ROOT, Console, Ran, finish
+
+
+@contextmanager
+def serving(console: Console, *words: str) -> Iterator[str]:
+    """A broker in a process of its own; yields its address, and ends it with SIGTERM."""
+    process = console.start("serve", "URL", "--json", *words)
+    assert process.stdout is not None
+    try:
+        yield str(json.loads(process.stdout.readline() or finish(process).err)["address"])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        ended = finish(process)
+        assert (ended.code, "Traceback" in ended.err) == (0, False), ended
+
+
+def test_the_help_tells_what_it_does_and_how_it_ends(console: Console) -> None:
+    shown = console.ok("serve", "--help").out
+    for word in ("--listen", "--advertise", "--takeover", "--idle-exit", "--insecure", "SIGTERM"):
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--listen", "nowhere"], "HOST:PORT"),
+        (["--listen", "127.0.0.1:99999"], "HOST:PORT"),
+        (["--listen", "http://127.0.0.1:1"], "HOST:PORT"),
+        (["--listen", "10.0.0.7:7700"], "--insecure"),
+        (["--listen", "0.0.0.0:7700"], "--insecure"),
+        (["--listen", "0.0.0.0:7700", "--insecure"], "--advertise"),
+        (["--listen", "192.0.2.1:7700", "--insecure"], "cannot listen at 192.0.2.1:7700"),
+        (["--advertise", "there"], "HOST:PORT"),
+        (["--advertise", "there:0"], "--advertise HOST:PORT"),
+        (["--idle-exit", "soon"], "--idle-exit"),
+        (["--idle-exit", "-5"], "--idle-exit"),
+        (["URL"], "name them apart"),
+        (["--timeout", "0"], "--timeout"),
+        (["ftp://host/queue.json"], "scheme"),
+        (["Bad Name=memory://x"], "scheme"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_served(
+    console: Console, words: list[str], said: str
+) -> None:
+    ran = console.spawn("serve", "URL", *words)
+    assert ran.code == 2, ran
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+    assert not console.path.exists()
+
+
+def test_an_address_that_is_taken_is_refused(console: Console) -> None:
+    with serving(console) as address:
+        ran = console.spawn("serve", "memory://other", "--listen", address)
+        assert ran.code == 2
+        assert f"cannot listen at {address}" in ran.err
+
+
+def test_an_object_that_is_no_queue_ends_it_with_the_reason(console: Console) -> None:
+    console.path.write_text("somebody's notes\n" * 10)
+    ran = console.spawn("serve", "URL")
+    assert ran.code not in {0, 2}
+    assert "queue.json" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_commands_go_through_the_broker_where_one_answers(console: Console) -> None:
+    with serving(console) as address:
+        pushed = console.ok("push", "URL", "mail", '{"to": "ada"}').out.strip()
+        job = console.ok("claim", "URL", "--json").json
+        assert job["id"] == pushed
+        console.ok("heartbeat", "URL", job["id"], job["lease"])
+        console.ok("complete", "URL", job["id"], job["lease"], "--result", '"sent"')
+        stats = console.ok("stats", "URL", "--json").json
+        assert stats["totals"]["done"] == 1
+        assert stats["broker"]["address"] == address
+        assert console.ok("show", "URL", pushed, "--json").json["result"] == "sent"
+    stats = console.ok("stats", "URL", "--json").json
+    assert not (stats["broker"] or {}).get("address"), "it has cleared its address"
+
+
+def test_commands_reach_a_broker_by_its_address_alone(console: Console) -> None:
+    with serving(console) as address:
+        unknown = console.spawn("stats", f"bucketq://{address}/no-such-queue")
+        assert unknown.code != 0
+        served = re.search(r"'no-such-queue' is not served at .*; it serves (\S+)", unknown.err)
+        assert served is not None, unknown
+        url = f"bucketq://{address}/{served[1]}"
+        pushed = console.ok("push", url, "mail", "1").out.strip()
+        assert console.ok("claim", url, "--json").json["id"] == pushed
+        assert console.ok("stats", "URL", "--json").json["totals"]["running"] == 1
+
+
+def test_a_claim_that_waits_at_a_broker_is_woken_by_a_push(console: Console) -> None:
+    with serving(console):
+        waiting = console.start("claim", "URL", "--wait", "20", "--json")
+        console.ok("push", "URL", "mail", "1")
+        assert finish(waiting).json["kind"] == "mail"
+
+
+def test_after_a_kill_commands_write_directly(console: Console) -> None:
+    process = console.start("serve", "URL", "--json")
+    assert process.stdout is not None
+    process.stdout.readline()
+    console.ok("push", "URL", "mail", "1")
+    process.kill()
+    finish(process)
+    console.ok("push", "URL", "mail", "2")
+    assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 2
+
+
+def test_a_second_broker_stands_by_and_takes_over_when_it_is_told_to(console: Console) -> None:
+    with serving(console) as first:
+        with serving(console) as second:
+            assert _leader(console) == first != second
+        with serving(console, "--takeover") as third:
+            for _ in range(100):
+                if _leader(console) == third:
+                    break
+            assert _leader(console) == third
+            console.ok("push", "URL", "mail", "1")
+
+
+def _leader(console: Console) -> str:
+    return str(console.ok("stats", "URL", "--json").json["broker"]["address"])
+
+
+def test_without_anybody_to_serve_it_ends_by_itself(console: Console) -> None:
+    ran = console.spawn("serve", "URL", "--idle-exit", "1s")
+    assert ran.code == 0, ran
+    assert "serving" in ran.out
+    assert "stopping" in ran.err
+
+
+def without_grpc(*words: str, folder: Path) -> Ran:
+    """Run a command where the packages of the broker extra are not installed."""
+    program = (
+        "import sys\n"
+        "for name in ('grpc', 'google.protobuf', 'grpc_health', 'grpc_reflection'):\n"
+        "    sys.modules[name] = None\n"
+        "from bucketq.cli import main\n"
+        "sys.argv = ['bucketq', *sys.argv[1:]]\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def test_without_grpc_serving_says_what_to_install(console: Console) -> None:
+    ran = without_grpc("serve", console.url, folder=console.folder)
+    assert ran.code == 2, ran
+    assert 'pip install "bucketq[broker]"' in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_without_grpc_an_address_of_a_broker_says_what_to_install(console: Console) -> None:
+    ran = without_grpc("stats", "bucketq://127.0.0.1:7700/jobs", folder=console.folder)
+    assert ran.code == 2, ran
+    assert 'pip install "bucketq[broker]"' in ran.err
+
+
+def test_without_grpc_commands_write_directly(console: Console) -> None:
+    pushed = without_grpc("push", console.url, "mail", "1", folder=console.folder)
+    assert (pushed.code, pushed.err) == (0, ""), pushed
+    stats = without_grpc("stats", console.url, "--json", folder=console.folder)
+    assert stats.json["totals"]["queued"] == 1
