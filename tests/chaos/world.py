@@ -193,11 +193,13 @@ class World:
             await asyncio.to_thread(client.wait, _TOO_LONG_S)
 
     async def _end(self) -> None:
+        """End everybody: whoever stands by before whoever leads, who is the last."""
         await self._end_clients(self.clients)
         for broker in self.brokers:
             await asyncio.to_thread(broker.wait_until_serving)
+        leader = await self._last_leader()
+        for broker in sorted(self.brokers, key=lambda broker: broker is leader):
             broker.send(signal.SIGTERM)
-        for broker in self.brokers:
             code = await asyncio.to_thread(broker.wait)
             if code != 0:
                 self.events.exits.append(f"exit code {code}: {broker.text()}")
@@ -205,6 +207,19 @@ class World:
         assert record is not None
         assert record.address == "", f"the address of {record} was not cleared"
         self.events.epochs.add(record.epoch)
+
+    async def _last_leader(self) -> BrokerProcess:
+        """Wait until one of the brokers leads: no client is left to take over."""
+        register, deadline = self._register(), time.monotonic() + _TOO_LONG_S
+        while True:
+            record = (await register.peek()).broker
+            if record is not None:
+                self.events.epochs.add(record.epoch)
+                for broker in self.brokers:
+                    if broker.address == record.address:
+                        return broker
+            assert time.monotonic() < deadline, f"no broker leads: {record}"
+            await asyncio.sleep(_LOOK_S)
 
 
 class Nemesis:
