@@ -32,6 +32,7 @@ _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _IDLE_LOOK_S = 0.5
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are told apart, not bound
 _GC_THRESHOLDS = (100_000, 20, 50)
+_LARGEST_KEPT_BYTES = 31 << 20
 
 
 class _Wanted(NamedTuple):
@@ -90,8 +91,7 @@ async def serve(
     _check_addresses(listen, advertise, insecure=insecure)
     idle_exit_s = parse_duration(idle_exit, "--idle-exit")
     _log_to_stderr(out)
-    # What a broker makes dies at once or lives for long; looking for cycles in between is waste.
-    gc.set_threshold(*_GC_THRESHOLDS)
+    _settle_memory()
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
@@ -107,6 +107,16 @@ async def serve(
         out.done(f"serving {names} at {server.address}", {"address": server.address})
         await _until_over(server, stopped, idle_exit_s)
         out.note("stopping: settling what has come")
+
+
+def _settle_memory() -> None:
+    """Tell Python and the C library what kind of process this is."""
+    # What a broker makes dies at once or lives for long; looking for cycles in between is waste.
+    gc.set_threshold(*_GC_THRESHOLDS)
+    # Each commit is a large block that lives for one write. Until glibc has seen one freed it
+    # takes such blocks from the system anew each time, and touching fresh pages costs more than
+    # filling them.
+    del bytearray(_LARGEST_KEPT_BYTES)[:]
 
 
 def _check_addresses(listen: str, advertise: str, *, insecure: bool) -> None:

@@ -42,7 +42,7 @@ class LeaseRef(Struct, frozen=True, gc=False):
     lease: str
 
 
-class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):
     """What every operation is."""
 
 
@@ -271,7 +271,7 @@ REPEATABLE = (*READS, Heartbeat, Expire, Persist, Lead, Retire, Tidy, Archived)
 """Operations that do no harm when they are applied twice: they need no id, and are not recorded."""
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class Request(Struct, frozen=True, gc=False, omit_defaults=True):
     """An operation with the id that its client gave it.
 
     A retry bears the same ``session`` and ``number``, and ``since``: a version of the object at

@@ -243,7 +243,8 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._read(document)
         settled = await self._register.commit(document, prepared)
         self._looked_at = began_at
-        self._gather.wrote(asyncio.get_running_loop().time() - began_at, len(self._in_flight))
+        took_s = asyncio.get_running_loop().time() - began_at
+        self._gather.wrote(took_s, len(self._in_flight), len(self._batch))
         self._settle(document, settled, base_version)
 
     def _attend(self, document: Document) -> None:

@@ -78,11 +78,15 @@ class Gather:
         self.last_s = 0.0
         """How long the last write took."""
         self._crowd = 0
+        self._all = 0
 
-    def wrote(self, duration_s: float, answered: int) -> None:
-        """Note a write, and how many it answered."""
+    def wrote(self, duration_s: float, answered: int, waiting: int = 0) -> None:
+        """Note a write, how many it answered, and how many had come while it lasted."""
         self.last_s = duration_s
         self._crowd = answered
+        # Those who came meanwhile are no substitute for those who come back: two halves of a
+        # crowd that take turns would stay apart for ever, and everybody wait for two writes.
+        self._all = answered + waiting
 
     async def wait(self, count: Callable[[], int]) -> None:
         """Wait for the crowd; ``count`` tells how many have come."""
@@ -93,7 +97,7 @@ class Gather:
         began_s = loop.time()
         patience_s, most_s = _FIRST_SHARE * self.last_s, _LARGEST_SHARE * self.last_s
         until_s, before = began_s + patience_s, count()
-        while before < crowd and loop.time() < until_s:
+        while before < self._all and loop.time() < until_s:
             await asyncio.sleep(patience_s / _STEPS)
             now = count()
             if now > before:

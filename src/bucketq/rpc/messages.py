@@ -76,7 +76,7 @@ class Welcome(Struct, frozen=True, kw_only=True):
     """The version of the object that it has last seen or written."""
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """One request, on its way to a broker."""
 
     tag: int
@@ -98,7 +98,7 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """With ``SupersededError``: the address of the broker that leads now, where it is known."""
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, gc=False):
     """What became of one call."""
 
     tag: int

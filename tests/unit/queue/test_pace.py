@@ -50,6 +50,15 @@ async def test_a_crowd_that_is_back_already_is_not_waited_for() -> None:
 
 
 @virtual
+async def test_those_who_came_during_a_write_do_not_stand_in_for_those_it_answered() -> None:
+    gather = Gather()
+    gather.wrote(WRITE_S, 10, waiting=10)
+    took_s, came = await waited(gather, [0.0] * 10 + [0.05] * 10)
+    assert came == 20
+    assert took_s == pytest.approx(0.05, abs=SHARE * WRITE_S / 8)
+
+
+@virtual
 async def test_a_crowd_that_does_not_come_back_costs_a_small_part_of_a_write() -> None:
     gather = Gather()
     gather.wrote(WRITE_S, 10)
