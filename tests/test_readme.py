@@ -1,4 +1,4 @@
-"""What the documents show is true: examples run, limits and the specified object are the code's."""
+"""What the documents show is true: examples run, and what they list is what the code has."""
 
 from __future__ import annotations
 
@@ -7,26 +7,36 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 from msgspec import Raw
 
-from bucketq import Backoff, Settings
+from bucketq import Backoff, Settings, errors
+from bucketq.client.connect import Launch, Mode
 from bucketq.codec import Document, decode
 from bucketq.model.operations import Claim, NewJob, Push, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.queue.requests import RequestId
+from bucketq.rpc.grpc_listener import MAX_REQUEST_BYTES, UNARY
+from bucketq.rpc.grpc_session import MAX_CALLS, MAX_RESPONSE_BYTES
+from bucketq.rpc.messages import Refusal
+from bucketq.rpc.status import code_of
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+WIRE = ROOT / "docs" / "wire.md"
+ROOMS = ("model", "codec", "store", "archive", "queue", "rpc", "broker", "client")
 TIMEOUT_S = 45
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#:]+)\)")
 _LIMIT = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
+_CHOICE = re.compile(r'^ *\| `"(\w+)"`', re.MULTILINE)
+_ERROR = re.compile(r"^\| `(\w+Error)` \| `([A-Z_]+)` \|", re.MULTILINE)
 
 
 class Example(NamedTuple):
@@ -86,6 +96,39 @@ def test_the_table_of_limits_tells_every_setting_and_its_default() -> None:
         f"`{name}` | {default}" for name, default in true.items() if shown.get(name) != default
     ]
     assert not wrong, f"tell these in the README's table of limits: {wrong}"
+
+
+def test_the_tables_of_modes_and_launches_tell_every_one() -> None:
+    shown = _CHOICE.findall(README.read_text("utf-8"))
+    assert sorted(shown) == sorted([*get_args(Mode), *get_args(Launch)])
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_architecture_names_every_module_of_a_room_and_no_other(room: str) -> None:
+    text = ARCHITECTURE.read_text("utf-8")
+    found = re.search(rf"^### {room}\b.*?(?=^##)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"give {room} a section"
+    shown = set(re.findall(r"`(\w+\.py)`", found[0]))
+    folder = ROOT / "src" / "bucketq" / room
+    assert shown == {path.name for path in folder.glob("*.py") if path.name != "__init__.py"}
+
+
+def test_the_table_of_errors_on_the_wire_tells_every_error_and_its_status() -> None:
+    shown = dict(_ERROR.findall(WIRE.read_text("utf-8")))
+    true = {
+        name: code_of(Refusal(kind=name, message=""))
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.BucketQError)
+    }
+    assert shown == true
+
+
+def test_the_calls_and_limits_of_the_wire_are_those_of_the_code() -> None:
+    text = WIRE.read_text("utf-8")
+    unary = text.partition("**Unary calls**")[2].partition("Each has a `target`")[0]
+    assert set(re.findall(r"`(\w+)`", unary)) == set(UNARY)
+    assert f"{MAX_REQUEST_BYTES // 1024**2} MiB, {MAX_CALLS:,} calls" in text
+    assert f"up to {MAX_RESPONSE_BYTES // 1024**3} GiB" in text
 
 
 def test_the_specified_object_is_what_the_code_writes() -> None:
