@@ -71,8 +71,7 @@ class BrokerProcess(Child):
 
     def send(self, how: signal.Signals) -> None:
         self.is_stopped = how is signal.SIGSTOP
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, how)
+        self._process.send_signal(how)
 
     def kill(self) -> None:
         """End it without a warning, and see that it is gone."""
@@ -103,19 +102,39 @@ class ClientProcess:
         self.number = number
         self.diary = diary
         self.is_stopped = False
+        self._is_gone = False
+        # It is nobody's child here, so its id may become another's when it has ended; this not.
+        self._handle = None
+        with suppress(ProcessLookupError):
+            self._handle = os.pidfd_open(pid) if sys.platform == "linux" else None
 
     @property
     def is_alive(self) -> bool:
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
+        self.send(None)
+        return not self._is_gone
 
-    def send(self, how: signal.Signals) -> None:
-        self.is_stopped = how is signal.SIGSTOP
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, how)
+    def send(self, how: signal.Signals | None) -> None:
+        """Send a signal; None only looks whether there is anybody."""
+        if self._is_gone:
+            return
+        self.is_stopped = how is signal.SIGSTOP or (how is None and self.is_stopped)
+        try:
+            if sys.platform != "linux":
+                os.kill(self.pid, how or 0)
+            elif self._handle is None:
+                self._is_gone = True
+            else:
+                signal.pidfd_send_signal(self._handle, how or 0)
+        except ProcessLookupError:
+            self._is_gone = True
+
+    def close(self) -> None:
+        """End it, and let go of it."""
+        self.send(signal.SIGKILL)
+        self._is_gone = True
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
     def wait(self, patience_s: float) -> None:
         wait_until(lambda: not self.is_alive, patience_s, f"until {self.diary.name} ended")
@@ -215,7 +234,7 @@ class Fleet:
     def end(self) -> None:
         """End everybody who is left, each by its id."""
         for client in self.clients:
-            client.send(signal.SIGKILL)
+            client.close()
         for broker in self.brokers:
             broker.stop()
         if self._nursery is not None:
