@@ -1,26 +1,31 @@
 """Files that are replaced whole or not at all, by one of many processes at a time.
 
-This is the part of the file store that knows about locks, temporary files and syncing; it
-knows nothing of keys or of what an error means to the caller, and raises ``OSError``.
+This is the part of the file store that knows about locks and syncing; it knows nothing of keys
+or of what an error means to the caller, and raises ``OSError``.
 
 Promises:
 
 * A write is whole or has not happened, for every reader, in every process, through
-  ``SIGKILL`` and power loss. It goes into a temporary file in the same directory, is synced,
-  renamed over the file, and the directory is synced before ``write`` returns.
+  ``SIGKILL`` and power loss. How, is told below.
 * Compare and rename are one step between all processes: they happen under ``flock`` on
   ``.bucketq.lock`` in the file's directory. That one is never unlinked and never renamed,
   because a lock on a file that can be replaced locks nothing.
 * An etag never names two contents of one path. See ``_stamp``.
-* A stopped process stops nobody. The slow part, filling and syncing the temporary file, needs
+* A stopped process stops nobody. The slow part, filling and syncing a hidden file, needs
   no lock; the lock is held for microseconds. Under a lock around the whole write, a broker
   that is suspended under load would nearly always hold it, and none could take its place.
 
-A writer holds ``flock`` on its temporary file for as long as that is its own. One that can be
-locked was left behind by a process that died: it is used again, or swept.
+A write fills a hidden file in the same directory, which it owns (see ``owned_file``), and
+syncs it. Under the lock, it gives the file that is there a second, hidden name, and renames
+its own over the first. Then it syncs the directory, and only then returns. So the name means
+a file whose bytes are all on the disk, wherever the power fails, as long as nobody changes a
+file to which the name on the disk still points. Two rules see to that:
 
-Locks are released by name and not by closing alone, because a child process that was forked
-meanwhile has a copy of the descriptor, and would keep the lock for the rest of its life.
+* A file that has taken its name is not written to again, before another one has its name on
+  the disk as well. Between the rename and the sync of the directory memory and disk differ:
+  the file that was replaced has lost its name in the one and not yet in the other. Who wants
+  to overwrite it has to know that the directory has been synced since, or syncs it himself.
+* Nobody is to have it open then, or to know it by another name.
 
 May touch: the file it is asked to write, its directory, and the names that ``is_reserved``
 tells, which are its own. Network filesystems are not supported: their locks and renames
@@ -31,9 +36,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -47,14 +50,15 @@ except ImportError as missing:
         "keep the queue on object storage instead"
     ) from missing
 
+from bucketq.store import owned_file
+
 Demand = Callable[[os.stat_result | None], None]
 """Raises unless the file that is there, or None, is one that may be replaced."""
 
 _LOCK_NAME = ".bucketq.lock"
-_TEMP_NAME = re.compile(r"\.bucketq\.\d+\.tmp")
+_LOOKS_MAX = 100
 _STAMP_STEP_NS_MAX = 1 << 36  # About a minute: no filesystem keeps times more coarsely.
 
-_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -75,44 +79,86 @@ def etag_of(info: os.stat_result) -> str:
 def read(path: Path, known_etag: str | None) -> tuple[bytes | None, str]:
     """Read a file and its etag; the bytes are None where the etag is the known one.
 
-    It takes no lock, for once a file has its name it is never changed again: the one that
-    was opened stays whole, whatever replaces it meanwhile.
+    It takes no lock, for a file that somebody has open is never written to: the one that was
+    opened stays whole, whatever replaces it meanwhile.
     """
-    # Non-blocking, because opening a pipe would otherwise wait for somebody to write to it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _SAFE)
+    for _ in range(_LOOKS_MAX):
+        if found := _read_named(path, known_etag):
+            return found
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def _read_named(path: Path, known_etag: str | None) -> tuple[bytes | None, str] | None:
+    """Read a file; None means that it was replaced while it was being opened.
+
+    Between the two halves of opening, looking up the name and counting as a reader, the file
+    can become a spare and be written to. Then either the open is refused, or the second look
+    finds another file. One that has the name when it is open already stays as it is.
+    """
+    try:
+        # Non-blocking, because opening a pipe would otherwise wait for somebody to write to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | owned_file.SAFE)
+    except BlockingIOError:
+        return None
     try:
         info = os.fstat(descriptor)
         _demand_regular(info)
-        etag = etag_of(info)
-        if etag == known_etag:
+        if (etag := etag_of(info)) == known_etag:
             return None, etag
+        named = path.stat(follow_symlinks=False)
+        if not os.path.samestat(info, named):
+            return None
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
-            return file.read(), etag
+            return file.read(), etag_of(named)
     finally:
         os.close(descriptor)
 
 
-def write(path: Path, body: bytes, demand: Demand, *, makes_parents: bool, sweeps: bool) -> str:
+def write(
+    path: Path,
+    body: bytes,
+    demand: Demand,
+    *,
+    makes_parents: bool,
+    sweeps: bool,
+    recycles: bool = False,
+    settled_etag: str | None = None,
+) -> str:
     """Put a file in place, if what is there meets the demand; return its etag.
 
     The demand is made twice. The first time, without the lock, spares the disk a write that
     has already lost; the second time, under it, is the one that counts.
+
+    A write that recycles uses spares, and leaves one. The settled etag is that of a version
+    of which the caller knows that it was replaced, and the directory synced since.
     """
     with _opened_directory(path.parent, makes=makes_parents) as directory:
         if directory is None:
             demand(None)
             raise FileNotFoundError(errno.ENOENT, "no such directory")
-        demand(_find(directory, path.name))
+        current = _find(directory, path.name)
+        demand(current)
         if sweeps:
-            _sweep(directory)
-        with _temp_file(directory) as (temp, temp_name):
-            _fill(temp, body)
+            owned_file.sweep(directory)
+        recycles = recycles and current is not None
+        spare = owned_file.take_spare(directory, path) if recycles else None
+        with owned_file.owned(directory, spare) as (file, hidden_name):
+            if spare is not None and etag_of(os.fstat(file)) != settled_etag:
+                os.fsync(directory)
+            # What cannot be leased now could not be later, as a spare.
+            can_recycle = recycles and (spare is not None or owned_file.lease(file))
+            _fill(file, body)
+            owned_file.end_lease(file)
             with _locked(directory) as lock:
                 current = _find(directory, path.name)
                 demand(current)
                 _demand_writable(directory, path.name, current)
-                etag = _stamp(temp, lock, current)
-                os.rename(temp_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+                etag = _stamp(file, lock, current)
+                if not owned_file.is_named(directory, hidden_name, file):
+                    raise FileNotFoundError(errno.ENOENT, f"somebody has removed {hidden_name}")
+                if can_recycle and current is not None:
+                    owned_file.keep_spare(directory, path.name, current)
+                os.rename(hidden_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         _sync_directory(directory)
     return etag
 
@@ -131,6 +177,7 @@ def delete(path: Path) -> None:
             with contextlib.suppress(PermissionError):
                 _set_time(lock, max(current.st_mtime_ns, os.fstat(lock).st_mtime_ns))
             os.unlink(path.name, dir_fd=directory)
+            owned_file.drop_spares(directory, path.name)
         _sync_directory(directory)
 
 
@@ -195,95 +242,24 @@ def _demand_regular(info: os.stat_result) -> None:
 def _locked(directory: int) -> Iterator[int]:
     """Hold the lock of a directory, for a few system calls; yield the lock file."""
     while True:
-        lock = os.open(_LOCK_NAME, os.O_RDONLY | os.O_CREAT | _SAFE, 0o666, dir_fd=directory)
+        lock = os.open(
+            _LOCK_NAME, os.O_RDONLY | os.O_CREAT | owned_file.SAFE, 0o666, dir_fd=directory
+        )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # Somebody may have removed it by hand: then others lock another file.
-            if _is_named(directory, _LOCK_NAME, lock):
+            if owned_file.is_named(directory, _LOCK_NAME, lock):
                 yield lock
                 return
         finally:
-            _release(lock)
-
-
-def _is_named(directory: int, name: str, descriptor: int) -> bool:
-    """Tell whether a name still means the file that was opened under it."""
-    try:
-        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(info, os.fstat(descriptor))
-
-
-@contextlib.contextmanager
-def _temp_file(directory: int) -> Iterator[tuple[int, str]]:
-    """Own an empty temporary file; it is gone afterwards, unless it was renamed.
-
-    Names are numbered from zero and the first free one is taken. One that a dead writer left
-    is free, so what is left behind never outgrows the number of writers at one time.
-    """
-    names = (f".bucketq.{number}.tmp" for number in itertools.count())
-    temp, name = next(
-        (temp, name)
-        for name in names
-        if (temp := _claim_temp(directory, name, os.O_CREAT)) is not None
-    )
-    try:
-        os.ftruncate(temp, 0)
-        yield temp, name
-    finally:
-        # Looked up again, because after a rename the name may be another writer's by now.
-        if _is_named(directory, name, temp):
-            os.unlink(name, dir_fd=directory)
-        _release(temp)
-
-
-def _claim_temp(directory: int, name: str, flags: int) -> int | None:
-    """Open and lock a temporary file; None means that a living writer has it, or none is there.
-
-    Between opening and locking it the owner may have renamed it into place, or a sweeper
-    unlinked it. Hence the look at its name before anything is done to it.
-    """
-    try:
-        temp = os.open(name, os.O_RDWR | flags | _SAFE, 0o666, dir_fd=directory)
-    except PermissionError:
-        if _find(directory, name) is None:
-            raise
-        return None  # Another user's.
-    is_mine = False
-    try:
-        fcntl.flock(temp, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_mine = _is_named(directory, name, temp)
-    except BlockingIOError:
-        return None
-    finally:
-        if not is_mine:
-            _release(temp)
-    return temp if is_mine else None
-
-
-def _release(descriptor: int) -> None:
-    """Unlock and close a file."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    finally:
-        os.close(descriptor)
-
-
-def _sweep(directory: int) -> None:
-    """Remove the temporary files of dead writers, as far as this user may."""
-    for name in filter(_TEMP_NAME.fullmatch, os.listdir(directory)):
-        with contextlib.suppress(OSError):
-            temp = _claim_temp(directory, name, 0)
-            if temp is not None:
-                try:
-                    os.unlink(name, dir_fd=directory)
-                finally:
-                    _release(temp)
+            owned_file.release(lock)
 
 
 def _fill(temp: int, body: bytes) -> None:
     """Write the bytes and see them on the disk.
+
+    What a spare has beyond its new end is cut off at last, for what is overwritten need not be
+    freed and found again.
 
     After a failed sync the kernel forgets what it could not write, and the next one succeeds.
     So a sync is never tried twice: the file is thrown away.
@@ -291,10 +267,12 @@ def _fill(temp: int, body: bytes) -> None:
     rest = memoryview(body)
     while rest:
         rest = rest[os.write(temp, rest) :]
+    if os.fstat(temp).st_size > len(body):
+        os.ftruncate(temp, len(body))
     if sys.platform == "darwin":
         fcntl.fcntl(temp, fcntl.F_FULLFSYNC)  # There, fsync leaves it in the disk's cache.
     else:
-        os.fsync(temp)
+        os.fdatasync(temp)  # With the size; the times follow with the directory.
 
 
 def _stamp(temp: int, lock: int, current: os.stat_result | None) -> str:

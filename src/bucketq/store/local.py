@@ -76,6 +76,8 @@ class LocalStore:
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="bucketq-file")
         # Directories in which this store has looked for what dead writers left.
         self._swept: set[Path] = set()
+        # The etag of what this store has replaced last under each name, directory synced.
+        self._settled: dict[Path, str] = {}
         self._closed = False
 
     @property
@@ -119,7 +121,10 @@ class LocalStore:
                     f"{key} in {self.url} has changed: its etag is {found}, not {etag}"
                 )
 
-        return await self._write(key, body, demand_etag, makes_parents=False)
+        # A queue is replaced again and again, an object that is put hardly ever.
+        new_etag = await self._write(key, body, demand_etag, makes_parents=False, recycles=True)
+        self._settled[self._path(key)] = etag
+        return new_etag
 
     async def put(self, key: str, body: bytes) -> str:
         """Write an object whatever is there; return its etag."""
@@ -165,12 +170,24 @@ class LocalStore:
             raise ObjectMissingError(f"there is no object {key} in {self.url}") from error
 
     async def _write(
-        self, key: str, body: bytes, demand: atomic_file.Demand, *, makes_parents: bool
+        self,
+        key: str,
+        body: bytes,
+        demand: atomic_file.Demand,
+        *,
+        makes_parents: bool,
+        recycles: bool = False,
     ) -> str:
         path = self._path(key)
-        sweeps = path.parent not in self._swept
         write = partial(
-            atomic_file.write, path, body, demand, makes_parents=makes_parents, sweeps=sweeps
+            atomic_file.write,
+            path,
+            body,
+            demand,
+            makes_parents=makes_parents,
+            sweeps=path.parent not in self._swept,
+            recycles=recycles,
+            settled_etag=self._settled.get(path),
         )
         etag = await self._run("write", path, write)
         self._swept.add(path.parent)

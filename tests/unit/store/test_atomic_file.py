@@ -1,6 +1,7 @@
 """How a file is replaced: its time, its lock, its temporary file and the order of syncing.
 
-Other processes, and their sudden deaths, are in ``test_local_processes.py``.
+Spares are in ``test_owned_file.py``; other processes, and their sudden deaths, in
+``test_local_processes.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from bucketq.errors import StoreRefusedError
-from bucketq.store import atomic_file
+from bucketq.store import atomic_file, owned_file
 from bucketq.store.local import LocalStore
 
 KEY = "queue.json"
@@ -33,8 +34,9 @@ async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
 
 
 def visible_names(folder: Path) -> set[str]:
-    """What is in a directory, but for the lock."""
-    return {path.name for path in folder.iterdir()} - {".bucketq.lock"}
+    """What is in a directory, but for the lock and the spares."""
+    names = {path.name for path in folder.iterdir() if path.suffix != ".spare"}
+    return names - {".bucketq.lock"}
 
 
 async def test_the_time_of_a_file_rises_even_if_the_clock_stands_still(
@@ -112,18 +114,23 @@ async def test_a_write_syncs_the_file_before_the_rename_and_the_directory_after_
 ) -> None:
     await store.create(KEY, b"one")
     steps = []
-    fsync, rename = os.fsync, os.rename
+    fsync, fdatasync, rename = os.fsync, os.fdatasync, os.rename
 
     def noting_fsync(descriptor: int) -> None:
-        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("sync directory" if is_directory else "sync file")
+        assert stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append("sync directory")
         fsync(descriptor)
+
+    def noting_fdatasync(descriptor: int) -> None:
+        steps.append("sync file")
+        fdatasync(descriptor)
 
     def noting_rename(*args: str, src_dir_fd: int, dst_dir_fd: int) -> None:
         steps.append("rename")
         rename(*args, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "fsync", noting_fsync)
+    monkeypatch.setattr(os, "fdatasync", noting_fdatasync)
     monkeypatch.setattr(os, "rename", noting_rename)
     await store.put(KEY, b"two")
     assert steps == ["sync file", "rename", "sync directory"]
@@ -135,7 +142,7 @@ async def test_a_cancelled_write_leaves_nothing_locked_and_nothing_torn(
     etag = await store.create(KEY, b"one")
     fill = atomic_file._fill
     has_begun, may_go_on, has_ended = threading.Event(), threading.Event(), threading.Event()
-    release = atomic_file._release
+    release = owned_file.release
 
     def slow_fill(temp: int, body: bytes) -> None:
         has_begun.set()
@@ -155,7 +162,7 @@ async def test_a_cancelled_write_leaves_nothing_locked_and_nothing_torn(
         release(descriptor)
         has_ended.set()
 
-    monkeypatch.setattr(atomic_file, "_release", noting_release)
+    monkeypatch.setattr(owned_file, "release", noting_release)
     may_go_on.set()
     await asyncio.to_thread(has_ended.wait)
     await store.put("other", b"")

@@ -55,22 +55,26 @@ def open_descriptors() -> int:
 
 
 def visible_names(folder: Path) -> set[str]:
-    """What is in a directory, but for the lock."""
-    return {path.name for path in folder.iterdir()} - {".bucketq.lock"}
+    """What is in a directory, but for the lock and the spares."""
+    names = {path.name for path in folder.iterdir() if path.suffix != ".spare"}
+    return names - {".bucketq.lock"}
 
 
 def fail_fsync(
     monkeypatch: pytest.MonkeyPatch, code: int, is_target: Callable[[int], bool]
 ) -> None:
-    """Let fsync fail for files (or directories) alone."""
-    fsync = os.fsync
+    """Let a sync fail for files (or directories) alone."""
 
-    def failing_fsync(descriptor: int) -> None:
-        if is_target(os.fstat(descriptor).st_mode):
-            raise OSError(code, os.strerror(code))
-        fsync(descriptor)
+    def failing(sync: Callable[[int], None]) -> Callable[[int], None]:
+        def failing_sync(descriptor: int) -> None:
+            if is_target(os.fstat(descriptor).st_mode):
+                raise OSError(code, os.strerror(code))
+            sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", failing_fsync)
+        return failing_sync
+
+    monkeypatch.setattr(os, "fsync", failing(os.fsync))
+    monkeypatch.setattr(os, "fdatasync", failing(os.fdatasync))
 
 
 async def test_an_object_is_a_plain_file_with_nothing_added(
@@ -209,7 +213,11 @@ async def test_a_full_disk_refuses_the_write_and_keeps_the_old_version(small_dis
         await store.replace(KEY, b"x" * 200_000, etag)
     assert (await store.get(KEY)).body == b"one"
     assert visible_names(small_disk) == {KEY}
-    await store.replace(KEY, b"two", etag)
+    etag = await store.replace(KEY, b"two", etag)
+    with pytest.raises(StoreRefusedError, match="no space left on device; free some space"):
+        await store.replace(KEY, b"x" * 200_000, etag)  # Into a spare, this time.
+    assert (await store.get(KEY)).body == b"two"
+    await store.replace(KEY, b"six", etag)
     await store.close()
 
 
@@ -414,7 +422,9 @@ async def test_descriptors_do_not_leak_whatever_happens(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def everything() -> None:
-        await store.put(KEY, b"one")
+        etag = await store.put(KEY, b"one")
+        for body in (b"two", b"three"):
+            etag = await store.replace(KEY, body, etag)
         for attempt in (
             store.create(KEY, b""),
             store.replace(KEY, b"", "0-0-0"),
@@ -426,8 +436,9 @@ async def test_descriptors_do_not_leak_whatever_happens(
                 await attempt
         with monkeypatch.context() as patch:
             fail_fsync(patch, errno.EIO, stat.S_ISREG)
-            with pytest.raises(UnavailableError):
-                await store.put(KEY, b"")
+            for attempt in (store.put(KEY, b""), store.replace(KEY, b"", etag)):
+                with pytest.raises(UnavailableError):
+                    await attempt
 
     (tmp_path / "folder").mkdir()
     await everything()

@@ -21,9 +21,9 @@ from typing import IO
 
 import pytest
 
-from bucketq.store import atomic_file
+from bucketq.store import atomic_file, owned_file
 from bucketq.store.local import LocalStore
-from tests.unit.store.writer import KEY, counter_body, counter_value
+from tests.unit.store.writer import KEY, counter_body, counter_value, increment
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(atomic_file.__file__).parents[2]
@@ -93,8 +93,21 @@ async def write_count(folder: Path, count: int) -> None:
     await store.close()
 
 
+async def replace_counts(folder: Path, times: int) -> int:
+    """Count on by replacing the version that is there, as a queue does; return the last."""
+    store = LocalStore(folder)
+    for _ in range(times):
+        count = await increment(store)
+    await store.close()
+    return count
+
+
 def temp_names(folder: Path) -> list[str]:
     return [path.name for path in folder.glob(".bucketq.*.tmp")]
+
+
+def spare_names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob(".bucketq.*.spare")]
 
 
 async def test_eight_processes_that_compare_and_set_lose_no_update(folder: Path) -> None:
@@ -132,21 +145,29 @@ async def test_a_writer_killed_at_random_moments_loses_nothing_that_it_told(fold
     assert temp_names(folder) == []
 
 
+@pytest.mark.parametrize("has_spare", [False, True], ids=["new file", "spare"])
 async def test_a_writer_killed_at_any_system_call_leaves_the_old_version_or_the_new(
-    folder: Path,
+    folder: Path, has_spare: bool
 ) -> None:
     await write_count(folder, 0)
     outcomes = []
     with nursery() as one:
-        for number in range(1, 100):
+        for number in range(1, 150):
+            if has_spare:
+                await replace_counts(folder, 1)
             before = await read_count(folder)
             one.start("die_at_call", folder, number)
             has_survived = one.read_until_ended() == ["survived"]
             after = await read_count(folder)
             assert after - before in {0, 1}
             outcomes.append(after - before)
-            await write_count(folder, after)
+            assert len(spare_names(folder)) <= 2
+            # Whatever it left, the next writers get along with it, and readers with them.
+            assert await replace_counts(folder, 3) == after + 3
             assert temp_names(folder) == []
+            if not has_spare:
+                for name in spare_names(folder):
+                    (folder / name).unlink()
             if has_survived:
                 break
     assert has_survived
@@ -155,18 +176,43 @@ async def test_a_writer_killed_at_any_system_call_leaves_the_old_version_or_the_
     assert outcomes.count(1) > 3
 
 
+async def test_who_reads_slowly_never_sees_a_torn_version(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+    take = owned_file.take_spare
+
+    def noting_take(directory: int, path: Path) -> tuple[int, str] | None:
+        taken.append(take(directory, path))
+        return taken[-1]
+
+    monkeypatch.setattr(owned_file, "take_spare", noting_take)
+    await write_count(folder, 0)
+    with ExitStack() as stack:
+        nurseries = [stack.enter_context(nursery()) for _ in range(3)]
+        for one in nurseries:
+            one.start("read_slowly", folder, 120)
+        reading = asyncio.gather(*(asyncio.to_thread(one.read_until_ended) for one in nurseries))
+        while len(taken) < 200 or not reading.done():
+            await replace_counts(folder, 20)
+        assert await reading == [[], [], []]
+    assert await read_count(folder) == len(taken)
+    # Some readers were in the way of a spare, and most were not.
+    assert 10 < len(taken) - taken.count(None) < len(taken) - 10
+
+
 async def test_a_stopped_writer_stops_nobody_and_is_refused_when_it_goes_on(folder: Path) -> None:
     await write_count(folder, 0)
+    await replace_counts(folder, 2)
     with nursery() as one:
         pid = one.start("stop_while_syncing", folder)
         try:
             assert one.read() == "stopping"
             async with asyncio.timeout(10):
-                for count in range(1, 6):
-                    await write_count(folder, count)
-            assert await read_count(folder) == 5
+                assert await replace_counts(folder, 5) == 7
+            assert await read_count(folder) == 7
         finally:
             os.kill(pid, signal.SIGCONT)
         assert one.read_until_ended() == ["refused"]
-    assert await read_count(folder) == 5
+    assert await read_count(folder) == 7
     assert temp_names(folder) == []

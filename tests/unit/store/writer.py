@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import signal
-import stat
 import sys
 import threading
 import time
@@ -26,6 +25,10 @@ from bucketq.store.base import PreconditionFailedError
 from bucketq.store.local import LocalStore
 
 KEY = "queue.json"
+SYSTEM_CALLS = (
+    *("open", "close", "stat", "fstat", "listxattr", "write", "ftruncate", "utime"),
+    *("fsync", "fdatasync", "link", "rename", "unlink"),
+)
 
 
 def counter_body(count: int) -> bytes:
@@ -82,7 +85,10 @@ async def increment_forever(folder: Path, _: int) -> None:
 
 
 async def die_at_call(folder: Path, number: int) -> None:
-    """Add one to the counter, but be killed before the n-th system call of the write."""
+    """Add one to the counter, but be killed before the n-th system call of the write.
+
+    Bodies are written in halves, so that some of these deaths leave a torn file.
+    """
     store = LocalStore(folder)
     stored = await store.get(KEY)
     calls = 0
@@ -97,9 +103,16 @@ async def die_at_call(folder: Path, number: int) -> None:
 
         return wrapper
 
-    for name in ("open", "close", "stat", "fstat", "write", "fsync", "utime", "rename", "unlink"):
+    write = os.write
+
+    def write_half(file: int, data: memoryview) -> int:
+        return write(file, data[: len(data) // 2 + 1])
+
+    os.write = write_half  # type: ignore[assignment]
+    for name in SYSTEM_CALLS:
         setattr(os, name, counted(getattr(os, name)))
     fcntl.flock = counted(fcntl.flock)
+    fcntl.fcntl = counted(fcntl.fcntl)
     await store.replace(KEY, counter_body(counter_value(stored.body) + 1), stored.etag)
     say("survived")
 
@@ -108,25 +121,41 @@ async def stop_while_syncing(folder: Path, _: int) -> None:
     """Add one to the counter, but be stopped while the temporary file is synced."""
     store = LocalStore(folder)
     stored = await store.get(KEY)
-    fsync = os.fsync
+    fdatasync = os.fdatasync
 
-    def stopping_fsync(descriptor: int) -> None:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            say("stopping")
-            # To this thread: sent to the process, it would let this one run on for a while.
-            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-        fsync(descriptor)
+    def stopping_fdatasync(descriptor: int) -> None:
+        say("stopping")
+        # To this thread: sent to the process, it would let this one run on for a while.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+        fdatasync(descriptor)
 
-    atomic_file.os.fsync = stopping_fsync  # type: ignore[attr-defined]
+    atomic_file.os.fdatasync = stopping_fdatasync  # type: ignore[attr-defined]
     try:
         await store.replace(KEY, counter_body(1_000_000), stored.etag)
     except PreconditionFailedError:
         say("refused")
 
 
+async def read_slowly(folder: Path, times: int) -> None:
+    """Read the counter as any program would, in pieces and with pauses; tell what is torn."""
+    for _ in range(times):
+        body = b""
+        with (folder / KEY).open("rb", buffering=0) as file:
+            while piece := file.read(4000):
+                body += piece
+                await asyncio.sleep(0.001)
+        try:
+            counter_value(body)
+        except (ValueError, AssertionError):
+            say("torn")
+
+
 COMMANDS = {
     command.__name__: command
-    for command in (increment_times, increment_forever, die_at_call, stop_while_syncing)
+    for command in (
+        *(increment_times, increment_forever, die_at_call, stop_while_syncing),
+        read_slowly,
+    )
 }
 
 

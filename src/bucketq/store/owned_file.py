@@ -1,0 +1,235 @@
+"""Files that one writer owns: it fills one of them before the file takes its name.
+
+There are two kinds, both hidden, both in the directory of the file that is written:
+
+* A temporary file, ``.bucketq.N.tmp``, is new and empty.
+* A spare, ``.bucketq.NAME.N.spare``, was once the file NAME itself. Making and freeing files
+  costs a disk several times more than overwriting one, so what is replaced is kept for a
+  later write. There are at most two for each name.
+
+An owner holds ``flock`` on its file. One that can be locked belongs to nobody: its owner has
+died, or it is a spare. Unlinking it then is always safe. Writing to a spare is not, for it has
+been public: ``_is_free`` tells when it may be done, and where that is in doubt, the spare is
+thrown away. A spare is an advantage and never a condition, so no trouble with one is an error.
+
+Whoever opened a spare while it was public must never see it change. A lease of the kernel
+tells: it is granted only while nobody else has the file open, or mapped, in any process. It
+is kept while the file is written, because a process may already have looked up the name and
+not yet have opened the file: the open then waits for the end of the lease.
+
+May touch: the hidden files of the directories it is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_TEMP_NAME = re.compile(r"\.bucketq\.\d+\.tmp")
+_SPARE_NAME = re.compile(r"\.bucketq\.(.+)\.\d\.spare", re.DOTALL)
+_SPARES_MAX = 2  # One is filled while the other name is given to the file that it replaces.
+
+SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@contextlib.contextmanager
+def owned(directory: int, spare: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
+    """Own the spare, or else an empty temporary file; it is gone afterwards, unless renamed.
+
+    Temporary files are numbered from zero and the first free number is taken. One that a dead
+    writer left is free, so these never outgrow the number of writers at one time.
+    """
+    file, name = spare or next(
+        (temp, name)
+        for number in itertools.count()
+        if (temp := _claim(directory, name := f".bucketq.{number}.tmp", os.O_CREAT)) is not None
+    )
+    try:
+        if spare is None:
+            os.ftruncate(file, 0)
+        yield file, name
+    finally:
+        # Looked up again, because after a rename the name may be another writer's by now.
+        if is_named(directory, name, file):
+            os.unlink(name, dir_fd=directory)
+        release(file)
+
+
+def take_spare(directory: int, path: Path) -> tuple[int, str] | None:
+    """Own a spare of this file that may be written to, under a lease; None: there is none."""
+    for name in _spare_names(path.name):
+        with contextlib.suppress(OSError):
+            spare = _claim(directory, name, 0)
+            if spare is None:
+                continue
+            is_free = False
+            try:
+                is_free = _is_free(spare, path.with_name(name), path)
+                if is_free:
+                    return spare, name
+                os.unlink(name, dir_fd=directory)
+            finally:
+                if not is_free:
+                    release(spare)
+    return None
+
+
+def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
+    """Give the file that is about to be replaced a second name, if there is one to give.
+
+    A file that has a second name already is somebody's copy, or a writer has died at this
+    point; then it is a spare as soon as it is replaced.
+    """
+    if current.st_nlink != 1:
+        return
+    for spare_name in _spare_names(name):
+        with contextlib.suppress(OSError):
+            os.link(name, spare_name, src_dir_fd=directory, dst_dir_fd=directory)
+            return
+
+
+def drop_spares(directory: int, name: str) -> None:
+    """Remove the spares of a file, but for one that is being written."""
+    for spare_name in _spare_names(name):
+        _remove(directory, spare_name)
+
+
+def sweep(directory: int) -> None:
+    """Remove what dead writers left, as far as this user may."""
+    for name in os.listdir(directory):
+        spare_of = _SPARE_NAME.fullmatch(name)
+        if spare_of and _exists(directory, spare_of[1]):
+            continue
+        if spare_of or _TEMP_NAME.fullmatch(name):
+            _remove(directory, name)
+
+
+def lease(file: int) -> bool:
+    """Keep all others from opening a file; False means that somebody has, or it cannot be done."""
+    if sys.platform != "linux":
+        return False
+    try:
+        # Who opens it meanwhile makes the kernel send a signal, which would be SIGIO and the
+        # end of this process. This one is ignored unless asked for.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError:
+        return False
+    return True
+
+
+def end_lease(file: int) -> bool:
+    """Let others open a file; False means that there was no lease on it."""
+    if sys.platform != "linux":
+        return False
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
+
+
+def release(descriptor: int) -> None:
+    """Unlock and close a file.
+
+    By name and not by closing alone, because a child process that was forked meanwhile has a
+    copy of the descriptor, and would keep lock and lease for the rest of its life.
+    """
+    try:
+        end_lease(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def is_named(directory: int, name: str, descriptor: int) -> bool:
+    """Tell whether a name still means the file that was opened under it."""
+    try:
+        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(info, os.fstat(descriptor))
+
+
+def _spare_names(name: str) -> list[str]:
+    return [f".bucketq.{name}.{number}.spare" for number in range(_SPARES_MAX)]
+
+
+def _is_free(spare: int, spare_path: Path, path: Path) -> bool:
+    """Tell whether a spare can be written to and published; if so, there is a lease on it.
+
+    It must have no other name: that could be a copy that somebody made by a hard link, or the
+    public one, if a writer died before it replaced the file. And it must look like the file
+    that it would replace, lest rights come back that have been taken away since.
+    """
+    info = os.fstat(spare)
+    current = path.stat(follow_symlinks=False)
+    return (
+        info.st_nlink == 1
+        and not os.path.samestat(info, current)
+        and (info.st_mode, info.st_uid, info.st_gid)
+        == (current.st_mode, current.st_uid, current.st_gid)
+        and _attributes(spare_path) == _attributes(path)
+        and lease(spare)
+    )
+
+
+def _attributes(path: Path) -> dict[str, bytes]:
+    """Read the extended attributes of a file, among them the access control list."""
+    if sys.platform != "linux":
+        return {}
+    names = os.listxattr(path, follow_symlinks=False)
+    return {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
+
+
+def _claim(directory: int, name: str, flags: int) -> int | None:
+    """Open and lock a hidden file; None means that a living writer has it, or none is there.
+
+    Between opening and locking it the owner may have renamed it into place, or a sweeper
+    unlinked it. Hence the look at its name before anything is done to it.
+    """
+    try:
+        # Non-blocking, because its owner may have a lease on it.
+        file = os.open(name, os.O_RDWR | os.O_NONBLOCK | flags | SAFE, 0o666, dir_fd=directory)
+    except BlockingIOError:
+        return None
+    except PermissionError:
+        if not _exists(directory, name):
+            raise
+        return None  # Another user's.
+    is_mine = False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_mine = is_named(directory, name, file)
+    except BlockingIOError:
+        return None
+    finally:
+        if not is_mine:
+            release(file)
+    return file if is_mine else None
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _remove(directory: int, name: str) -> None:
+    """Remove a hidden file that nobody owns."""
+    with contextlib.suppress(OSError):
+        file = _claim(directory, name, 0)
+        if file is not None:
+            try:
+                os.unlink(name, dir_fd=directory)
+            finally:
+                release(file)
