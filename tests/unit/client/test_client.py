@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
-from bucketq.client.routes import BrokerRoute, DirectRoute
+from bucketq.client.client import Client
+from bucketq.client.routes import BrokerRoute, DirectRoute, RouteLostError
 from bucketq.errors import ClosedError, OverloadedError, SupersededError, UnavailableError
+from bucketq.model.operations import Request
+from bucketq.testing.clock import SimulatedClock
+from bucketq.testing.loop import current_loop
 from bucketq.testing.network import NetworkFaults
 from tests.unit.broker.land import now_s, until
 from tests.unit.client.clients import Realm
@@ -51,6 +56,56 @@ async def test_a_push_that_landed_before_the_broker_died_is_known_to_the_next() 
         realm.network.heal()
         job_id = await pushing
         assert (await realm.ids())[1:] == [job_id]
+
+
+class Ways:
+    """A finder of ways that lose what they are sent, up to the last, which keeps it."""
+
+    def __init__(self, *versions: int) -> None:
+        self.sent: list[Request] = []
+        self._versions = list(versions)
+
+    async def find(self, _: object) -> Any:
+        return FakeWay(self.sent, self._versions.pop(0), loses=bool(self._versions))
+
+    async def close(self) -> None:
+        return
+
+
+class FakeWay:
+    """A way that notes what it is sent."""
+
+    def __init__(self, sent: list[Request], version: int, *, loses: bool) -> None:
+        self.version = version
+        self.is_up = True
+        self._sent = sent
+        self._loses = loses
+
+    async def submit(self, request: Request, _: float) -> Any:
+        self._sent.append(request)
+        if self._loses:
+            self.is_up = False
+            raise RouteLostError("reset")
+        return ("job",)
+
+    async def close(self) -> None:
+        return
+
+
+@virtual
+async def test_what_is_sent_again_has_the_same_id_and_tells_since_when_it_may_be_there() -> None:
+    ways = Ways(7, 9, 12)
+    clock = SimulatedClock(current_loop())
+    async with Client[Any](cast("Any", ways), "test://queue", clock) as queue:
+        assert await queue.push("mail", 1) == "job"
+        assert await queue.push("mail", 2) == "job"
+    first, second, third, next_one = ways.sent
+    assert [request.since for request in ways.sent] == [None, 7, 7, None]
+    assert {(request.session, request.number) for request in ways.sent[:3]} == {
+        (first.session, first.number)
+    }
+    assert first.operation == second.operation == third.operation
+    assert next_one.number == first.number + 1
 
 
 @virtual
@@ -244,7 +299,8 @@ async def test_without_a_broker_a_client_that_may_writes_directly_until_there_is
     realm = Realm()
     async with realm.client(may_write=True) as queue:
         await queue.push("mail", 1)
-        assert isinstance(queue._route, DirectRoute)
+        direct = queue._route
+        assert isinstance(direct, DirectRoute)
         async with realm.serving("host1"):
             await realm.until_led_by("host1")
             pushes = []
@@ -252,6 +308,7 @@ async def test_without_a_broker_a_client_that_may_writes_directly_until_there_is
                 pushes.append(await queue.push("mail", number))
                 await asyncio.sleep(0.25)
             assert isinstance(queue._route, BrokerRoute), "it looks around every five seconds"
+            assert direct._queue._closed, "what it has left is closed"
             assert (await realm.ids())[1:] == pushes
         await queue.push("mail", "after")
         assert isinstance(queue._route, DirectRoute)

@@ -157,6 +157,8 @@ async def test_an_object_that_cannot_be_read_tells_nothing_about_its_broker(
         for _ in range(3):
             with pytest.raises(NotYetError, match="cut"):
                 await look(finder)
+        with pytest.raises(NotYetError, match="cut"):
+            await look(realm.finder(may_write=True))
     await (await look(finder)).close()
 
 

@@ -78,12 +78,12 @@ async def test_who_comes_later_does_not_snatch_the_job_of_who_has_waited() -> No
         world.store.plan("replace", gate)
         in_flight = start(queue.push("index", 0))
         await gate.reached.wait()
-        push, second_claim = start(queue.push("mail", 1)), start(queue.claim(wait_s=60))
+        push, second_claim = start(queue.push("mail", 1)), start(queue.claim("mail", wait_s=60))
         await settle()
         gate.open()
         assert [job.payload for job in await first_claim] == [1]
-        assert [job.payload for job in await second_claim] == [0]
-        await asyncio.gather(in_flight, push)
+        await asyncio.gather(in_flight, push, queue.push("mail", 2))
+        assert [job.payload for job in await second_claim] == [2]
 
 
 @virtual
