@@ -64,6 +64,7 @@ class Broker:
         transport: Transport,
         *,
         archive: SegmentWriter | None,
+        is_shared: bool = True,
         takeover: bool = False,
         create: bool = True,
     ) -> None:
@@ -74,6 +75,8 @@ class Broker:
             clock: Time and entropy.
             transport: How to reach whoever leads now.
             archive: Where finished jobs go.
+            is_shared: Whether other hosts may see the object. If not, a loopback address in it is
+                one of this host, whoever recorded it.
             takeover: Do not stand by for whoever leads now: take over at once.
             create: Whether to create the queue where there is none.
         """
@@ -81,6 +84,7 @@ class Broker:
         self._clock = clock
         self._transport = transport
         self._archive = archive
+        self._is_shared = is_shared
         self._takeover = takeover
         self._create = create
         self._identity: Identity | None = None
@@ -313,8 +317,16 @@ class Broker:
     async def _watch(self, record: BrokerRecord, evidence: int) -> int:
         """Look after whoever leads for as long as it answers; returns the evidence against it."""
         identity = self._identity
-        if identity is not None and is_out_of_reach(record, identity.host):
+        _log.info("%s: standing by; %s leads in epoch %d", self.where, record.address, record.epoch)
+        if identity and self._is_shared and is_out_of_reach(record, identity.host):
             # Nobody here can tell whether it lives, and it is not ours to replace.
+            _log.warning(
+                "%s: %s is a loopback address of another host (%s); if that broker is gone for "
+                "good, start one with --takeover",
+                self.where,
+                record.address,
+                record.host,
+            )
             await asyncio.sleep(_LOOK_S)
             return 0
         while not (weight := WEIGHT[await probe(self._transport, record, self.incarnation)]):

@@ -17,13 +17,14 @@ from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Lead, Request
 from bucketq.model.transitions import apply
 from bucketq.queue.register import Register
-from bucketq.rpc.address import is_loopback
+from bucketq.rpc.address import Whereabouts, is_loopback
 from bucketq.rpc.messages import Ping
 from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
 
 PING_S = 1.5
 """How long a broker may take to answer a ping from memory."""
-_MOST_LOST = 8
+_MOST_LOST = 50
+"""How often a direct writer may be faster; another broker needs to be so only once."""
 
 
 class Identity(Struct, frozen=True):
@@ -104,4 +105,6 @@ def leader_of(document: Document) -> str | None:
 
 def is_out_of_reach(record: BrokerRecord, host: str) -> bool:
     """Whether an address is a loopback address of another host: nobody here can tell of it."""
-    return record.host != host and is_loopback(record.address)
+    if not is_loopback(record.address):
+        return False
+    return Whereabouts.parse(host).cannot_reach(Whereabouts.parse(record.host))

@@ -113,6 +113,17 @@ def _choose(
     return record
 
 
+def _demand_archive(plan: Plan) -> None:
+    """Refuse to guess where only the archive can tell, which no broker reads."""
+    if plan.url.startswith("bucketq://"):
+        message = (
+            f"{plan.progress} tells of a batch that is not in the queue any more, and only the "
+            "archive can tell whether it ever was: look there with `bucketq archive cat` and the "
+            "address of the queue's object, and push what is missing from another file"
+        )
+        raise InvalidRequestError(message)
+
+
 class _Pusher:
     """Pushes one feed into one queue."""
 
@@ -155,6 +166,7 @@ class _Pusher:
         wanted = own or {item.spec.id for item in items}
         found = {job.id for job in snapshot.jobs} & wanted
         if not _is_there(found, wanted, own) and record.began_at is not None:
+            _demand_archive(self._plan)
             async with open_archive(self._plan.url) as archive:
                 since = record.began_at - _CLOCK_MARGIN
                 async for job in archive.jobs(since, clock.now() + _CLOCK_MARGIN):

@@ -54,6 +54,8 @@ async def stats(out: Output, url: Url) -> None:
         print(f"oldest waiting job: {duration(max(0.0, found.oldest_queued_s))}")
     if totals["done"]:
         print(_waiting_for_archive(totals["done"]))
+    if found.broker is not None and found.broker.address:
+        print(f"broker: {found.broker.address}, epoch {found.broker.epoch}")
     print(
         f"version {found.version:,}, {size(found.bytes)}, {counted(found.keys, 'key')}, "
         f"{counted(found.sessions, 'session')}"

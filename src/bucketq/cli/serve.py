@@ -144,7 +144,14 @@ def _broker(location: Location, transport: Transport, clock: Clock, *, takeover:
 
     register = Register(location.store, location.key, location.url, clock)
     archive = SegmentWriter(location.store, Layout.of(location.key))
-    return Broker(register, clock, transport, archive=archive, takeover=takeover)
+    return Broker(
+        register,
+        clock,
+        transport,
+        archive=archive,
+        is_shared=location.scope == "shared",
+        takeover=takeover,
+    )
 
 
 async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:

@@ -81,6 +81,7 @@ def open_client(
         this_host(),
         create=create,
         client=worker,
+        is_shared=location.scope == "shared",
         launcher=launcher,
         write_directly=write_directly if may_write else None,
     )
@@ -131,6 +132,7 @@ def _launcher(
         clock,
         transport,
         archive=SegmentWriter(location.store, Layout.of(location.key)),
+        is_shared=False,
     )
     server = Server(transport, clock, this_host())
     server.add("queue", broker)

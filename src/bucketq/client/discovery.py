@@ -75,6 +75,7 @@ class ObjectFinder:
         *,
         create: bool,
         client: str,
+        is_shared: bool = True,
         launcher: Launcher | None = None,
         write_directly: Callable[[], Awaitable[DirectRoute]] | None = None,
     ) -> None:
@@ -86,6 +87,8 @@ class ObjectFinder:
             host: The name of this machine.
             create: Whether to create the queue where there is none.
             client: Who this is, for a broker's log.
+            is_shared: Whether other hosts may see the object. If not, a loopback address in it is
+                one of this host, whoever recorded it.
             launcher: How a broker is started where there is none.
             write_directly: How to do without one.
         """
@@ -94,6 +97,7 @@ class ObjectFinder:
         self._host = host
         self._create = create
         self._client = client
+        self._is_shared = is_shared
         self._launcher = launcher
         self._write_directly = write_directly
         self._incarnation = ""
@@ -111,7 +115,7 @@ class ObjectFinder:
             record = self._record
             if record is None or not record.address:
                 return await self._do_without(record)
-            if is_out_of_reach(record, self._host):
+            if self._is_out_of_reach(record):
                 return await self._direct()
             if self._evidence < ENOUGH:
                 raise
@@ -132,7 +136,7 @@ class ObjectFinder:
         if record is None or not record.address:
             message = f"no broker serves {self._register.where}"
             raise NotYetError(message)
-        if is_out_of_reach(record, self._host):
+        if self._is_out_of_reach(record):
             # A loopback address of another host: not ours to reach, nor to replace.
             message = f"the broker at {record.address} is on another host"
             raise NotYetError(message)
@@ -150,6 +154,9 @@ class ObjectFinder:
         if record is None or record.address != route.address:
             return Sign.GONE
         return await self._probe(record)
+
+    def _is_out_of_reach(self, record: BrokerRecord) -> bool:
+        return self._is_shared and is_out_of_reach(record, self._host)
 
     async def _probe(self, record: BrokerRecord) -> Sign:
         """Ask a broker whether it is there, and keep what that tells."""

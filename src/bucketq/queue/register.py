@@ -96,6 +96,7 @@ class Register:
         self._pacer = Pacer(store.write_interval_s)
         self._seen: _Seen | None = None
         self._expected_bytes = 0
+        self._peeked: tuple[str, Heading] | None = None
         self._known_bytes = 0
         self.trouble: UnavailableError | None = None
         """Why the storage did not answer the last request, for whoever gives up."""
@@ -164,8 +165,19 @@ class Register:
         Raises:
             ObjectMissingError: There is no queue.
         """
-        found = await self._ask(self._store.get(self._key), self._expected_bytes)
-        return read_heading(found.body, self._where)
+        if self._peeked is None:
+            found = await self._ask(self._store.get(self._key), self._expected_bytes)
+        else:
+            etag, heading = self._peeked
+            changed = await self._ask(
+                self._store.get_if_changed(self._key, etag), self._expected_bytes
+            )
+            if changed is None:
+                return heading
+            found = changed
+        heading = read_heading(found.body, self._where)
+        self._peeked = (found.etag, heading)
+        return heading
 
     async def refresh(self, document: Document) -> Document:
         """Return ``document`` where it still is what the object holds, or else the object anew."""

@@ -11,6 +11,7 @@ import re
 import socket
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 from bucketq.errors import InvalidRequestError
 
@@ -44,18 +45,50 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def this_host() -> str:
-    """A name for where this process runs: two processes share it if they share a loopback.
+class Whereabouts(NamedTuple):
+    """Where a process runs, as far as it matters to who can reach a loopback address."""
 
-    A host's name is not enough, for containers often have the same; so what Linux tells of this
-    boot and of the network namespace is hashed into it.
-    """
-    traits = [socket.gethostname()]
-    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/net"):
-        try:
-            place = Path(path)
-            traits.append(str(place.readlink()) if place.is_symlink() else place.read_text())
-        except OSError:
-            continue
-    digest = blake2b("\n".join(traits).encode(), digest_size=6).hexdigest()
-    return f"{socket.gethostname()}/{digest}"
+    name: str
+    machine: str
+    """The same through reboots; empty where it is not known."""
+    boot: str
+    network: str
+    """Which loopback it is: containers have their own."""
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+    @classmethod
+    def parse(cls, text: str) -> Whereabouts:
+        """Read what ``str`` has written; anything else is somewhere unknown."""
+        parts = text.split("/")
+        return cls(*parts) if len(parts) == len(cls._fields) else cls(text, "", "", "")
+
+    def cannot_reach(self, other: Whereabouts) -> bool:
+        """Whether a loopback address means something else there, so that nobody here can tell.
+
+        A loopback of this machine before it was started anew is not out of reach: it is gone.
+        """
+        if self.machine and (self.machine, self.boot) != (other.machine, other.boot):
+            return self.machine != other.machine
+        return self != other
+
+
+def this_host() -> str:
+    """Where this process runs, for the record of a broker."""
+    whereabouts = Whereabouts(
+        socket.gethostname().replace("/", "-"),
+        _digest_of(Path("/etc/machine-id")),
+        _digest_of(Path("/proc/sys/kernel/random/boot_id")),
+        _digest_of(Path("/proc/self/ns/net")),
+    )
+    return str(whereabouts)
+
+
+def _digest_of(path: Path) -> str:
+    """A short name for what a file or link of the system says; empty where there is none."""
+    try:
+        text = str(path.readlink()) if path.is_symlink() else path.read_text()
+    except OSError:
+        return ""
+    return blake2b(text.encode(), digest_size=4).hexdigest() if text.strip() else ""

@@ -47,12 +47,12 @@ from bucketq.model.operations import (
     Release,
     Resume,
 )
+from bucketq.queue.base import MAX_WAIT_S
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.messages import FlushArchive
 
 MAX_ITEMS = 100_000
 """How many jobs, leases or names one operation may have; no queue's settings allow more."""
-_MAX_WAIT_S = 86_400.0
 _ITEM_BYTES = 80
 """About what the names and numbers of one item take beside its payload."""
 
@@ -226,8 +226,8 @@ def _write_claim(sent: pb.Call, operation: Claim) -> int:
 
 def _read_claim(sent: pb.Claim) -> Claim:
     wait_s = sent.wait_s
-    if not 0 <= wait_s <= _MAX_WAIT_S:
-        message = f"wait_s must be between 0 and {_MAX_WAIT_S:.0f} seconds, got {wait_s}"
+    if not 0 <= wait_s <= MAX_WAIT_S:
+        message = f"wait_s must be between 0 and {MAX_WAIT_S:.0f} seconds, got {wait_s}"
         raise InvalidRequestError(message)
     return Claim(
         worker=sent.worker,

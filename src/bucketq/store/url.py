@@ -84,6 +84,11 @@ def open_store(
         )
     if parts.scheme in _CLOUD_SCHEMES:
         return _open_cloud(parts, credential_provider)
+    if parts.scheme == "bucketq":
+        raise InvalidRequestError(
+            "a bucketq:// address leads to a broker, and this needs the queue's object itself: "
+            "use its own address, like s3://bucket/queue.json"
+        )
     if parts.scheme not in {"file", "memory"}:
         # Not repeated: in user:password@host the user takes the place of the scheme.
         raise InvalidRequestError(

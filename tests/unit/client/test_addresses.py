@@ -9,7 +9,7 @@ import pytest
 import bucketq
 from bucketq.client.brokered import parse_address
 from bucketq.errors import InvalidRequestError
-from bucketq.rpc.address import is_loopback, split_address, this_host
+from bucketq.rpc.address import Whereabouts, is_loopback, split_address, this_host
 
 GOOD = {
     "127.0.0.1:7700": ("127.0.0.1", 7700),
@@ -91,9 +91,9 @@ def test_what_can_be_reached_on_its_own_host_only(address: str, loopback: bool) 
 
 def test_a_host_is_the_same_for_all_its_processes_and_says_its_name() -> None:
     assert this_host() == this_host()
-    name, _, digest = this_host().rpartition("/")
-    assert name
-    assert len(digest) == 12
+    here = Whereabouts.parse(this_host())
+    assert here.name
+    assert str(here) == this_host()
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,7 @@ async def test_an_object_that_cannot_be_read_tells_nothing_about_its_broker(
         await look(finder)
     with monkeypatch.context() as cut:
         cut.setattr(realm.store.memory, "get", _unavailable)
+        cut.setattr(realm.store.memory, "get_if_changed", _unavailable)
         for _ in range(3):
             with pytest.raises(NotYetError, match="cut"):
                 await look(finder)
@@ -162,7 +163,7 @@ async def test_an_object_that_cannot_be_read_tells_nothing_about_its_broker(
     await (await look(finder)).close()
 
 
-async def _unavailable(_: str) -> None:
+async def _unavailable(*_: str) -> None:
     raise UnavailableError("cut")
 
 
