@@ -14,9 +14,9 @@ from bucketq.testing.network import MESSAGE_FAULTS
 from bucketq.testing.simulation import Report, simulate
 from bucketq.testing.weather import WEATHERS, Weather
 
-SEEDS = 200
-GROUPS = 10
-FAIR_SEEDS = 15
+SEEDS = 160
+GROUPS = 8
+FAIR_SEEDS = 10
 
 
 def total(reports: list[Report], what: str) -> dict[str, int]:

@@ -29,7 +29,7 @@ def people(world: World, cast: Cast) -> None:
         return
     machines = [world.add_machine() for _ in range(rng.randint(3, 5))]
     if cast in ("brokers", "mixed", "herd"):
-        _add_brokers(world, machines[: rng.randint(1, 2) if cast == "herd" else rng.randint(2, 3)])
+        _add_brokers(world, machines[: rng.randint(1, 2 if cast == "herd" else 3)])
     if cast == "brokers":
         kinds = [rng.choice(_OF_BROKERS) for _ in range(rng.randint(2, 4))]
     elif cast == "auto":

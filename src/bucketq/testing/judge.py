@@ -10,12 +10,15 @@ cease, every client gets answers, the jobs of the dead are reclaimed, and every 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from bucketq.errors import UnavailableError
 from bucketq.model.settings import Settings
 from bucketq.testing.hosts import LEADERS
 from bucketq.testing.invariants import Chain
+from bucketq.testing.weather import Weather
 from bucketq.testing.world import World
 
 ELECTED_WITHIN_S = 120.0
@@ -31,12 +34,14 @@ _DELAY_S = 0.2
 """How much sooner a write may land than the one before it did, each measured from its beginning."""
 
 
-def check_fair(world: World, chain: Chain, *, is_slow: bool) -> None:
+def check_fair(world: World, chain: Chain, weather: Weather) -> None:
     """Check what must hold where only some things go wrong, and those not all the time."""
     _check_leases(world, chain)
     _check_brokers(world, chain)
-    if not is_slow:
+    if weather != "slow":
         _check_hand_outs(world, chain)
+    if weather == "crashes":
+        _check_reclaimed_though(world, chain)
     if all(tenant.kind not in ("direct", "group", "frugal") for tenant in world.tenants):
         _check_thrift(world, chain)
 
@@ -133,34 +138,69 @@ def _check_leadership(world: World, chain: Chain, calm_s: float) -> None:
     taken_s = max(calm_s, takeovers[-1].time_s)
     if taken_s > calm_s + ELECTED_WITHIN_S:
         chain.break_off("takeovers cease", f"{taken_s - calm_s:.0f} s after the faults did")
-    for call in chain.history.calls:
-        name = _process_of(call.actor)
-        if call.began_s > taken_s + ANSWERED_WITHIN_S and name in world.history.clients:
-            is_cut_off = call.was_cancelled or name in world.history.deaths
-            is_old = call.began_s < now_s - 2 * ANSWERED_WITHIN_S
-            hangs = call.ended_s is None and is_old and not is_cut_off
-            if hangs or isinstance(call.error, UnavailableError):
-                chain.break_off("every client gets answers", str(call))
+    _check_answers(world, chain, taken_s + ANSWERED_WITHIN_S)
     _check_reclaimed(world, chain, max(calm_s + _UNDER_WAY_S, taken_s), calm_s)
+
+
+def _check_answers(world: World, chain: Chain, since_s: float) -> None:
+    """Everybody who asks from then on is answered, and not with an unknown outcome."""
+    history, latest_s = world.history, world.loop.time() - 2 * ANSWERED_WITHIN_S
+    for call in history.calls:
+        name = _process_of(call.actor)
+        # One that is sent again may be older than what the queue remembers: that is an answer.
+        if call.began_s <= since_s or name not in history.clients or call.detail.get("request"):
+            continue
+        is_cut_off = call.was_cancelled or name in history.deaths
+        hangs = call.ended_s is None and call.began_s < latest_s and not is_cut_off
+        if hangs or isinstance(call.error, UnavailableError):
+            chain.break_off("every client gets answers", str(call))
 
 
 def _check_reclaimed(world: World, chain: Chain, since_s: float, calm_s: float) -> None:
     """The job of a worker that was dead when the faults ended goes to another in time."""
-    commits, deaths = world.store.history(world.history.key), world.history.deaths
     settings = _settings(chain)
     lost_s = settings.lease_s + settings.grace_s + _SWEEP_S
-    limit_s = since_s + lost_s
+    for orphan in _orphans(world, chain):
+        limit_s = max(since_s, orphan.since_s) + lost_s
+        if orphan.died_s <= calm_s and orphan.until_s > limit_s:
+            story = f"{orphan.story}, and was to by {limit_s:.0f} s"
+            chain.break_off("the jobs of the dead are reclaimed", story, orphan.version)
+
+
+def _check_reclaimed_though(world: World, chain: Chain) -> None:
+    """The same while no broker lives for a lease: what one has heard the next one knows.
+
+    Each adds what it has written down before it dies, and that is a third of a lease at least.
+    """
+    for orphan in _orphans(world, chain):
+        limit_s = max(orphan.died_s, orphan.since_s) + 4 * _settings(chain).lease_s
+        if orphan.until_s > limit_s:
+            chain.break_off("the jobs of the dead are reclaimed", orphan.story, orphan.version)
+
+
+@dataclass(frozen=True)
+class _Orphan:
+    """A job whose worker has died."""
+
+    version: int
+    since_s: float
+    died_s: float
+    until_s: float
+    story: str
+
+
+def _orphans(world: World, chain: Chain) -> Iterator[_Orphan]:
+    commits, deaths = world.store.history(world.history.key), world.history.deaths
     for job_id, records in chain.records.items():
         for index, (version, record) in enumerate(records):
             died_s = deaths.get(_process_of(record.worker))
-            if record.status != "running" or died_s is None or died_s > calm_s:
+            if record.status != "running" or died_s is None:
                 continue
             ends = [
                 later
-                for later, next_record in records[index + 1 :]
-                if (next_record.status, next_record.attempt) != ("running", record.attempt)
+                for later, after in records[index + 1 :]
+                if (after.status, after.attempt) != ("running", record.attempt)
             ]
             until_s = commits[ends[0] - 1].time_s if ends else world.loop.time()
-            if until_s > max(limit_s, commits[version - 1].time_s + lost_s):
-                story = f"{job_id} of {record.worker}, at {until_s:.0f} s, not by {limit_s:.0f} s"
-                chain.break_off("the jobs of the dead are reclaimed", story, version)
+            story = f"{job_id} left its dead worker {record.worker} at {until_s:.0f} s"
+            yield _Orphan(version, commits[version - 1].time_s, died_s, until_s, story)

@@ -68,7 +68,7 @@ async def _play(world: World, weather: Weather) -> Chain:
     await _rest(world)
     chain = check(world.history)
     if weather != "storm":
-        check_fair(world, chain, is_slow=weather == "slow")
+        check_fair(world, chain, weather)
     check_rest(world, chain, calm_s)
     return chain
 

@@ -22,7 +22,8 @@ WEATHERS: tuple[Weather, ...] = get_args(Weather)
 
 STORM_S = 90.0
 _SLOW_S = (2.0, 8.0)
-_LONGEST_PAUSE_S = 25.0
+_LONGEST_PAUSE_S = 14.0
+"""Not so long that those who write directly find workers silent who could not reach anybody."""
 _LEADER_LIFE_S = 8.0
 """Longer than a grace, and shorter than a lease."""
 

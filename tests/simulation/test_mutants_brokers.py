@@ -1,0 +1,212 @@
+"""The same for what brokers and their clients promise: without its reason, each breaks.
+
+One reason is missing here. That a conversation names the broker's id cannot be shown to be needed:
+a ping names it as well, the queue's incarnation is checked by server and transport, and whoever
+leads the same queue at the same address under another id is a good broker of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from bucketq.broker import broker as broker_module
+from bucketq.broker import election
+from bucketq.broker import leader as leader_module
+from bucketq.broker.broker import Broker
+from bucketq.broker.conversation import Incoming
+from bucketq.broker.election import Sign
+from bucketq.broker.leader import Leader
+from bucketq.broker.server import Server
+from bucketq.broker.silence import SilenceWatch
+from bucketq.client import client as client_module
+from bucketq.client import discovery
+from bucketq.codec import Document
+from bucketq.model import brokers, transitions
+from bucketq.model.job import BrokerRecord
+from bucketq.model.operations import Expire, Lead, Push, Request, Retire
+from bucketq.model.state import State
+from bucketq.model.transitions import apply
+from bucketq.queue.waiting import Waiting
+from bucketq.rpc.messages import Ping
+from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
+from tests.simulation.test_mutants import expect
+
+Patch = pytest.MonkeyPatch
+
+
+def test_a_deposed_broker_that_goes_on_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(leader_module, "check_leads", lambda *_: None)
+    expect("only the broker that is recorded writes", weather="pauses", cast="brokers")
+
+
+def test_a_takeover_that_does_not_say_what_it_follows_is_noticed(monkeypatch: Patch) -> None:
+    def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
+        return brokers.lead(state, replace(operation, after=state.epoch), now)
+
+    handlers: dict[Any, Any] = {**transitions._HANDLERS, Lead: lead}
+    monkeypatch.setattr(transitions, "_HANDLERS", handlers)
+    expect("a living broker is left alone", weather="calm", cast="brokers")
+
+
+def test_a_broker_that_answers_before_the_commit_is_noticed(monkeypatch: Patch) -> None:
+    def apply_and_tell(self: Leader, waiting: Waiting, document: Document) -> None:
+        apply_really(self, waiting, document)
+        applied = waiting.applied
+        if isinstance(waiting.request.operation, Push) and applied is not None:
+            waiting.tell(applied.answer, applied.error)
+
+    apply_really = Leader._apply
+    monkeypatch.setattr(Leader, "_apply", apply_and_tell)
+    expect("acknowledged means durable", "no answer before its commit", cast="brokers")
+
+
+def test_heartbeats_answered_without_a_proof_are_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(leader_module, "PROOF_S", 1e9)
+    expect("held means held", "a claim finds what is there", cast=None, worlds=100)
+
+
+def test_answers_from_memory_without_a_look_at_the_object_are_noticed(monkeypatch: Patch) -> None:
+    async def confirm(self: Leader, _: Document) -> None:
+        self._looked_at = asyncio.get_running_loop().time()
+        self._answer_in_flight(None)
+
+    monkeypatch.setattr(Leader, "_confirm", confirm)
+    expect(
+        "a claim finds what is there",
+        "held means held",
+        "no read is older than its question",
+        cast="herd",
+    )
+
+
+def test_a_takeover_that_starts_all_leases_anew_is_noticed(monkeypatch: Patch) -> None:
+    def follow(self: SilenceWatch, state: State, now_s: float) -> None:
+        known = {job_id: heard for job_id, heard in self._heard.items() if job_id in state.running}
+        follow_really(self, state, now_s)
+        for job_id in state.running:
+            attempt = state.jobs.by_id[job_id].attempt
+            if known.get(job_id, (0, 0.0))[0] != attempt:
+                self._heard[job_id] = (attempt, now_s)
+
+    follow_really = SilenceWatch._follow
+    monkeypatch.setattr(SilenceWatch, "_follow", follow)
+    expect("the jobs of the dead are reclaimed", weather="crashes", cast="brokers")
+
+
+def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
+    def attend(self: Leader, document: Document) -> None:
+        state, now = document.state, self._clock.now()
+        for job in [state.jobs.by_id[job_id] for job_id in state.running]:
+            heard_at = job.heartbeat_at or now
+            if now - heard_at > timedelta(seconds=state.settings.lease_s):
+                apply(state, Request(Expire(job=job.id, attempt=job.attempt)), now)
+        attend_really(self, document)
+
+    attend_really = Leader._attend
+    monkeypatch.setattr(Leader, "_attend", attend)
+    expect("no lease is taken from a healthy worker", weather="losses", cast="brokers")
+
+
+def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
+    def stale(self: SilenceWatch, state: State, now_s: float) -> list[Expire]:
+        self._listening_since_s = -1e9
+        self._ticked_s = now_s
+        return stale_really(self, state, now_s)
+
+    stale_really = SilenceWatch.stale
+    monkeypatch.setattr(SilenceWatch, "stale", stale)
+    expect("no lease is taken from a healthy worker", weather="pauses", cast="brokers")
+
+
+def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:
+    def sent_before(request: Request, version: int) -> Request:
+        del version
+        return replace(request, number=request.number + 1000)
+
+    monkeypatch.setattr(client_module, "_sent_before", sent_before)
+    expect("nothing refused takes effect", "nothing takes effect twice", cast="brokers", worlds=100)
+
+
+def test_sending_again_without_saying_since_when_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(client_module, "_sent_before", lambda request, _version: request)
+    expect(
+        "nothing refused takes effect",
+        "nothing takes effect twice",
+        "a job that has left stays away",
+        cast="brokers",
+        first=20,
+        worlds=100,
+    )
+
+
+def test_a_broker_that_clears_its_successors_address_is_noticed(monkeypatch: Patch) -> None:
+    async def retire(self: Broker) -> None:
+        await retire_really(self)
+        document = await self._register.load()
+        record = document.state.broker
+        if record is not None:
+            request = Request(Retire(id=record.id, epoch=record.epoch))
+            apply(document.state, request, self._clock.now())
+            if document.state.has_changes:
+                await self._register.commit(document, self._register.prepare(document))
+
+    retire_really = Broker.retire
+    monkeypatch.setattr(Broker, "retire", retire)
+    expect("only the broker that is recorded writes", weather="visits", cast="brokers")
+
+
+def test_a_server_that_serves_whatever_it_has_is_noticed(monkeypatch: Patch) -> None:
+    def find(self: Server, *_: str) -> Broker:
+        return next(iter(self.brokers.values()))
+
+    monkeypatch.setattr(Server, "_find", find)
+    expect("acknowledged means durable", cast="brokers", worlds=150)
+
+
+def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
+    async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
+        try:
+            pong = await transport.ping(record.address, Ping(incarnation=incarnation), 1.5)
+        except NobodyThereError:
+            return Sign.GONE
+        except LinkLostError:
+            return Sign.SILENT
+        return Sign.ALIVE if judge(pong, record) else Sign.GONE
+
+    for module in (election, broker_module, discovery):
+        monkeypatch.setattr(module, "probe", probe)
+
+
+def test_taking_slow_storage_for_a_dead_broker_is_noticed(monkeypatch: Patch) -> None:
+    _probe_instead(monkeypatch, lambda pong, _: pong.role == "leading" and pong.commit_age_s < 2)
+    expect("a living broker is left alone", "takeovers cease", weather="slow", cast="brokers")
+
+
+def test_replacing_a_broker_that_does_not_know_yet_that_it_leads_is_noticed(
+    monkeypatch: Patch,
+) -> None:
+    _probe_instead(
+        monkeypatch, lambda pong, record: pong.role == "leading" and pong.broker == record.id
+    )
+    expect("a living broker is left alone", weather="slow", cast="brokers", first=20, worlds=100)
+
+
+def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
+    async def vacancy(self: Broker) -> int:
+        self._takeover = True
+        return await vacancy_really(self)
+
+    vacancy_really = Broker._vacancy
+    monkeypatch.setattr(Broker, "_vacancy", vacancy)
+    expect("a living broker is left alone", weather="calm", cast="brokers")
+
+
+def test_jobs_for_claims_of_clients_that_are_gone_are_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Leader, "forget", lambda *_: None)
+    monkeypatch.setattr(Incoming, "is_told", property(lambda self: self._told))
+    expect("no job is handed to the dead", weather="losses", cast="herd")
