@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -178,7 +177,7 @@ async def test_a_key_with_other_content_is_refused(
 ) -> None:
     first = await queue.push("mail", 1, key="k")
     with pytest.raises(KeyConflictError, match=f"'k' belongs to job {first}"):
-        await queue.push_many([replace(JobSpec(kind="mail", payload=1, key="k"), **other)])
+        await queue.push_many([JobSpec(**{"kind": "mail", "payload": 1, "key": "k", **other})])
     assert (await queue.stats()).total("queued") == 1
 
 
