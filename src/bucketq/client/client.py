@@ -79,6 +79,7 @@ class Client(Verbs[T]):
 
     async def __aexit__(self, *_: object) -> None:
         """Leave what is under way to the broker, and hang up."""
+        await asyncio.sleep(0)  # Callers that were just cancelled may have jobs to give back.
         await self._end()
         await self._leave()
 
@@ -104,6 +105,19 @@ class Client(Verbs[T]):
         self._wanted.pop(claim.secret, None)
         if self._route is not None:
             self._route.withdraw(claim)
+
+    async def _claim_once(self, operation: Claim, token: str | None) -> Any:
+        """Claim without a task where that is possible, for a task is most of what it costs."""
+        if operation.wait_s or not isinstance(self._route, BrokerRoute):
+            return await super()._claim_once(operation, token)
+        try:
+            return await self._do(operation, token)
+        except asyncio.CancelledError:
+            route: Route | None = self._route
+            late = None if route is None else route.late_answer(operation)
+            if late is not None:
+                self._give_back_later(asyncio.get_running_loop().create_task(_jobs_of(late)))
+            raise
 
     async def _submit(self, request: Request) -> Any:
         """Send a request, one way after another, until it is answered or the time is over."""
@@ -264,6 +278,14 @@ class Client(Verbs[T]):
 
     def _why(self) -> str:
         return f" ({self._trouble})" if self._trouble else ""
+
+
+async def _jobs_of(late: asyncio.Future[Any]) -> Any:
+    """What a claim has got after its caller was cancelled; nothing, if nobody can tell."""
+    try:
+        return await late
+    except (RouteLostError, TimeoutError, BucketQError):
+        return ()
 
 
 def _sent_before(request: Request, version: int) -> Request:

@@ -54,6 +54,10 @@ class Route(Protocol):
         """Let a claim wait no longer."""
         ...
 
+    def late_answer(self, claim: Claim) -> asyncio.Future[Any] | None:
+        """The answer that is still to come to a claim whose caller was cancelled, if any."""
+        ...
+
     async def close(self) -> None:
         """Leave this way."""
         ...
@@ -142,6 +146,14 @@ class BrokerRoute:
                 if not pending.answer.done():
                     pending.answer.set_result(())
                 return
+
+    def late_answer(self, claim: Claim) -> asyncio.Future[Any] | None:
+        """Let somebody else wait for the answer to a claim whose caller was cancelled."""
+        for pending in self._pending.values():
+            if pending.operation is claim and pending.answer.cancelled():
+                pending.answer = self._loop.create_future()
+                return pending.answer
+        return None
 
     @property
     def waits(self) -> bool:
@@ -278,6 +290,9 @@ class LeaderRoute:
         """Let a claim wait no longer."""
         self._leader.withdraw(claim)
 
+    def late_answer(self, claim: Claim) -> None:
+        """Claims that go this way have a task of their own, which waits on."""
+
     async def close(self) -> None:
         """Leave it to its broker."""
 
@@ -308,6 +323,9 @@ class DirectRoute:
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer."""
         self._queue.withdraw(claim)
+
+    def late_answer(self, claim: Claim) -> None:
+        """Claims that go this way have a task of their own, which waits on."""
 
     async def close(self) -> None:
         """Close the queue."""
