@@ -18,6 +18,7 @@ from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.model import leases as lease_rules
 from bucketq.model import transitions
 from bucketq.model.job import JobRecord
+from bucketq.model.lane import Lane
 from bucketq.model.operations import (
     Archived,
     Complete,
@@ -234,7 +235,23 @@ def test_a_heartbeat_answered_from_memory_alone_is_noticed(monkeypatch: Patch) -
 
 
 def test_handing_out_the_newest_first_is_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(JobRecord, "order", property(lambda job: (-job.priority, -job.seq)))
+    def head(self: Lane, jobs: dict[str, JobRecord]) -> JobRecord | None:
+        while len(self._run) > self._head:
+            newest = self._run[-1]
+            job = jobs.get(newest.id)
+            if job is not None and (job.status, job.seq) == ("queued", newest.seq):
+                return job
+            self._run.pop()
+        return self._first_of_heap(jobs)
+
+    def pop(self: Lane, job: JobRecord) -> None:
+        if len(self._run) > self._head and self._run[-1].id == job.id:
+            self._run.pop()
+        else:
+            self._heap.pop(0)
+
+    monkeypatch.setattr(Lane, "head", head)
+    monkeypatch.setattr(Lane, "pop", pop)
     expect("first in, first out", worlds=3)
 
 
