@@ -181,7 +181,8 @@ class Broker:
         if leader is not None:
             while len(self._inbox):
                 self._drain()
-            await leader.retire()
+            if not await leader.retire():
+                _log.warning("%s: the address could not be cleared in time", self.where)
         if self._pulse is not None:
             self._pulse.cancel()
         for conversation in list(self._conversations.values()):
@@ -277,7 +278,13 @@ class Broker:
             loop.call_soon(self._drain)
 
     def _show_life(self) -> None:
-        """Let clients whose claims wait know that somebody is there."""
+        """Let clients whose claims wait know that somebody is there, and operators if in vain."""
+        if self._leader is not None and self._leader.is_cut_off:
+            _log.warning(
+                "%s: cut off: the storage has not answered for %.0f s; others may take over",
+                self.where,
+                self._leader.unproven_s,
+            )
         for conversation in list(self._conversations.values()):
             conversation.show_life()
         self._pulse = asyncio.get_running_loop().call_later(PULSE_S, self._show_life)

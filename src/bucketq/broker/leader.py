@@ -128,13 +128,17 @@ class Leader(GroupCommitQueue[Any]):
             await asyncio.wait([self._task])
         return self._broken
 
-    async def retire(self) -> None:
-        """Send waiting claims away, settle what has come, and clear the address."""
+    async def retire(self) -> bool:
+        """Send waiting claims away, settle what has come, and clear the address.
+
+        Returns whether it is cleared; if not, others find out that nobody is there.
+        """
         self._send_away(DeposedError("this broker retires: find the next one"))
         try:
             await self._submit(Request(Retire(id=self._identity.id, epoch=self.epoch)))
         except BucketQError:
-            return  # It could not be cleared in time: others find out that nobody is there.
+            return False
+        return True
 
     def forget(self, claims: list[Waiting]) -> None:
         """Let parked claims go whose client is gone."""
