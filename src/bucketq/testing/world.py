@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bucketq.codec import decode, read_heading
-from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.model.job import BrokerRecord
 from bucketq.model.state import State
 from bucketq.testing.actors import Actor, operate, produce, work
@@ -183,9 +183,11 @@ class World:
                 await self.trade.serve(tenant)
             else:
                 await self._use(tenant)
-        except (UnavailableError, InvalidRequestError) as error:
-            # It could not be opened in time, or its address is taken; the weather may try again.
-            if isinstance(error, InvalidRequestError) and "cannot listen" not in str(error):
+        except UnavailableError:
+            return  # It could not be opened in time; the weather may try again.
+        except (InvalidRequestError, QueueNotFoundError) as error:
+            # A stranger listens where it wanted to, or where it looked for its queue.
+            if "cannot listen" not in str(error) and "is not served at" not in str(error):
                 tenant.errors.append(error)
                 raise
         except Exception as error:
