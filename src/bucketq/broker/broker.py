@@ -95,7 +95,7 @@ class Broker:
         self._stands_for: int | None = None
         self._depositions: list[float] = []
         self._conversations: dict[int, Conversation] = {}
-        self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s)
+        self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s, _drop)
         self._is_draining = False
         self._pulse: asyncio.TimerHandle | None = None
         self.incarnation = ""
@@ -389,3 +389,8 @@ class Broker:
         count = len(self._depositions)
         pause_s = min(_FIRST_COOL_DOWN_S * 2 ** max(0, count - 1), _LONGEST_COOL_DOWN_S)
         await self._pause(pause_s if count else _JITTER_S)
+
+
+def _drop(expired: Incoming) -> None:
+    """Let go of a call that nobody waits for any more; it has changed nothing."""
+    expired.tell(None, UnavailableError("the call had expired before it was applied"))

@@ -57,13 +57,20 @@ C = TypeVar("C", bound=Incoming)
 class Inbox(Generic[C]):
     """The calls of all clients of one queue that are not let in yet."""
 
-    def __init__(self, waiting: Callable[[], tuple[int, int]], pace_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        waiting: Callable[[], tuple[int, int]],
+        pace_s: Callable[[], float],
+        drop: Callable[[C], None],
+    ) -> None:
         """Count what has been let in and has no answer (``waiting``) against the same bounds.
 
-        ``pace_s`` tells how long a write takes these days, for the hint when to come back.
+        ``pace_s`` tells how long a write takes these days, for the hint when to come back. What
+        has expired goes to ``drop``.
         """
         self._waiting = waiting
         self._pace_s = pace_s
+        self._drop = drop
         self._lines: tuple[deque[C], ...] = (deque(), deque(), deque())
         self._count = 0
         self._bytes = 0
@@ -101,4 +108,6 @@ class Inbox(Generic[C]):
                 self._bytes -= call.size_bytes
                 if call.expires_at > now_s:
                     portion.append(call)
+                else:
+                    self._drop(call)
         return portion

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -34,9 +35,14 @@ def call(operation: ops.AnyOperation, **fields: float) -> Call:
     return Call(ops.Request(operation), **fields)  # type: ignore[arg-type]
 
 
-def inbox(calls: int = 0, size_bytes: int = 0, pace_s: float = 0.0) -> Inbox[Call]:
+def inbox(
+    calls: int = 0,
+    size_bytes: int = 0,
+    pace_s: float = 0.0,
+    drop: Callable[[Call], None] = lambda _: None,
+) -> Inbox[Call]:
     """An inbox of a broker that has let in some calls and not answered them."""
-    return Inbox(lambda: (calls, size_bytes), lambda: pace_s)
+    return Inbox(lambda: (calls, size_bytes), lambda: pace_s, drop)
 
 
 def names(calls: list[Call]) -> list[str]:
@@ -78,11 +84,13 @@ def test_a_portion_is_bounded_so_that_others_get_a_turn() -> None:
 
 
 def test_what_nobody_waits_for_any_more_is_dropped_before_it_is_applied() -> None:
-    box = inbox()
-    box.put(call(PUSH, expires_at=10, size_bytes=7))
-    late = call(PUSH, expires_at=10.1)
+    dropped: list[Call] = []
+    box = inbox(drop=dropped.append)
+    expired, late = call(PUSH, expires_at=10, size_bytes=7), call(PUSH, expires_at=10.1)
+    box.put(expired)
     box.put(late)
     assert box.take(10) == [late]
+    assert dropped == [expired]
     assert len(box) == 0
     box.put(call(PUSH, size_bytes=MAX_BYTES))  # What was dropped takes no room any more.
 
