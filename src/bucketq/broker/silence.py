@@ -10,6 +10,8 @@ which the broker stood still and could not hear. The floor does not forget what 
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from bucketq.model.operations import Expire, Persist, Silence
 from bucketq.model.state import State
 
@@ -22,6 +24,8 @@ class SilenceWatch:
     def __init__(self, now_s: float) -> None:
         """Begin to listen; all times are the running loop's."""
         self._heard: dict[str, tuple[int, float]] = {}
+        self._written: dict[str, datetime | None] = {}
+        """The heartbeats in the object: a worker that writes directly is heard there alone."""
         self._listening_since_s = now_s
         self._ticked_s = now_s
 
@@ -62,10 +66,14 @@ class SilenceWatch:
     def _follow(self, state: State, now_s: float) -> None:
         """Keep to the jobs that run now; one that is new goes on from what is written down."""
         heard: dict[str, tuple[int, float]] = {}
+        written: dict[str, datetime | None] = {}
         for job_id in state.running:
             job = state.jobs.by_id[job_id]
             known = self._heard.get(job_id)
             if known is None or known[0] != job.attempt:
                 known = (job.attempt, now_s - job.silent_s)
+            elif not job.silent_s and self._written.get(job_id) not in (None, job.heartbeat_at):
+                known = (job.attempt, now_s)  # Not what this broker wrote down: a heartbeat.
             heard[job_id] = known
-        self._heard = heard
+            written[job_id] = job.heartbeat_at
+        self._heard, self._written = heard, written
