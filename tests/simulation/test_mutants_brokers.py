@@ -98,6 +98,16 @@ def test_a_takeover_that_starts_all_leases_anew_is_noticed(monkeypatch: Patch) -
     expect("the jobs of the dead are reclaimed", weather="crashes", cast="brokers")
 
 
+def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch: Patch) -> None:
+    def follow(self: SilenceWatch, state: State, now_s: float) -> None:
+        self._written = {}
+        follow_really(self, state, now_s)
+
+    follow_really = SilenceWatch._follow
+    monkeypatch.setattr(SilenceWatch, "_follow", follow)
+    expect("no lease is taken from a healthy worker", weather="calm", cast="mixed")
+
+
 def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
     def attend(self: Leader, document: Document) -> None:
         state, now = document.state, self._clock.now()
@@ -129,7 +139,13 @@ def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:
         return replace(request, number=request.number + 1000)
 
     monkeypatch.setattr(client_module, "_sent_before", sent_before)
-    expect("nothing refused takes effect", "nothing takes effect twice", cast="brokers", worlds=100)
+    expect(
+        "nothing refused takes effect",
+        "nothing takes effect twice",
+        "a job that has left stays away",
+        cast="brokers",
+        worlds=100,
+    )
 
 
 def test_sending_again_without_saying_since_when_is_noticed(monkeypatch: Patch) -> None:

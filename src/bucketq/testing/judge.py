@@ -40,7 +40,7 @@ def check_fair(world: World, chain: Chain, weather: Weather) -> None:
     _check_brokers(world, chain)
     if weather != "slow":
         _check_hand_outs(world, chain)
-    if weather == "crashes":
+    if weather == "crashes" and chain.brokers.takeovers:
         _check_reclaimed_though(world, chain)
     if all(tenant.kind not in ("direct", "group", "frugal") for tenant in world.tenants):
         _check_thrift(world, chain)
