@@ -130,7 +130,13 @@ def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
 
     stale_really = SilenceWatch.stale
     monkeypatch.setattr(SilenceWatch, "stale", stale)
-    expect("no lease is taken from a healthy worker", weather="pauses", cast="brokers")
+    expect(
+        "no lease is taken from a healthy worker",
+        weather="pauses",
+        cast="brokers",
+        first=10,
+        worlds=100,
+    )
 
 
 def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:

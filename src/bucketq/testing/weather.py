@@ -107,7 +107,7 @@ async def _pauses(world: World) -> None:
         leader = world.leader()
         if leader is not None and leader.process is not None and not leader.process.frozen:
             world.history.excused.add(leader.process.name)
-            leader.process.freeze(for_s=rng.uniform(3, _LONGEST_PAUSE_S))
+            leader.process.freeze(for_s=rng.choice((rng.uniform(3, 10), _LONGEST_PAUSE_S)))
     await _calm(world)
 
 
