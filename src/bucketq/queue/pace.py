@@ -11,8 +11,10 @@ _SLOWEST_S = 10.0
 _FIRST_STEP_S = 0.1
 _CROWD = 8
 """Fewer than these are no crowd worth waiting for."""
-_FIRST_SHARE = 0.12
-_LARGEST_SHARE = 0.4
+_FIRST_SHARE = 0.2
+_SMALLER_SHARE = 0.4
+_LARGEST_SHARE = 1.0
+_FEW = 0.1
 _STEPS = 8
 
 
@@ -69,8 +71,8 @@ class Gather:
     When a write answers many callers at once, most of them come back with their next request,
     but not at the same moment. A write that begins with the first leaves the others to the one
     after it, and everybody waits for two. So after a write that answered a crowd, the next one
-    is held up for a small part of what the last one took; and a little longer while they keep
-    coming.
+    is held up for a part of what the last one took, and longer while they keep coming. Where
+    others came during the write, it is not held up for long: they have waited already.
     """
 
     def __init__(self) -> None:
@@ -95,7 +97,9 @@ class Gather:
             return
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        patience_s, most_s = _FIRST_SHARE * self.last_s, _LARGEST_SHARE * self.last_s
+        nobody_waits = self._all - crowd <= _FEW * crowd
+        patience_s = _FIRST_SHARE * self.last_s
+        most_s = (_LARGEST_SHARE if nobody_waits else _SMALLER_SHARE) * self.last_s
         until_s, before = began_s + patience_s, count()
         while before < self._all and loop.time() < until_s:
             await asyncio.sleep(patience_s / _STEPS)

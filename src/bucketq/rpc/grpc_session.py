@@ -38,7 +38,7 @@ MAX_RESPONSE_BYTES = 1024 * MIB
 """The largest answer that a client takes."""
 MAX_CALLS = 20_000
 """How many calls one message may bring."""
-_MESSAGE_ANSWERS = 2000
+_MESSAGE_ANSWERS = 125
 _MESSAGE_BYTES = 4 * MIB
 _MAX_WAITING_ANSWERS = 20_000
 """With so many unread, no more calls of this client are read."""
