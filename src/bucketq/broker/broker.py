@@ -7,6 +7,7 @@ to the leader; when it does not, they are told where to go.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ from bucketq.broker.election import (
 from bucketq.broker.inbox import Inbox
 from bucketq.broker.leader import Leader
 from bucketq.clock import Clock, fraction
+from bucketq.codec import Document
 from bucketq.errors import (
     BucketQError,
     InvalidRequestError,
@@ -47,6 +49,7 @@ PULSE_S = 10.0
 _WATCH_S = 0.7
 _JITTER_S = 0.4
 _LOOK_S = 5.0
+_TAKEOVER_S = 2.0
 _FIRST_COOL_DOWN_S = 1.0
 _LONGEST_COOL_DOWN_S = 60.0
 _MEMORY_S = 60.0
@@ -100,6 +103,10 @@ class Broker:
         self._pulse: asyncio.TimerHandle | None = None
         self.incarnation = ""
         """Which queue this is; empty until its object was read."""
+        self.failure: BucketQError | None = None
+        """Why it cannot go on, if it cannot."""
+        self.opened = asyncio.Event()
+        """Set once the object was read."""
         self.leading = asyncio.Event()
         """Set while it leads."""
         self.idle_since: float | None = None
@@ -156,9 +163,17 @@ class Broker:
 
         Raises what makes it impossible to go on: the object is gone, or cannot be trusted.
         """
+        try:
+            await self._live(identity)
+        except BucketQError as error:
+            self.failure = error
+            raise
+
+    async def _live(self, identity: Identity) -> None:
         self._identity = identity
         self.idle_since = asyncio.get_running_loop().time()
-        document = await self._register.open(create=self._create)
+        document = await self._open_object()
+        self.opened.set()
         self.incarnation = document.state.incarnation
         self._record = document.state.broker
         del document  # While it stands by it holds no state.
@@ -174,9 +189,25 @@ class Broker:
                 _log.warning("%s: cannot take over: %s", self.where, error)
                 await asyncio.sleep(_WATCH_S)
 
+    async def _open_object(self) -> Document:
+        """Read or create the queue, however long that takes, and say why it does."""
+        opening = asyncio.get_running_loop().create_task(self._register.open(create=self._create))
+        try:
+            while not (await asyncio.wait([opening], timeout=_LOOK_S))[0]:
+                trouble = self._register.trouble or "no answer"
+                _log.warning("%s: cannot be read, trying again: %s", self.where, trouble)
+        finally:
+            opening.cancel()
+        return opening.result()
+
     async def retire(self) -> None:
         """Take no more, settle what has come, and clear the address."""
         self._is_retired = True
+        if self._stands_for is not None:
+            # Its takeover may land in spite of us; better to lead for a moment, and to say so.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TAKEOVER_S):
+                    await self.leading.wait()
         leader = self._leader
         if leader is not None:
             while len(self._inbox):

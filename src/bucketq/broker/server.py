@@ -8,6 +8,7 @@ told that nobody knows this queue, and nothing is written anywhere.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ from bucketq.clock import Clock, new_id
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.rpc.messages import Answers, Hello, Ping, Pong
 from bucketq.rpc.transport import Conversation, Listener, Transport
+
+_log = logging.getLogger("bucketq.broker")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -60,19 +63,42 @@ class Server:
         loop = asyncio.get_running_loop()
         for broker in self._brokers.values():
             identity = Identity(new_id(self._clock), self.address, self._host)
-            self._lives.append(loop.create_task(broker.run(identity)))
+            life = loop.create_task(broker.run(identity))
+            life.add_done_callback(self._note_end)
+            self._lives.append(life)
+
+    def _note_end(self, life: asyncio.Task[None]) -> None:
+        """Tell of a queue that is served no more while others are; the last end is raised."""
+        error = None if life.cancelled() else life.exception()
+        if error is not None and not all(other.done() for other in self._lives):
+            _log.error("%s; the other queues are served on", error)
+
+    async def until_open(self, timeout_s: float) -> None:
+        """Wait until every queue was read, or a while; raises what keeps all of them from it."""
+        loop = asyncio.get_running_loop()
+        openings = [loop.create_task(broker.opened.wait()) for broker in self._brokers.values()]
+        ends = [loop.create_task(self.until_over())]
+        everything = loop.create_task(asyncio.wait(openings))
+        await asyncio.wait(
+            [everything, *ends], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in (everything, *openings, *ends):
+            task.cancel()
+        await asyncio.gather(everything, *openings, *ends, return_exceptions=True)
+        self.raise_if_over()
 
     async def until_over(self) -> None:
-        """Wait until a broker cannot go on; raises why."""
+        """Wait until no broker can go on; raises why. One that ends leaves the others alone."""
         if self._lives:
-            await asyncio.wait(self._lives, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(self._lives)
         self.raise_if_over()
 
     def raise_if_over(self) -> None:
-        """Raise what has kept a broker from going on, if anything has."""
-        for life in self._lives:
-            if life.done() and not life.cancelled():
-                life.result()
+        """Raise what has kept the brokers from going on, if none of them goes on."""
+        if all(life.done() for life in self._lives):
+            for life in self._lives:
+                if not life.cancelled():
+                    life.result()
 
     def idle_s(self, now_s: float) -> float:
         """For how long no queue has had a client."""
@@ -106,8 +132,14 @@ class Server:
         if incarnation:
             candidates = [broker for broker in candidates if broker.incarnation == incarnation]
         if len(candidates) == 1:
+            if candidates[0].failure is not None:
+                message = f"the queue is not served any more: {candidates[0].failure}"
+                raise QueueNotFoundError(message)
             return candidates[0]
-        which = f"a queue called {name!r}" if name else "this queue"
         known = ", ".join(sorted(self._brokers))
-        message = f"{which} is not served at {self.address}; it serves {known}"
+        if candidates:
+            message = f"several queues are served at {self.address}: name one of {known}"
+        else:
+            which = f"a queue called {name!r}" if name else "this queue"
+            message = f"{which} is not served at {self.address}; it serves {known}"
         raise QueueNotFoundError(message)

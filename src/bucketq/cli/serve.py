@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _IDLE_LOOK_S = 0.5
+_OPEN_S = 10.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are told apart, not bound
 _GC_THRESHOLDS = (100_000, 20, 50)
 _LARGEST_KEPT_BYTES = 31 << 20
@@ -96,13 +97,13 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         server = Server(transport, clock, this_host())
-        for wanted in map(_wanted, url):
-            location = open_store(wanted.url)
+        for wanted, location in _locations(url):
             stack.push_async_callback(location.store.close)
             server.add(wanted.name, _broker(location, transport, clock, takeover=takeover))
         stopped = _signals()
         await server.start(listen, advertise)
         stack.push_async_callback(server.stop)
+        await server.until_open(_OPEN_S)
         names = ", ".join(server.brokers)
         out.done(f"serving {names} at {server.address}", {"address": server.address})
         await _until_over(server, stopped, idle_exit_s)
@@ -117,6 +118,18 @@ def _settle_memory() -> None:
     # takes such blocks from the system anew each time, and touching fresh pages costs more than
     # filling them.
     del bytearray(_LARGEST_KEPT_BYTES)[:]
+
+
+def _locations(urls: list[str]) -> list[tuple[_Wanted, Location]]:
+    """Open what is named; one object under two names would compete with itself."""
+    found = [(wanted, open_store(wanted.url)) for wanted in map(_wanted, urls)]
+    names: dict[str, str] = {}
+    for wanted, location in found:
+        other = names.setdefault(location.url, wanted.name)
+        if other != wanted.name:
+            message = f"{location.url} is named twice, as {other} and as {wanted.name}"
+            raise InvalidRequestError(message)
+    return found
 
 
 def _check_addresses(listen: str, advertise: str, *, insecure: bool) -> None:

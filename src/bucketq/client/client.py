@@ -43,6 +43,8 @@ _FIRST_LOOK_S = 0.1
 _LAST_LOOK_S = 1.0
 _LOOK_AROUND_S = 5.0
 """How often a client that writes directly looks for a broker."""
+_LOOK_AGAIN_S = 1.0
+"""The same while the object names one."""
 
 
 class Client(Verbs[T]):
@@ -217,8 +219,10 @@ class Client(Verbs[T]):
         while True:
             await asyncio.sleep(_WATCH_S)
             route, now_s = self._route, loop.time()
-            if isinstance(route, DirectRoute) and now_s >= self._look_at:
-                await self._look_around(route)
+            if isinstance(route, DirectRoute):
+                early_s = _LOOK_AROUND_S - _LOOK_AGAIN_S if route.sees_broker else 0.0
+                if now_s >= self._look_at - early_s:
+                    await self._look_around(route)
             if not isinstance(route, BrokerRoute) or not route.is_up:
                 evidence = 0
                 continue

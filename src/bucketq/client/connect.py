@@ -94,6 +94,9 @@ class Connection(Generic[T]):
             )
             return remote
         mode = wishes.mode
+        if mode == "remote" and place.scope == "process":
+            message = f"no broker can serve {place.url}, which only this process sees"
+            raise InvalidRequestError(message)
         if mode == "auto" and place.scope == "process":
             mode = "embedded"  # Nobody else could reach a broker of it.
         if mode == "auto" and (not _has_grpc() or _is_forked()):

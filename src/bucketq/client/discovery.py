@@ -32,7 +32,8 @@ from bucketq.store.base import ObjectMissingError
 StrayJobs = Callable[[Sequence[JobRecord]], None]
 
 _OPEN_S = 5.0
-_LONGEST_START_S = 10.0
+_LONGEST_START_S = 2.5
+"""How long to wait for a broker that somebody else is to start, before doing without."""
 """How long to wait for a broker that another process of this host was to start."""
 
 
@@ -103,6 +104,7 @@ class ObjectFinder:
         self._incarnation = ""
         self._record: BrokerRecord | None = None
         self._evidence = 0
+        self._had_broker = False
         self._in_vain_since: float | None = None
 
     async def find(self, on_stray_jobs: StrayJobs) -> Route:
@@ -144,6 +146,7 @@ class ObjectFinder:
             sign = await self._probe(record)
             if sign is Sign.ALIVE:
                 self._in_vain_since = None
+                self._had_broker = True
                 return await self._converse(record, heading.incarnation, on_stray_jobs)
         message = f"the broker at {record.address} does not answer"
         raise NotYetError(message)
@@ -215,6 +218,13 @@ class ObjectFinder:
         if self._write_directly is None:
             message = f"no broker serves {self._register.where}"
             raise NotYetError(message)
+        is_orphaned = self._had_broker or (record is not None and record.address != "")
+        if is_orphaned and self._in_vain_s() <= _LONGEST_START_S:
+            # One that stands by would have to compete with everybody who does not wait for it.
+            message = "no broker answers, and none has taken over yet"
+            raise NotYetError(message)
+        self._had_broker = False
+        self._in_vain_since = None
         route = await self._direct()
         if record is not None and record.address:
             # While a broker is recorded nobody else ends the leases of silent workers.
@@ -233,14 +243,18 @@ class ObjectFinder:
         broker = launcher.broker
         if broker is not None and broker.leader is not None:
             return LeaderRoute(broker.leader)
-        now_s = asyncio.get_running_loop().time()
-        if self._in_vain_since is None:
-            self._in_vain_since = now_s
-        if now_s - self._in_vain_since > _LONGEST_START_S:
+        if self._in_vain_s() > _LONGEST_START_S:
             # Whoever holds the right to start one on this host is stopped, or does not get on.
             return None
         message = "a broker is being started"
         raise NotYetError(message)
+
+    def _in_vain_s(self) -> float:
+        """For how long a broker has been looked for in vain."""
+        now_s = asyncio.get_running_loop().time()
+        if self._in_vain_since is None:
+            self._in_vain_since = now_s
+        return now_s - self._in_vain_since
 
     async def _direct(self) -> Route:
         if self._write_directly is None:

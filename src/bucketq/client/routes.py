@@ -311,6 +311,11 @@ class DirectRoute:
         """The newest version that it has seen or written."""
         return self._queue.version
 
+    @property
+    def sees_broker(self) -> bool:
+        """Whether the object names a broker by now."""
+        return self._queue.sees_broker
+
     async def submit(self, request: Request, ttl_s: float) -> Any:
         """Commit a request; the queue has the time limit of the client."""
         del ttl_s

@@ -20,7 +20,7 @@ from bucketq.model.sessions import MISSING
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
-from bucketq.queue.pace import Backoff
+from bucketq.queue.pace import Backoff, Courtesy
 from bucketq.queue.register import Register, Verdict
 
 T = TypeVar("T")
@@ -41,6 +41,9 @@ class DirectQueue(ObjectQueue[T]):
         super().__init__(register, clock, **options)
         self._turn = asyncio.Lock()
         self._leases = LeaseWatch()
+        self._courtesy = Courtesy()
+        self.sees_broker = False
+        """Whether the object named a broker when it was last read."""
         self._changed = asyncio.Event()
         self._poll_s = _FIRST_POLL_S
         self._waiting: dict[str, None] = {}
@@ -102,6 +105,7 @@ class DirectQueue(ObjectQueue[T]):
 
     async def _try_until_certain(self, attempts: _Attempts) -> Any:
         backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+        await self._courtesy.turn()
         while True:
             # Whatever interrupts this leaves no half-changed state behind.
             document, self._document = self._document, None
@@ -117,7 +121,9 @@ class DirectQueue(ObjectQueue[T]):
                 self._document = document
                 return applied.result()
             base_version = self._register.version
+            began_s = asyncio.get_running_loop().time()
             settled = await self._register.commit(document, self._register.prepare(document))
+            self._courtesy.wrote(began_s)
             self._document = settled.document
             if settled.verdict is Verdict.LANDED:
                 self._announce()
@@ -128,6 +134,7 @@ class DirectQueue(ObjectQueue[T]):
 
     def _apply(self, document: Document, request: Request) -> Applied:
         state, now = document.state, self._clock.now()
+        self.sees_broker = state.is_served
         if isinstance(request.operation, Claim) and not state.is_served:
             monotonic_s = asyncio.get_running_loop().time()
             for expire in self._leases.stale(state, now, monotonic_s):

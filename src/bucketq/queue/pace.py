@@ -9,6 +9,9 @@ from bucketq.clock import Clock, fraction
 
 _SLOWEST_S = 10.0
 _FIRST_STEP_S = 0.1
+_BUSY_S = 1.0
+_PAUSE_S = 0.1
+_PAUSE_WRITES = 5
 _CROWD = 8
 """Fewer than these are no crowd worth waiting for."""
 _FIRST_SHARE = 0.2
@@ -63,6 +66,35 @@ class Pacer:
     def was_throttled(self) -> None:
         """Note that the store asked for a slower pace."""
         self._interval_s = min(max(2 * self._interval_s, _FIRST_STEP_S), _SLOWEST_S)
+
+
+class Courtesy:
+    """Leaves room for others between the writes of one who writes all the time.
+
+    Whoever has just written knows the object, and needs no time to read it before the next
+    write; everybody else does, and comes too late every time. So who has written for a while
+    without a pause makes one, long enough for another to read, change and write.
+    """
+
+    def __init__(self) -> None:
+        """Begin without having written."""
+        self._busy_since_s = 0.0
+        self._ended_s = float("-inf")
+        self._last_s = 0.0
+
+    async def turn(self) -> None:
+        """Make a pause, if it is time for one."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._ended_s > _PAUSE_S:
+            self._busy_since_s = loop.time()
+        elif loop.time() - self._busy_since_s > _BUSY_S:
+            await asyncio.sleep(min(max(_PAUSE_S, _PAUSE_WRITES * self._last_s), _BUSY_S))
+            self._busy_since_s = loop.time()
+
+    def wrote(self, began_s: float) -> None:
+        """Note a write that has just ended."""
+        self._ended_s = asyncio.get_running_loop().time()
+        self._last_s = self._ended_s - began_s
 
 
 class Gather:

@@ -50,7 +50,7 @@ async def test_each_queue_is_found_by_its_name_or_its_incarnation() -> None:
 
 @pytest.mark.parametrize(
     ("queue", "incarnation"),
-    [("jobs", ""), ("", "another"), ("mail", "another"), ("MAIL", ""), ("", "")],
+    [("jobs", ""), ("", "another"), ("mail", "another"), ("MAIL", "")],
 )
 @virtual
 async def test_who_asks_for_something_else_is_told_what_is_served(
@@ -62,6 +62,15 @@ async def test_who_asks_for_something_else_is_told_what_is_served(
         server.ping(Ping(queue=queue, incarnation=incarnation))
     with pytest.raises(QueueNotFoundError):
         server.open(Hello(queue=queue, incarnation=incarnation), lambda _: None)
+    await server.stop()
+
+
+@virtual
+async def test_who_names_no_queue_where_there_are_several_is_told_their_names() -> None:
+    server = Town().two()
+    await start(server)
+    with pytest.raises(QueueNotFoundError, match="name one of index, mail"):
+        server.ping(Ping())
     await server.stop()
 
 
@@ -130,12 +139,23 @@ async def test_the_address_that_is_recorded_may_be_another_than_the_one_it_liste
 
 
 @virtual
-async def test_one_broker_that_cannot_go_on_ends_the_server() -> None:
+async def test_one_broker_that_cannot_go_on_leaves_the_others_alone_and_the_last_ends_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     town = Town()
     server = town.two()
     await start(server)
     await town.store.memory.delete("mail.json")
-    with pytest.raises(Exception, match=r"test://mail.*deleted"):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(10):
+            await server.until_over()
+    assert "test://mail" in caplog.text
+    assert "the other queues are served on" in caplog.text
+    assert server.ping(Ping(queue="index")).role == "leading"
+    with pytest.raises(QueueNotFoundError, match=r"not served any more: test://mail.*deleted"):
+        server.ping(Ping(queue="mail"))
+    await town.store.memory.delete("index.json")
+    with pytest.raises(Exception, match=r"test://(index|mail).*deleted"):
         async with asyncio.timeout(10):
             await server.until_over()
     await server.stop()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bucketq.queue.pace import Backoff, Gather, Pacer
+from bucketq.queue.pace import Backoff, Courtesy, Gather, Pacer
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
 from tests.unit.queue.worlds import virtual
@@ -144,3 +144,45 @@ async def test_waits_between_tries_are_random_and_bounded_and_the_bound_doubles(
     assert 0.5 < max(waits) <= 1.0
     assert min(waits[4:]) < 0.5
     assert len(set(waits)) == 40
+
+
+@virtual
+async def test_who_writes_all_the_time_leaves_room_for_others_now_and_then() -> None:
+    loop = asyncio.get_running_loop()
+    courtesy, pauses = Courtesy(), list[float]()
+    for _ in range(1000):
+        came = loop.time()
+        await courtesy.turn()
+        pauses.append(loop.time() - came)
+        began = loop.time()
+        await asyncio.sleep(0.005)
+        courtesy.wrote(began)
+    made = [pause for pause in pauses if pause]
+    assert made == pytest.approx([0.1] * len(made))
+    assert 3 <= len(made) <= 5, "one for each second of writing"
+
+
+@virtual
+async def test_who_writes_now_and_then_makes_no_pause() -> None:
+    loop = asyncio.get_running_loop()
+    courtesy = Courtesy()
+    for _ in range(50):
+        came = loop.time()
+        await courtesy.turn()
+        assert loop.time() == came
+        courtesy.wrote(loop.time())
+        await asyncio.sleep(0.2)
+
+
+@virtual
+async def test_the_pause_is_longer_where_writes_are_slow() -> None:
+    loop = asyncio.get_running_loop()
+    courtesy, longest = Courtesy(), 0.0
+    for _ in range(20):
+        came = loop.time()
+        await courtesy.turn()
+        longest = max(longest, loop.time() - came)
+        began = loop.time()
+        await asyncio.sleep(0.15)
+        courtesy.wrote(began)
+    assert longest == pytest.approx(0.75)
