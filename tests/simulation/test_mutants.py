@@ -85,7 +85,12 @@ def test_without_the_horizon_a_forgotten_request_is_judged_wrongly(monkeypatch: 
 
     forget_stale = Sessions.forget_stale
     monkeypatch.setattr(Sessions, "forget_stale", forget)
-    expect("nothing refused takes effect", "nothing takes effect twice", worlds=150)
+    expect(
+        "nothing refused takes effect",
+        "nothing takes effect twice",
+        "a job that has left stays away",
+        worlds=150,
+    )
 
 
 def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:

@@ -80,7 +80,7 @@ def test_answers_from_memory_without_a_look_at_the_object_are_noticed(monkeypatc
         "a claim finds what is there",
         "held means held",
         "no read is older than its question",
-        cast="herd",
+        cast="mixed",
     )
 
 

@@ -183,6 +183,7 @@ class Leader(GroupCommitQueue[Any]):
         if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
             self._persisted_s = now_s
             apply(state, Request(self._silence.write_down(state, now_s)), now)
+            self._silence.wrote_down(state)
 
     async def _settle_batch(self) -> None:
         self._writing_since = asyncio.get_running_loop().time()

@@ -26,6 +26,8 @@ class SilenceWatch:
         self._heard: dict[str, tuple[int, float]] = {}
         self._written: dict[str, datetime | None] = {}
         """The heartbeats in the object: a worker that writes directly is heard there alone."""
+        self._own: dict[str, datetime | None] = {}
+        """What this broker has written there itself, which is nobody's heartbeat."""
         self._listening_since_s = now_s
         self._ticked_s = now_s
 
@@ -63,6 +65,10 @@ class SilenceWatch:
             )
         )
 
+    def wrote_down(self, state: State) -> None:
+        """Note what was just written of the workers, lest it be taken for their heartbeats."""
+        self._own = {job_id: state.jobs.by_id[job_id].heartbeat_at for job_id in state.running}
+
     def _follow(self, state: State, now_s: float) -> None:
         """Keep to the jobs that run now; one that is new goes on from what is written down."""
         heard: dict[str, tuple[int, float]] = {}
@@ -72,8 +78,12 @@ class SilenceWatch:
             known = self._heard.get(job_id)
             if known is None or known[0] != job.attempt:
                 known = (job.attempt, now_s - job.silent_s)
-            elif not job.silent_s and self._written.get(job_id) not in (None, job.heartbeat_at):
-                known = (job.attempt, now_s)  # Not what this broker wrote down: a heartbeat.
+            before = self._written.get(job_id, job.heartbeat_at)
+            if job.heartbeat_at == self._own.get(job_id, before):
+                written[job_id] = before
+            else:
+                written[job_id] = job.heartbeat_at
+                if not job.silent_s and known[0] == job.attempt and job.heartbeat_at != before:
+                    known = (job.attempt, now_s)
             heard[job_id] = known
-            written[job_id] = job.heartbeat_at
         self._heard, self._written = heard, written

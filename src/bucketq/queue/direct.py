@@ -123,9 +123,10 @@ class DirectQueue(ObjectQueue[T]):
             base_version = self._register.version
             began_s = asyncio.get_running_loop().time()
             settled = await self._register.commit(document, self._register.prepare(document))
-            self._courtesy.wrote(began_s)
+            is_first = settled.verdict is Verdict.LANDED
+            self._courtesy.wrote(began_s, was_first=is_first)
             self._document = settled.document
-            if settled.verdict is Verdict.LANDED:
+            if is_first:
                 self._announce()
                 return applied.result()
             if settled.verdict is Verdict.FORGOTTEN:

@@ -9,8 +9,9 @@ from bucketq.clock import Clock, fraction
 
 _SLOWEST_S = 10.0
 _FIRST_STEP_S = 0.1
-_BUSY_S = 1.0
+_BUSY_S = 2.0
 _PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 0.5
 _PAUSE_WRITES = 5
 _CROWD = 8
 """Fewer than these are no crowd worth waiting for."""
@@ -88,13 +89,15 @@ class Courtesy:
         if loop.time() - self._ended_s > _PAUSE_S:
             self._busy_since_s = loop.time()
         elif loop.time() - self._busy_since_s > _BUSY_S:
-            await asyncio.sleep(min(max(_PAUSE_S, _PAUSE_WRITES * self._last_s), _BUSY_S))
+            await asyncio.sleep(min(max(_PAUSE_S, _PAUSE_WRITES * self._last_s), _LONGEST_PAUSE_S))
             self._busy_since_s = loop.time()
 
-    def wrote(self, began_s: float) -> None:
-        """Note a write that has just ended."""
+    def wrote(self, began_s: float, *, was_first: bool) -> None:
+        """Note a write that has just ended; where another was faster, others have room."""
         self._ended_s = asyncio.get_running_loop().time()
         self._last_s = self._ended_s - began_s
+        if not was_first:
+            self._busy_since_s = self._ended_s
 
 
 class Gather:

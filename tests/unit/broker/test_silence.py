@@ -156,3 +156,17 @@ def test_ticks_between_sweeps_show_that_the_process_ran() -> None:
     for half in range(64):
         watched.watch.tick(BEGAN_S + half / 2)
     assert watched.stale_at(31.5) == ["job-0"]
+
+
+def test_what_the_broker_itself_writes_down_is_no_heartbeat() -> None:
+    """However often it does so, and although a worker was not silent at all by then."""
+    watched = Watched()
+    watched.hear(0)
+    for at_s in range(1, int(LEASE_S)):
+        assert watched.stale_at(at_s) == []
+        state, now_s = watched.driver.state, BEGAN_S + at_s
+        silences = watched.watch.write_down(state, now_s if at_s > 1 else BEGAN_S)
+        watched.driver.wait(1)
+        watched.driver.ok(silences)
+        watched.watch.wrote_down(watched.driver.state)
+    assert watched.stale_at(LEASE_S) == ["job-0"]
