@@ -153,7 +153,7 @@ def test_repair_accepts_a_hand_edit_once_it_is_told_to(console: Console) -> None
 
 def test_edit_writes_what_the_editor_leaves(console: Console) -> None:
     console.ok("push", "URL", "k", '{"to": "ada"}', "--id", "a")
-    ran = console.run("edit", "URL", env=editor(console, ("ada", "grace")))
+    ran = console.run("edit", "URL", env=editor(console, ('"ada"', '"grace"')))
     assert ran.code == 0, ran
     assert "1 job changed" in ran.out
     assert console.ok("show", "URL", "a", "--json").json["payload"] == {"to": "grace"}
@@ -186,7 +186,7 @@ def test_an_edit_of_what_a_worker_has_changed_is_refused_and_kept(console: Conso
     console.ok("push", "URL", "k", '{"to": "ada"}')
     script = Path(sys.executable).with_name("bucketq")
     meanwhile = f"import subprocess\nsubprocess.run([{str(script)!r}, 'claim', {console.url!r}])"
-    ran = console.run("edit", "URL", env=editor(console, ("ada", "grace"), then=meanwhile))
+    ran = console.run("edit", "URL", env=editor(console, ('"ada"', '"grace"'), then=meanwhile))
     assert ran.code == 4
     assert "has been changed by somebody else" in ran.err
     text = kept_text(ran.err)
