@@ -355,7 +355,9 @@ class Broker:
     async def _watch(self, record: BrokerRecord, evidence: int) -> int:
         """Look after whoever leads for as long as it answers; returns the evidence against it."""
         identity = self._identity
-        _log.info("%s: standing by; %s leads in epoch %d", self.where, record.address, record.epoch)
+        if not evidence:
+            leader, epoch = record.address, record.epoch
+            _log.info("%s: standing by; %s leads in epoch %d", self.where, leader, epoch)
         if identity and self._is_shared and is_out_of_reach(record, identity.host):
             # Nobody here can tell whether it lives, and it is not ours to replace.
             _log.warning(

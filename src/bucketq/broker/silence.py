@@ -79,11 +79,11 @@ class SilenceWatch:
             if known is None or known[0] != job.attempt:
                 known = (job.attempt, now_s - job.silent_s)
             before = self._written.get(job_id, job.heartbeat_at)
-            if job.heartbeat_at == self._own.get(job_id, before):
+            if job.heartbeat_at in (before, self._own.get(job_id)):
                 written[job_id] = before
             else:
                 written[job_id] = job.heartbeat_at
-                if not job.silent_s and known[0] == job.attempt and job.heartbeat_at != before:
+                if not job.silent_s:  # Else it is what a broker before this one wrote down.
                     known = (job.attempt, now_s)
             heard[job_id] = known
         self._heard, self._written = heard, written

@@ -117,7 +117,8 @@ def _settle_memory() -> None:
     # Each commit is a large block that lives for one write. Until glibc has seen one freed it
     # takes such blocks from the system anew each time, and touching fresh pages costs more than
     # filling them.
-    del bytearray(_LARGEST_KEPT_BYTES)[:]
+    large_block = bytearray(_LARGEST_KEPT_BYTES)
+    del large_block
 
 
 def _locations(urls: list[str]) -> list[tuple[_Wanted, Location]]:

@@ -250,7 +250,7 @@ class Client(Verbs[T]):
         try:
             route = await self._finder.find_broker(self._give_back)
         except (NotYetError, BucketQError):
-            return
+            return  # The direct way is still open, and the next look comes soon.
         if self._route is not direct:
             await route.close()
             return

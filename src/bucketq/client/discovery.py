@@ -34,7 +34,6 @@ StrayJobs = Callable[[Sequence[JobRecord]], None]
 _OPEN_S = 5.0
 _LONGEST_START_S = 2.5
 """How long to wait for a broker that somebody else is to start, before doing without."""
-"""How long to wait for a broker that another process of this host was to start."""
 
 
 class NotYetError(Exception):
