@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import grpc.aio
 import msgspec
-from grpc.aio import EOF  # type: ignore[attr-defined]
+from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 from msgspec import Struct
 
 from bucketq.archive import Layout, SegmentWriter

@@ -102,7 +102,7 @@ def usage_errors_told(args: list[str]) -> Iterator[None]:
     except _UsageError as error:
         if "--json" not in itertools.takewhile(lambda word: word != "--", words):
             raise
-        text = error.format_message()  # type: ignore[attr-defined]
+        text = error.format_message()  # type: ignore[attr-defined]  # see _UsageError
         out = Output(json=True, quiet=False, debug=False, timeout_s=0)
         out.error(text, kind="UsageError", exit_code=exits.USAGE)
         raise typer.Exit(exits.USAGE) from None
@@ -153,7 +153,7 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
             raise typer.Exit(code)
 
     parameters = [*own, *common]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__
     return run

@@ -137,7 +137,7 @@ def age(since: datetime, now: datetime) -> str:
 def size(count_bytes: float) -> str:
     """A size in the largest unit that suits."""
     for unit in ("B", "KiB", "MiB"):
-        if count_bytes < 1024:  # noqa: PLR2004
+        if count_bytes < 1024:  # noqa: PLR2004 - bytes in a KiB
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
         count_bytes /= 1024
     return f"{count_bytes:.1f} GiB"

@@ -249,6 +249,6 @@ def _brokered() -> ModuleType:
             'processes with "spawn", or connect with mode "direct"'
         )
         raise InvalidRequestError(message)
-    from bucketq.client import brokered  # noqa: PLC0415
+    from bucketq.client import brokered  # noqa: PLC0415 - an extra
 
     return brokered

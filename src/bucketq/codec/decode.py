@@ -321,7 +321,7 @@ def _check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
 
 def _check_sessions(sessions: list[Session]) -> None:
     for index, session in enumerate(sessions):
-        if any(len(span) != 2 or span[0] > span[1] for span in session.done):  # noqa: PLR2004
+        if any(len(span) != 2 or span[0] > span[1] for span in session.done):  # noqa: PLR2004 - a pair
             message = f"sessions[{index}] ({session.id}): done must be pairs of first and last"
             raise ValueError(message)
 

@@ -8,3 +8,10 @@ the same place.
 Between the two lie ``calls``, ``operations``, ``answers`` and ``documents`` (plain values to
 protobuf and back), ``status`` (errors as gRPC statuses) and ``probe`` (who listens there).
 """
+
+import os
+
+# gRPC tells on standard error of every connection that a stopping server ends, which is how clients
+# learn of a failover here. It looks at this when it is first imported, so nothing below can say it
+# later; whoever wants to hear everything sets it.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -104,7 +104,7 @@ async def listen(address: str, service: Service) -> GrpcListener:
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(SERVICE, _handlers(floor)),)
     )
-    checks = health.aio.HealthServicer()  # type: ignore[attr-defined]
+    checks = health.aio.HealthServicer()  # type: ignore[attr-defined]  # not in the stubs
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     await checks.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
     names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)

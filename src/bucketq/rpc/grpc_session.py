@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc.aio import EOF  # type: ignore[attr-defined]
+from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 
 from bucketq.errors import (
     BucketQError,

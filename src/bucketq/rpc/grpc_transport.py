@@ -19,7 +19,7 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
-from grpc.aio import EOF  # type: ignore[attr-defined]
+from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 
 from bucketq.errors import (
     InvalidRequestError,

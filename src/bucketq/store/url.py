@@ -156,7 +156,7 @@ def _open_cloud(parts: SplitResult, credential_provider: CredentialProvider | No
     """Open an object in a cloud."""
     # Not at the top: its client is an extra, starts threads, and does not survive a fork.
     try:
-        from bucketq.store.cloud import open_cloud  # noqa: PLC0415
+        from bucketq.store.cloud import open_cloud  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         if error.name != "obstore":
             raise
@@ -169,7 +169,7 @@ def _open_cloud(parts: SplitResult, credential_provider: CredentialProvider | No
 def _open_file(parts: SplitResult) -> Location:
     """Open ``file:///path/name``: the directory is the store, the name is the key."""
     # Not at the top: elsewhere than on POSIX this import fails, and memory:// must not.
-    from bucketq.store.local import LocalStore, check_key  # noqa: PLC0415
+    from bucketq.store.local import LocalStore, check_key  # noqa: PLC0415 - POSIX only
 
     if parts.netloc.lower() not in {"", "localhost"}:
         raise InvalidRequestError(
