@@ -9,6 +9,7 @@ import pytest
 
 from bucketq import (
     Backoff,
+    InvalidRequestError,
     Job,
     JobNotFoundError,
     LeaseLostError,
@@ -187,6 +188,20 @@ async def test_a_failed_job_waits_and_is_tried_again(queue: Queue[Any]) -> None:
     assert (again.id, again.attempt) == (job.id, 2)
     (failure,) = again.errors
     assert (failure.cause, failure.error, failure.attempt) == ("failed", "no route to host", 1)
+
+
+async def test_a_failed_job_waits_as_long_as_its_worker_says(queue: Queue[Any]) -> None:
+    await queue.push("email", 1, backoff=Backoff(base_s=1000))
+    [job] = await queue.claim()
+    assert await queue.fail(job, "once more, at once", delay_s=0) == "queued"
+    [again] = await queue.claim()
+    assert await queue.fail(again, "tomorrow", delay_s=86400) == "queued"
+    waiting = await queue.get(job.id)
+    assert waiting.run_at is not None
+    assert (waiting.run_at - waiting.errors[-1].at).total_seconds() == pytest.approx(86400)
+    for wrong in (-1.0, float("nan")):
+        with pytest.raises(InvalidRequestError):
+            await queue.fail(again, "", delay_s=wrong)
 
 
 async def test_a_job_that_fails_too_often_is_dead(queue: Queue[Any]) -> None:

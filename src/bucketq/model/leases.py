@@ -165,6 +165,9 @@ def fail(state: State, operation: Fail, now: datetime) -> str:
     check.text(operation.error, "error")
     failed = replace(job, failures=job.failures + 1)
     delay = delay_after_failure(failed, state.settings)
+    if operation.delay_s is not None:
+        check.delay(operation.delay_s)
+        delay = timedelta(seconds=operation.delay_s)
     return _end_attempt(
         state,
         _with_error(state, failed, "failed", operation.error, now),

@@ -102,6 +102,8 @@ class Fail(Operation, frozen=True):
     error: str
     retry: bool = True
     """False: give it up at once, whatever attempts are left."""
+    delay_s: float | None = None
+    """How long it waits before it is tried again; None: as its backoff says."""
 
 
 class Release(Operation, frozen=True):

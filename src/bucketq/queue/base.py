@@ -109,11 +109,13 @@ class Queue(Protocol[T]):
         error: str | BaseException,
         *,
         retry: bool = True,
+        delay_s: float | None = None,
         request: str | None = None,
     ) -> Status:
         """Report that an attempt failed; return what the job is now.
 
-        It is ``queued`` again, ``dead``, or ``done`` where its cancellation was asked for.
+        It waits for ``delay_s`` before it is tried again, or as long as its backoff says. It is
+        ``queued`` again, ``dead``, or ``done`` where its cancellation was asked for.
         """
         ...
 

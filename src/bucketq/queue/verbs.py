@@ -182,6 +182,7 @@ class Verbs(Host, Generic[T]):
         error: str | BaseException,
         *,
         retry: bool = True,
+        delay_s: float | None = None,
         request: str | None = None,
     ) -> Status:
         """Report that an attempt failed; return what the job is now."""
@@ -196,7 +197,11 @@ class Verbs(Host, Generic[T]):
         if not isinstance(retry, bool):
             message = f"retry must be True or False, got {type(retry).__name__}"
             raise InvalidRequestError(message)
-        operation = ops.Fail(job=lease.job, lease=lease.lease, error=error, retry=retry)
+        if delay_s is not None:
+            check.delay(delay_s)
+        operation = ops.Fail(
+            job=lease.job, lease=lease.lease, error=error, retry=retry, delay_s=delay_s
+        )
         return cast("Status", await self._do(operation, request))
 
     async def release(

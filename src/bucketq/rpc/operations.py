@@ -317,6 +317,8 @@ def _write_fail(sent: pb.Call, operation: Fail) -> int:
     fail.error = operation.error
     if not operation.retry:
         fail.give_up = True
+    if operation.delay_s is not None:
+        fail.delay_s = operation.delay_s
     return _ITEM_BYTES + len(operation.error)
 
 
@@ -397,7 +399,13 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
     "heartbeat": _read_heartbeat,
     "complete": _read_complete,
     "complete_many": _read_completions,
-    "fail": lambda m: Fail(job=m.job, lease=m.lease, error=m.error, retry=not m.give_up),
+    "fail": lambda m: Fail(
+        job=m.job,
+        lease=m.lease,
+        error=m.error,
+        retry=not m.give_up,
+        delay_s=m.delay_s if m.HasField("delay_s") else None,
+    ),
     "release": lambda m: Release(job=m.job, lease=m.lease, delay_s=m.delay_s),
     "cancel": lambda m: Cancel(job=m.job),
     "redrive": lambda m: Redrive(jobs=_names(m.jobs), kinds=_names(m.kinds), limit=m.limit),
