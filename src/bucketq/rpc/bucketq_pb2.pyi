@@ -316,12 +316,14 @@ class Error(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., leader: _Optional[str] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
-    __slots__ = ("hello", "calls")
+    __slots__ = ("hello", "calls", "token")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     calls: _containers.RepeatedCompositeFieldContainer[Call]
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ...) -> None: ...
+    token: str
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ..., token: _Optional[str] = ...) -> None: ...
 
 class SessionResponse(_message.Message):
     __slots__ = ("welcome", "answers", "version")
@@ -334,28 +336,34 @@ class SessionResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("queue", "incarnation", "broker", "client")
+    __slots__ = ("queue", "incarnation", "broker", "client", "token_id", "nonce")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     queue: str
     incarnation: str
     broker: str
     client: str
-    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., client: _Optional[str] = ...) -> None: ...
+    token_id: str
+    nonce: bytes
+    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., client: _Optional[str] = ..., token_id: _Optional[str] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("incarnation", "broker", "epoch", "version")
+    __slots__ = ("incarnation", "broker", "epoch", "version", "proof")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     broker: str
     epoch: int
     version: int
-    def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Call(_message.Message):
     __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive")
