@@ -8,6 +8,7 @@ import bucketq
 from bucketq import BucketQError
 
 EXPORTS = [
+    "AccessDeniedError",
     "Archive",
     "Backoff",
     "BlockingQueue",

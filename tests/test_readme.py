@@ -183,6 +183,8 @@ def _spelled(name: str, value: object) -> str:
     if isinstance(value, Backoff):
         assert value.factor == 2
         return f"{value.base_s:g} s, doubled each time, at most {value.max_s:g} s"
+    if isinstance(value, bool):
+        return str(value).lower()
     assert isinstance(value, int | float)
     if name.endswith("_s"):
         return f"{value:.7g} s"

@@ -4,6 +4,7 @@ from bucketq.client.archive import Archive, open_archive
 from bucketq.client.blocking import BlockingQueue, connect_sync
 from bucketq.client.connect import connect
 from bucketq.errors import (
+    AccessDeniedError,
     BucketQError,
     ClosedError,
     CorruptStateError,
@@ -30,6 +31,7 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobPage, JobSpec
 
 __all__ = [
+    "AccessDeniedError",
     "Archive",
     "Backoff",
     "BlockingQueue",

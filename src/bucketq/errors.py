@@ -80,7 +80,7 @@ class OverloadedError(RejectedError):
 
 
 class KeyConflictError(RejectedError):
-    """The idempotency key (or job id) belongs to a job with other content."""
+    """The idempotency key, or the id of a job or token, belongs to other content."""
 
 
 class JobNotFoundError(RejectedError):
@@ -93,6 +93,10 @@ class LeaseLostError(RejectedError):
 
 class JobGoneError(LeaseLostError, JobNotFoundError):
     """A worker's job is no longer in the queue: another worker has finished it."""
+
+
+class AccessDeniedError(RejectedError):
+    """The broker asks for a token: none was shown, it is not good (any more), or lacks a right."""
 
 
 class QueueNotFoundError(RejectedError):

@@ -21,6 +21,7 @@ from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
 from bucketq.model.table import Row
+from bucketq.model.tokens import TokenRecord
 
 _FIRST_LINE = re.compile(
     rb'\{"format":(\d{1,9}),"checksum":"crc32:([0-9a-f]{8})","bytes":(\d{1,18}),\n'
@@ -55,6 +56,7 @@ class _Object(Struct, kw_only=True, forbid_unknown_fields=True):
     commits: list[str]
     sessions: list[Session]
     keys: list[KeyRecord]
+    tokens: list[TokenRecord] = []
     jobs: list[JobRecord]
 
 
@@ -66,7 +68,12 @@ class _Probe(Struct):
 
 _decoder = msgspec.json.Decoder(_Object)
 _syntax = msgspec.json.Decoder(Raw)
-_ROWS: dict[str, type[Struct]] = {"sessions": Session, "keys": KeyRecord, "jobs": JobRecord}
+_ROWS: dict[str, type[Struct]] = {
+    "sessions": Session,
+    "keys": KeyRecord,
+    "tokens": TokenRecord,
+    "jobs": JobRecord,
+}
 
 
 def decode(body: bytes, where: str, *, accept: bool = False) -> Document:
@@ -253,7 +260,7 @@ def _build(found: _Object) -> State:
     state.next_seq = found.next_seq
     try:
         state.sessions = Sessions(found.sessions, found.horizon)
-        state.restore(found.jobs, found.keys)
+        state.restore(found.jobs, found.keys, found.tokens)
     except ValueError:
         _check_order(found)
         raise
@@ -280,6 +287,7 @@ def _check_order(found: _Object) -> None:
     tables: dict[str, list[Row]] = {
         "sessions": [*found.sessions],
         "keys": [*found.keys],
+        "tokens": [*found.tokens],
         "jobs": [*found.jobs],
     }
     for name, rows in tables.items():
@@ -333,6 +341,10 @@ def _check_times(found: _Object) -> None:
         times["broker.since"] = found.broker.since
     times |= {f"sessions[{index}].at": row.at for index, row in enumerate(found.sessions)}
     times |= {f"keys[{index}].at": row.at for index, row in enumerate(found.keys)}
+    for index, row in enumerate(found.tokens):
+        times[f"tokens[{index}].created_at"] = row.created_at
+        if row.expires_at is not None:
+            times[f"tokens[{index}].expires_at"] = row.expires_at
     for name, time in times.items():
         if time.tzinfo is None:
             message = f"{name} is a time without a zone"

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from bucketq.codec.crc import combine
-from bucketq.codec.layout import COMMA, END, FORMAT, OPENINGS, SEPARATOR, Head
+from bucketq.codec.layout import COMMA, END, FORMAT, OPENINGS, OPTIONAL, SEPARATOR, Head
 from bucketq.model.state import State
 from bucketq.model.table import Table
 
@@ -151,6 +151,7 @@ class Document:
         self._sections = {
             "sessions": _Section("sessions", state.sessions.table),
             "keys": _Section("keys", state.keys),
+            "tokens": _Section("tokens", state.tokens),
             "jobs": _Section("jobs", state.jobs),
         }
 
@@ -158,14 +159,19 @@ class Document:
         """Keep what can be kept of the object that the state was just read from."""
         if not body.endswith(END):
             return
-        found = [0]
-        for opening in OPENINGS.values():
-            found.append(body.find(opening, found[-1]))
-            if found[-1] < 0:
+        found: dict[int, str] = {}
+        at = 0
+        for name, opening in OPENINGS.items():
+            # What may be missing is looked for only before the jobs, of which there may be many.
+            last = body.find(OPENINGS["jobs"], at) if name in OPTIONAL else len(body)
+            place = body.find(opening, at, last)
+            if place >= 0:
+                found[place], at = name, place
+            elif name not in OPTIONAL:
                 return
-        ends = [*found[2:], len(body) - len(END)]
-        for (name, opening), at, end in zip(OPENINGS.items(), found[1:], ends, strict=True):
-            self._sections[name].adopt(body, at + len(opening), end)
+        ends = [*list(found)[1:], len(body) - len(END)]
+        for (place, name), end in zip(found.items(), ends, strict=True):
+            self._sections[name].adopt(body, place + len(OPENINGS[name]), end)
 
     def prepare(self, commit: str) -> Prepared:
         """Encode the state as the next version, and move it there.
@@ -193,9 +199,11 @@ class Document:
 
         add_text(_encode_head(state))
         for name, opening in OPENINGS.items():
-            add_text(opening)
-            starts[name] = length
-            add(*self._sections[name].encode(state))
+            texts, text_crc, text_length = self._sections[name].encode(state)
+            if texts or name not in OPTIONAL:
+                add_text(opening)
+                starts[name] = length
+                add(texts, text_crc, text_length)
         add_text(END)
         first = b'{"format":%d,"checksum":"crc32:%08x","bytes":%d,\n' % (FORMAT, crc, length)
         body = b"".join([first, *parts])

@@ -12,6 +12,7 @@ FORMAT = 1
 OPENINGS = {
     "sessions": b',\n"sessions":[',
     "keys": b'\n],"keys":[',
+    "tokens": b'\n],"tokens":[',
     "jobs": b'\n],"jobs":[',
 }
 """What stands before the rows of each table, in the order of the tables."""
@@ -19,6 +20,8 @@ COMMA = b","
 SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"
 TABLES = tuple(OPENINGS)
+OPTIONAL = frozenset({"tokens"})
+"""Tables that are left out where they are empty."""
 
 
 class Head(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from bucketq.model.job import NOTHING, Backoff, BrokerRecord, Encoding, JobRecord, Status
 from bucketq.model.settings import Settings
+from bucketq.model.tokens import Right, repr_without_digest
 
 
 class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -156,6 +157,28 @@ class Configure(Operation, frozen=True):
     changes: dict[str, Any]
 
 
+class GrantToken(Operation, frozen=True):
+    """Let in whoever shows a token with this digest. Answers the ``TokenRecord``."""
+
+    id: str
+    name: str
+    digest: str
+    """Only this travels; whoever makes a token keeps its secret."""
+    rights: tuple[Right, ...]
+    ttl_s: float = 0.0
+    """How long it is good for, counted from the commit; 0: for ever."""
+
+    def __repr__(self) -> str:
+        """Leave the digest out."""
+        return repr_without_digest(self)
+
+
+class RevokeToken(Operation, frozen=True):
+    """Take a token back. Answers whether there was one."""
+
+    id: str
+
+
 class Expire(Operation, frozen=True):
     """End the lease of a silent worker; whoever writes has judged that it is stale."""
 
@@ -197,7 +220,7 @@ class Retire(Operation, frozen=True):
 
 
 class Tidy(Operation, frozen=True):
-    """Drop what has outlived its retention: keys, sessions, dead jobs."""
+    """Drop what has outlived its retention: keys, sessions, tokens, dead jobs."""
 
 
 class Archived(Operation, frozen=True):
@@ -238,6 +261,10 @@ class ReadSnapshot(Operation, frozen=True):
     """Read everything at one version. Answers a ``Snapshot``."""
 
 
+class ReadTokens(Operation, frozen=True):
+    """Read which tokens are good. Answers a ``TokenRecord`` for each, in order."""
+
+
 AnyOperation = (
     Push
     | Claim
@@ -252,6 +279,8 @@ AnyOperation = (
     | Pause
     | Resume
     | Configure
+    | GrantToken
+    | RevokeToken
     | Expire
     | Persist
     | Lead
@@ -263,10 +292,11 @@ AnyOperation = (
     | List
     | ReadStats
     | ReadSnapshot
+    | ReadTokens
 )
 
 
-READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot)
+READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens)
 """Operations that change nothing."""
 
 REPEATABLE = (*READS, Heartbeat, Expire, Persist, Lead, Retire, Tidy, Archived)

@@ -106,12 +106,13 @@ def is_untidy(state: State, now: datetime) -> bool:
     return (
         state.sessions.are_stale(state.settings, now)
         or _oldest_key_expired(state, now)
+        or _a_token_expired(state, now)
         or _expired_dead(state, now) is not None
     )
 
 
 def tidy(state: State, operation: Tidy, now: datetime) -> int:
-    """Forget keys and sessions, and finish dead jobs, that have outlived their retention."""
+    """Forget keys, sessions and tokens, and finish dead jobs, that have outlived their time."""
     del operation
     horizon = state.sessions.horizon
     forgotten = state.sessions.forget_stale(state.settings, now)
@@ -122,6 +123,11 @@ def tidy(state: State, operation: Tidy, now: datetime) -> int:
     while _oldest_key_expired(state, now):
         state.remove_key(next(iter(state.keys)).id)
         count += 1
+    if _a_token_expired(state, now):
+        expired = [token.id for token in state.tokens if not token.is_live(now)]
+        for token_id in expired:
+            state.remove_token(token_id)
+        count += len(expired)
     while (job := _expired_dead(state, now)) is not None:
         _bury(state, job, now)
         count += 1
@@ -132,6 +138,10 @@ def _oldest_key_expired(state: State, now: datetime) -> bool:
     oldest = next(iter(state.keys), None)
     retention = timedelta(seconds=state.settings.key_retention_s)
     return oldest is not None and now - oldest.at > retention
+
+
+def _a_token_expired(state: State, now: datetime) -> bool:
+    return state.token_expires_at is not None and state.token_expires_at <= now
 
 
 def _expired_dead(state: State, now: datetime) -> JobRecord | None:

@@ -67,6 +67,10 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How long a client's requests are remembered after its last one."""
     max_sessions: int = 4096
     """How many clients' requests are remembered at once."""
+    max_tokens: int = 1000
+    """How many access tokens there may be at once."""
+    require_token: bool = False
+    """Whether brokers serve only clients that show a token; the first token switches it on."""
 
 
 _ZERO_ALLOWED = frozenset(
@@ -109,7 +113,7 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
     check_backoff(new.backoff)
     for name in changes:
         value = getattr(new, name)
-        if not isinstance(value, Backoff):
+        if not isinstance(value, Backoff | bool):
             _check_number(name, value)
     if new.heartbeat_s >= new.lease_s:
         message = (

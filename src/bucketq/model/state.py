@@ -22,6 +22,7 @@ from bucketq.model.lane import Lane
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.table import Table
+from bucketq.model.tokens import TokenRecord
 
 RING_LENGTH = 64
 """How many commits back a writer can look for its own."""
@@ -49,6 +50,7 @@ class State:
         self.next_seq = 1
         self.sessions = Sessions()
         self.keys: Table[KeyRecord] = Table()
+        self.tokens: Table[TokenRecord] = Table()
         self.jobs: Table[JobRecord] = Table()
         self.extra: dict[Change, dict[str, Raw]] = {}
         """Fields that this version of bucketq does not know, by table and row."""
@@ -67,13 +69,22 @@ class State:
         self.done: dict[str, None] = {}
         """The outbox: jobs that wait to be archived."""
         self.counts: dict[tuple[str, Status], int] = {}
+        self.token_expires_at: datetime | None = None
+        """When the next token expires; None: none ever does."""
         self._left_delayed = 0
         self._deaths: list[tuple[datetime, int, str]] = []
 
-    def restore(self, jobs: Iterable[JobRecord], keys: Iterable[KeyRecord]) -> None:
+    def restore(
+        self,
+        jobs: Iterable[JobRecord],
+        keys: Iterable[KeyRecord],
+        tokens: Iterable[TokenRecord] = (),
+    ) -> None:
         """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
         self.jobs = Table(jobs)
         self.keys = Table(keys)
+        self.tokens = Table(tokens)
+        self._note_token_expiry()
         waiting: dict[str, list[JobRecord]] = {}
         for job in self.jobs:
             if job.status == "queued" and job.run_at is None:
@@ -173,6 +184,23 @@ class State:
         self.keys.remove(key)
         self.changes.append(("keys", key))
 
+    def find_token(self, token_id: str, now: datetime) -> TokenRecord | None:
+        """The token with this id if it is good now, or None."""
+        token = self.tokens.get(token_id)
+        return token if token is not None and token.is_live(now) else None
+
+    def put_token(self, token: TokenRecord) -> None:
+        """Add a token."""
+        self.tokens.put(token)
+        self._note_token_expiry()
+        self.changes.append(("tokens", token.id))
+
+    def remove_token(self, token_id: str) -> None:
+        """Forget a token."""
+        self.tokens.remove(token_id)
+        self._note_token_expiry()
+        self.changes.append(("tokens", token_id))
+
     def touch_head(self) -> None:
         """Note that a field of the object itself was changed."""
         self.changes.append(("head", ""))
@@ -246,6 +274,10 @@ class State:
             counts[slot] -= moved
         slot = (kind, after)
         counts[slot] = counts.get(slot, 0) + moved
+
+    def _note_token_expiry(self) -> None:
+        ends = (token.expires_at for token in self.tokens)
+        self.token_expires_at = min((end for end in ends if end is not None), default=None)
 
     def _count(self, kind: str, status: Status, more: int) -> None:
         slot = (kind, status)

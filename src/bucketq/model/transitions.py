@@ -20,7 +20,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model import brokers, check, finished, leases, operators, pushes, reads
+from bucketq.model import access, brokers, check, finished, leases, operators, pushes, reads
 from bucketq.model.operations import (
     REPEATABLE,
     Archived,
@@ -32,6 +32,7 @@ from bucketq.model.operations import (
     Expire,
     Fail,
     Get,
+    GrantToken,
     Heartbeat,
     Lead,
     List,
@@ -43,11 +44,13 @@ from bucketq.model.operations import (
     ReadOutbox,
     ReadSnapshot,
     ReadStats,
+    ReadTokens,
     Redrive,
     Release,
     Request,
     Resume,
     Retire,
+    RevokeToken,
     Tidy,
 )
 from bucketq.model.sessions import MISSING
@@ -91,6 +94,8 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     Pause: operators.pause,
     Resume: operators.resume,
     Configure: operators.configure,
+    GrantToken: access.grant,
+    RevokeToken: access.revoke,
     Tidy: operators.tidy,
     Archived: finished.let_go,
     ReadOutbox: finished.outbox,
@@ -98,6 +103,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     List: reads.page,
     ReadStats: reads.stats,
     ReadSnapshot: reads.snapshot,
+    ReadTokens: access.read_tokens,
 }
 
 _RECALL: dict[type[Operation], Callable[[State, Any, Any], Any]] = {
@@ -105,12 +111,14 @@ _RECALL: dict[type[Operation], Callable[[State, Any, Any], Any]] = {
     Claim: leases.recall_claim,
     CompleteMany: leases.recall_completions,
     Configure: operators.recall_settings,
+    GrantToken: access.recall_grant,
 }
 _REMEMBER: dict[type[Operation], Callable[[Any, Any], Any]] = {
     Push: pushes.remember,
     Claim: leases.remember_claim,
     CompleteMany: leases.remember_completions,
     Configure: lambda _operation, _answer: None,
+    GrantToken: access.remember_grant,
 }
 
 

@@ -29,6 +29,7 @@ _CODES: tuple[tuple[type[errors.BucketQError], str], ...] = (
     (errors.QueueFullError, "RESOURCE_EXHAUSTED"),
     (errors.OverloadedError, "RESOURCE_EXHAUSTED"),
     (errors.KeyConflictError, "ALREADY_EXISTS"),
+    (errors.AccessDeniedError, "PERMISSION_DENIED"),
     (errors.SupersededError, "ABORTED"),
     (errors.CorruptStateError, "DATA_LOSS"),
     (errors.RejectedError, "FAILED_PRECONDITION"),

@@ -23,6 +23,7 @@ CODES = {
     "JobNotFoundError": "NOT_FOUND",
     "LeaseLostError": "FAILED_PRECONDITION",
     "JobGoneError": "FAILED_PRECONDITION",
+    "AccessDeniedError": "PERMISSION_DENIED",
     "QueueNotFoundError": "NOT_FOUND",
     "StoreRefusedError": "FAILED_PRECONDITION",
     "ClosedError": "FAILED_PRECONDITION",

@@ -1,0 +1,172 @@
+"""Who may do what: granting and revoking tokens, and which right an operation needs.
+
+``apply`` itself refuses nobody: whoever can write the object needs no token. Brokers ask ``may``
+before they let a client's operation in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from hmac import compare_digest
+
+from msgspec.structs import replace
+
+from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
+from bucketq.model import check
+from bucketq.model.operations import (
+    Claim,
+    Complete,
+    CompleteMany,
+    Configure,
+    Fail,
+    Get,
+    GrantToken,
+    Heartbeat,
+    List,
+    Push,
+    ReadSnapshot,
+    ReadStats,
+    ReadTokens,
+    Release,
+    RevokeToken,
+)
+from bucketq.model.state import State
+from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenRecord
+
+_ID = re.compile(r"[0-9a-f]{8}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+_NEEDS: dict[type, Right] = {
+    Push: "push",
+    Claim: "claim",
+    Heartbeat: "claim",
+    Complete: "claim",
+    CompleteMany: "claim",
+    Fail: "claim",
+    Release: "claim",
+    Get: "read",
+    List: "read",
+    ReadStats: "read",
+    ReadSnapshot: "read",
+}
+
+
+def right_of(operation: object) -> Right | None:
+    """The right that an operation needs; None: every token has it.
+
+    Whatever is not named here needs ``admin``, so that what is added later is closed at first.
+    """
+    if isinstance(operation, Configure) and not operation.changes:
+        return None  # Workers need to know how long a lease is.
+    return _NEEDS.get(type(operation), "admin")
+
+
+def may(rights: Collection[Right], operation: object) -> bool:
+    """Whether somebody with these rights may do this; ``admin`` may do everything."""
+    needed = right_of(operation)
+    return needed is None or needed in rights or "admin" in rights
+
+
+def grant(state: State, operation: GrantToken, now: datetime) -> TokenRecord:
+    """Add a token; from the first one on, brokers ask for tokens. Doing it again is no error."""
+    _check(operation)
+    known = state.tokens.get(operation.id)
+    if known is not None:
+        if compare_digest(known.digest, operation.digest):
+            return known
+        message = f"the id {operation.id} belongs to another token; make a new token"
+        raise KeyConflictError(message)
+    live = sum(token.is_live(now) for token in state.tokens)
+    if live >= state.settings.max_tokens:
+        message = (
+            f"too many tokens: the queue has {live:,}, {state.settings.max_tokens:,} are allowed "
+            "(max_tokens); revoke those that nobody uses"
+        )
+        raise RejectedError(message)
+    token = TokenRecord(
+        id=operation.id,
+        seq=state.tokens.next_seq,
+        name=operation.name,
+        digest=operation.digest,
+        rights=tuple(right for right in RIGHTS if right in operation.rights),
+        created_at=now,
+        expires_at=now + timedelta(seconds=operation.ttl_s) if operation.ttl_s else None,
+    )
+    state.put_token(token)
+    if not live and not state.settings.require_token:
+        state.settings = replace(state.settings, require_token=True)
+        state.touch_head()
+    return token
+
+
+def remember_grant(_operation: GrantToken, answer: TokenRecord) -> str:
+    """Keep which token was granted; the record is in the object already."""
+    return answer.id
+
+
+def recall_grant(state: State, operation: GrantToken, stored: str) -> TokenRecord:
+    """Answer a retried grant, if it comes with the same token and that is still there."""
+    token = state.tokens.get(stored)
+    if token is None:
+        message = f"token {stored} was granted, and has expired or been revoked since"
+        raise RejectedError(message)
+    if not compare_digest(token.digest, operation.digest):
+        message = (
+            f"the request has granted token {stored}, of which the text is lost; "
+            "revoke it, and make a new token with a new request"
+        )
+        raise KeyConflictError(message)
+    return token
+
+
+def revoke(state: State, operation: RevokeToken, now: datetime) -> bool:
+    """Take a token back. The queue does not open by that, not even with the last one."""
+    check_token_id(operation.id)
+    token = state.tokens.get(operation.id)
+    if token is None or not token.is_live(now):
+        return False
+    state.remove_token(token.id)
+    return True
+
+
+def read_tokens(state: State, operation: ReadTokens, now: datetime) -> tuple[TokenRecord, ...]:
+    """The tokens that are good now, in the order in which they were granted."""
+    del operation
+    return tuple(token for token in state.tokens if token.is_live(now))
+
+
+def check_token_id(token_id: object) -> None:
+    """Check the id of a token. It is not shown, for it may be a whole token by mistake."""
+    if not isinstance(token_id, str) or not _ID.fullmatch(token_id):
+        message = (
+            "a token's id has 8 hexadecimal digits: give the middle of bq_<id>_<secret>, "
+            "as `bucketq token list` shows it"
+        )
+        raise InvalidRequestError(message)
+
+
+def check_token_name(name: object) -> None:
+    """Check what people call a token."""
+    check.text(name, "token name")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_TOKEN_NAME or not name.isprintable():
+        message = f"a token's name must have 1 to {MAX_TOKEN_NAME} characters that can be printed"
+        raise InvalidRequestError(message)
+
+
+def check_rights(rights: tuple[str, ...]) -> None:
+    """Check what a token is to allow."""
+    if not rights or any(right not in RIGHTS for right in rights):
+        message = f"a token needs one or more of the rights {', '.join(RIGHTS)}"
+        raise InvalidRequestError(message)
+
+
+def _check(operation: GrantToken) -> None:
+    check_token_id(operation.id)
+    check_token_name(operation.name)
+    if not isinstance(operation.digest, str) or not _DIGEST.fullmatch(operation.digest):
+        message = "a token's digest must be a SHA-256 of 64 hexadecimal digits"
+        raise InvalidRequestError(message)
+    check_rights(operation.rights)
+    check.delay(operation.ttl_s, "ttl_s")

@@ -1,0 +1,85 @@
+"""Access tokens: what one looks like, and what the object keeps of it.
+
+A token is the text ``bq_<id>_<secret>``. The id is public and names the record; the secret has 256
+random bits, so that nobody finds it by trying and a plain hash of the text is enough. The object
+holds that hash alone: whoever reads the object, a listing or a log learns no token from it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from bucketq.errors import InvalidRequestError
+
+Right = Literal["push", "claim", "read", "admin"]
+"""What a token allows: to add jobs, to work on them, to look at the queue, and everything."""
+
+RIGHTS: tuple[Right, ...] = ("push", "claim", "read", "admin")
+ID_BYTES = 4
+SECRET_BYTES = 32
+MAX_TOKEN_NAME = 64
+
+_TOKEN = re.compile(r"bq_([0-9a-f]{8})_[0-9a-f]{64}")
+
+
+class TokenRecord(
+    Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A token as the object holds it: all but the token."""
+
+    id: str
+    seq: int
+    name: str
+    """For people. Two tokens may share it, while one takes the place of the other."""
+    digest: str
+    rights: tuple[Right, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+    """None: never."""
+
+    def __repr__(self) -> str:
+        """Leave the digest out: records end up in messages and logs."""
+        return repr_without_digest(self)
+
+    def is_live(self, now: datetime) -> bool:
+        """Whether it has not expired."""
+        return self.expires_at is None or now < self.expires_at
+
+    def is_of(self, token: str) -> bool:
+        """Whether this is the record of a token; the time it takes does not tell how near it is."""
+        return compare_digest(self.digest, token_digest(token))
+
+
+def repr_without_digest(row: Struct) -> str:
+    """Show a struct as usual, but for its digest."""
+    fields = structs.asdict(row)
+    shown = ", ".join(f"{name}={fields[name]!r}" for name in fields if name != "digest")
+    return f"{type(row).__name__}({shown})"
+
+
+def token_text(token_id: str, secret: str) -> str:
+    """Put a token together."""
+    return f"bq_{token_id}_{secret}"
+
+
+def token_digest(token: str) -> str:
+    """What the object keeps of a token: the SHA-256 of its text, in hexadecimal."""
+    return sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+def parse_token(token: object) -> str:
+    """Return the id in a token; raises ``InvalidRequestError`` on anything else, unseen."""
+    found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
+    if found is None:
+        message = (
+            "this is not a token: one reads bq_<id>_<secret>, with 8 and 64 hexadecimal digits; "
+            "pass it as `bucketq token create` printed it"
+        )
+        raise InvalidRequestError(message)
+    return found[1]
