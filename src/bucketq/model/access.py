@@ -33,7 +33,7 @@ from bucketq.model.operations import (
     RevokeToken,
 )
 from bucketq.model.state import State
-from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenRecord
+from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenInfo, TokenRecord
 
 _ID = re.compile(r"[0-9a-f]{8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -69,13 +69,13 @@ def may(rights: Collection[Right], operation: object) -> bool:
     return needed is None or needed in rights or "admin" in rights
 
 
-def grant(state: State, operation: GrantToken, now: datetime) -> TokenRecord:
+def grant(state: State, operation: GrantToken, now: datetime) -> TokenInfo:
     """Add a token; from the first one on, brokers ask for tokens. Doing it again is no error."""
     _check(operation)
     known = state.tokens.get(operation.id)
     if known is not None:
         if compare_digest(known.digest, operation.digest):
-            return known
+            return known.info()
         message = f"the id {operation.id} belongs to another token; make a new token"
         raise KeyConflictError(message)
     live = sum(token.is_live(now) for token in state.tokens)
@@ -98,15 +98,15 @@ def grant(state: State, operation: GrantToken, now: datetime) -> TokenRecord:
     if not live and not state.settings.require_token:
         state.settings = replace(state.settings, require_token=True)
         state.touch_head()
-    return token
+    return token.info()
 
 
-def remember_grant(_operation: GrantToken, answer: TokenRecord) -> str:
+def remember_grant(_operation: GrantToken, answer: TokenInfo) -> str:
     """Keep which token was granted; the record is in the object already."""
     return answer.id
 
 
-def recall_grant(state: State, operation: GrantToken, stored: str) -> TokenRecord:
+def recall_grant(state: State, operation: GrantToken, stored: str) -> TokenInfo:
     """Answer a retried grant, if it comes with the same token and that is still there."""
     token = state.tokens.get(stored)
     if token is None:
@@ -118,7 +118,7 @@ def recall_grant(state: State, operation: GrantToken, stored: str) -> TokenRecor
             "revoke it, and make a new token with a new request"
         )
         raise KeyConflictError(message)
-    return token
+    return token.info()
 
 
 def revoke(state: State, operation: RevokeToken, now: datetime) -> bool:
@@ -131,10 +131,10 @@ def revoke(state: State, operation: RevokeToken, now: datetime) -> bool:
     return True
 
 
-def read_tokens(state: State, operation: ReadTokens, now: datetime) -> tuple[TokenRecord, ...]:
+def read_tokens(state: State, operation: ReadTokens, now: datetime) -> tuple[TokenInfo, ...]:
     """The tokens that are good now, in the order in which they were granted."""
     del operation
-    return tuple(token for token in state.tokens if token.is_live(now))
+    return tuple(token.info() for token in state.tokens if token.is_live(now))
 
 
 def check_token_id(token_id: object) -> None:

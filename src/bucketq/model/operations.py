@@ -158,7 +158,7 @@ class Configure(Operation, frozen=True):
 
 
 class GrantToken(Operation, frozen=True):
-    """Let in whoever shows a token with this digest. Answers the ``TokenRecord``."""
+    """Let in whoever shows a token with this digest. Answers a ``TokenInfo``."""
 
     id: str
     name: str
@@ -262,7 +262,7 @@ class ReadSnapshot(Operation, frozen=True):
 
 
 class ReadTokens(Operation, frozen=True):
-    """Read which tokens are good. Answers a ``TokenRecord`` for each, in order."""
+    """Read which tokens are good. Answers a ``TokenInfo`` for each, in order."""
 
 
 AnyOperation = (

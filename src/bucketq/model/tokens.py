@@ -28,6 +28,17 @@ MAX_TOKEN_NAME = 64
 _TOKEN = re.compile(r"bq_([0-9a-f]{8})_[0-9a-f]{64}")
 
 
+class TokenInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """What may be told of a token. It has no digest: a broker proves with that who it is."""
+
+    id: str
+    name: str
+    rights: tuple[Right, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+    """None: never."""
+
+
 class TokenRecord(
     Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
@@ -46,6 +57,16 @@ class TokenRecord(
     def __repr__(self) -> str:
         """Leave the digest out: records end up in messages and logs."""
         return repr_without_digest(self)
+
+    def info(self) -> TokenInfo:
+        """What may be told of it."""
+        return TokenInfo(
+            id=self.id,
+            name=self.name,
+            rights=self.rights,
+            created_at=self.created_at,
+            expires_at=self.expires_at,
+        )
 
     def is_live(self, now: datetime) -> bool:
         """Whether it has not expired."""

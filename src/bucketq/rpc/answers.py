@@ -16,6 +16,7 @@ import msgspec
 
 from bucketq.errors import UnavailableError
 from bucketq.model.operations import Page, Pulse
+from bucketq.model.tokens import TokenInfo
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc import documents
 from bucketq.rpc.errors import refusal_of
@@ -177,6 +178,19 @@ def _write_settings(sent: pb.Answer, settings: Any) -> int:
     return _BASE_BYTES + len(sent.settings.json)
 
 
+def _write_revoked(sent: pb.Answer, found: bool) -> int:  # noqa: FBT001 - an answer as it is
+    sent.revoked.SetInParent()
+    sent.revoked.found = found
+    return _BASE_BYTES
+
+
+def _write_tokens(sent: pb.Answer, tokens: tuple[TokenInfo, ...]) -> int:
+    written = [documents.encode(token) for token in tokens]
+    sent.token_list.SetInParent()
+    sent.token_list.tokens.extend(written)
+    return _BASE_BYTES + sum(map(len, written))
+
+
 def _document(name: str) -> Callable[[pb.Answer, Any], int]:
     def write(sent: pb.Answer, value: Any) -> int:
         document = documents.encode(value)
@@ -214,6 +228,9 @@ _WRITERS: dict[str, Callable[[pb.Answer, Any], int]] = {
     "stats": _document("stats"),
     "snapshot": _document("snapshot"),
     "flush_archive": _write_count,
+    "grant_token": _document("token"),
+    "revoke_token": _write_revoked,
+    "tokens": _write_tokens,
 }
 
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -229,4 +246,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "page": _read_page,
     "stats": lambda m: documents.read_stats(m.json),
     "snapshot": lambda m: documents.read_snapshot(m.json),
+    "token": lambda m: documents.read_token(m.json),
+    "revoked": lambda m: m.found,
+    "token_list": lambda m: tuple([documents.read_token(token) for token in m.tokens]),
 }

@@ -233,6 +233,30 @@ class FlushArchive(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class GrantToken(_message.Message):
+    __slots__ = ("id", "name", "digest", "rights", "ttl_s")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    TTL_S_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    digest: str
+    rights: _containers.RepeatedScalarFieldContainer[str]
+    ttl_s: float
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., digest: _Optional[str] = ..., rights: _Optional[_Iterable[str]] = ..., ttl_s: _Optional[float] = ...) -> None: ...
+
+class RevokeToken(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class ReadTokens(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Done(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -303,6 +327,18 @@ class Page(_message.Message):
     next_after: int
     def __init__(self, jobs: _Optional[_Iterable[bytes]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
+class Revoked(_message.Message):
+    __slots__ = ("found",)
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    def __init__(self, found: _Optional[bool] = ...) -> None: ...
+
+class TokenList(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, tokens: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class Error(_message.Message):
     __slots__ = ("kind", "message", "retry_after_ms", "leader")
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -366,7 +402,7 @@ class Welcome(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive")
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens")
     TAG_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -391,6 +427,9 @@ class Call(_message.Message):
     STATS_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     FLUSH_ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    GRANT_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     tag: int
     ttl_ms: int
     session: str
@@ -415,10 +454,13 @@ class Call(_message.Message):
     stats: ReadStats
     snapshot: ReadSnapshot
     flush_archive: FlushArchive
-    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ...) -> None: ...
+    grant_token: GrantToken
+    revoke_token: RevokeToken
+    tokens: ReadTokens
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot")
+    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list")
     TAG_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
@@ -434,6 +476,9 @@ class Answer(_message.Message):
     PAGE_FIELD_NUMBER: _ClassVar[int]
     STATS_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_LIST_FIELD_NUMBER: _ClassVar[int]
     tag: int
     error: Error
     done: bool
@@ -449,7 +494,10 @@ class Answer(_message.Message):
     page: Page
     stats: Document
     snapshot: Document
-    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ...) -> None: ...
+    token: Document
+    revoked: Revoked
+    token_list: TokenList
+    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ...) -> None: ...
 
 class PingRequest(_message.Message):
     __slots__ = ("queue", "incarnation")
@@ -676,3 +724,33 @@ class FlushArchiveRequest(_message.Message):
     id: RequestId
     flush_archive: FlushArchive
     def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ...) -> None: ...
+
+class GrantTokenRequest(_message.Message):
+    __slots__ = ("target", "id", "grant_token")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GRANT_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    grant_token: GrantToken
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ...) -> None: ...
+
+class RevokeTokenRequest(_message.Message):
+    __slots__ = ("target", "id", "revoke_token")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    revoke_token: RevokeToken
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ...) -> None: ...
+
+class TokensRequest(_message.Message):
+    __slots__ = ("target", "id", "tokens")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    tokens: ReadTokens
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ...) -> None: ...

@@ -15,6 +15,7 @@ from msgspec import Raw, inspect, structs
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Snapshot, Stats
 from bucketq.model.settings import Settings
+from bucketq.model.tokens import TokenInfo
 
 _T = TypeVar("_T")
 
@@ -55,6 +56,11 @@ def read_stats(document: bytes) -> Stats:
 def read_snapshot(document: bytes) -> Snapshot:
     """Read everything."""
     return _read_known(document, Snapshot)
+
+
+def read_token(document: bytes) -> TokenInfo:
+    """Read what is known of a token."""
+    return _read_known(document, TokenInfo)
 
 
 def _read_known(document: bytes, shape: type[_T]) -> _T:

@@ -66,6 +66,9 @@ UNARY: dict[str, tuple[Any, str]] = {
     "Stats": (pb.StatsRequest, "stats"),
     "Snapshot": (pb.SnapshotRequest, "snapshot"),
     "FlushArchive": (pb.FlushArchiveRequest, "flush_archive"),
+    "GrantToken": (pb.GrantTokenRequest, "grant_token"),
+    "RevokeToken": (pb.RevokeTokenRequest, "revoke_token"),
+    "Tokens": (pb.TokensRequest, "tokens"),
 }
 """Each unary method, the message that it takes, and the field with the operation."""
 

@@ -42,6 +42,9 @@ OFFERED = (
     ops.List,
     ops.ReadStats,
     ops.ReadSnapshot,
+    ops.GrantToken,
+    ops.RevokeToken,
+    ops.ReadTokens,
 )
 """What a client may ask of a broker. The other operations are a broker's own."""
 
@@ -64,6 +67,16 @@ class Hello(Struct, frozen=True, kw_only=True):
     """The id of the broker that the object names; empty: any."""
     client: str = ""
     """Who is there, for logs."""
+    token_id: str = ""
+    """Which token will be shown once the broker has proved itself; empty: none."""
+    nonce: bytes = b""
+    """Drawn for this conversation, for that proof."""
+    token: str = ""
+    """The token itself, in a unary call, which has no second message."""
+
+    def __repr__(self) -> str:
+        """Leave the token out."""
+        return f"Hello(queue={self.queue!r}, client={self.client!r}, token_id={self.token_id!r})"
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -74,6 +87,8 @@ class Welcome(Struct, frozen=True, kw_only=True):
     epoch: int
     version: int
     """The version of the object that it has last seen or written."""
+    proof: bytes = b""
+    """That it knows the token that was named; empty where none was."""
 
 
 class Call(Struct, frozen=True, gc=False):

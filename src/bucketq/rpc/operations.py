@@ -34,6 +34,7 @@ from bucketq.model.operations import (
     Configure,
     Fail,
     Get,
+    GrantToken,
     Heartbeat,
     LeaseRef,
     List,
@@ -43,10 +44,13 @@ from bucketq.model.operations import (
     Push,
     ReadSnapshot,
     ReadStats,
+    ReadTokens,
     Redrive,
     Release,
     Resume,
+    RevokeToken,
 )
+from bucketq.model.tokens import Right
 from bucketq.queue.base import MAX_WAIT_S
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.messages import FlushArchive
@@ -345,6 +349,11 @@ def _read_list(sent: pb.List) -> List:
     )
 
 
+def _rights(values: Any) -> tuple[Right, ...]:
+    """The model refuses one that it does not know."""
+    return cast("tuple[Right, ...]", _names(values))
+
+
 def _by_name(verb: str) -> Callable[[pb.Call, Any], int]:
     """A writer for an operation that is rare, and whose fields are those of its message."""
 
@@ -391,6 +400,9 @@ _WRITERS: dict[type, Callable[[pb.Call, Any], int]] = {
     List: _by_name("list"),
     ReadStats: _by_name("stats"),
     ReadSnapshot: _by_name("snapshot"),
+    GrantToken: _by_name("grant_token"),
+    RevokeToken: _by_name("revoke_token"),
+    ReadTokens: _by_name("tokens"),
 }
 
 _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
@@ -420,6 +432,11 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
     "stats": lambda _: ReadStats(),
     "snapshot": lambda _: ReadSnapshot(),
     "flush_archive": lambda _: FlushArchive(),
+    "grant_token": lambda m: GrantToken(
+        id=m.id, name=m.name, digest=m.digest, rights=_rights(m.rights), ttl_s=m.ttl_s
+    ),
+    "revoke_token": lambda m: RevokeToken(id=m.id),
+    "tokens": lambda _: ReadTokens(),
 }
 VERBS = tuple(_READERS)
 """The name of each operation in a call, and of the field that holds it in a unary request."""

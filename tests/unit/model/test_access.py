@@ -10,7 +10,7 @@ from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
 from bucketq.model import operations as ops
 from bucketq.model.access import may, right_of
 from bucketq.model.operators import is_untidy
-from bucketq.model.tokens import RIGHTS, TokenRecord, token_digest
+from bucketq.model.tokens import RIGHTS, TokenInfo, token_digest
 from tests.unit.model.driver import START, Driver, new_job
 
 
@@ -32,12 +32,14 @@ def ids(queue: Driver) -> list[str]:
 def test_a_granted_token_is_found_and_listed() -> None:
     queue = Driver()
     granted = queue.ok(grant(1, rights=("admin", "push", "push"), ttl_s=60))
-    assert isinstance(granted, TokenRecord)
+    assert isinstance(granted, TokenInfo)
     assert granted.rights == ("push", "admin")
     assert granted.created_at == START
     assert granted.expires_at is not None
     assert (granted.expires_at - START).total_seconds() == 60
-    assert queue.state.find_token("00000001", queue.now) == granted
+    found = queue.state.find_token("00000001", queue.now)
+    assert found is not None
+    assert found.info() == granted
     assert queue.state.find_token("00000002", queue.now) is None
     assert queue.ok(ops.ReadTokens()) == (granted,)
 

@@ -10,6 +10,7 @@ from msgspec import Raw
 from bucketq.model import operations as ops
 from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord
 from bucketq.model.settings import Settings
+from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import FlushArchive
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
@@ -95,6 +96,13 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.ReadStats(),
     ops.ReadSnapshot(),
     FlushArchive(),
+    ops.GrantToken(id="", name="", digest="", rights=()),
+    ops.GrantToken(
+        id="0a1b2c3d", name="größe", digest="5e" * 32, rights=("push", "admin"), ttl_s=86400.5
+    ),
+    ops.RevokeToken(id=""),
+    ops.RevokeToken(id="0a1b2c3d"),
+    ops.ReadTokens(),
 )
 
 WAITING = JobRecord(
@@ -166,6 +174,11 @@ SNAPSHOT = ops.Snapshot(
     jobs=(WAITING, DONE),
 )
 
+TOKEN = TokenInfo(
+    id="0a1b2c3d", name="ci", rights=("push", "claim"), created_at=NOON, expires_at=NOON
+)
+LASTING_TOKEN = TokenInfo(id="00000000", name="größe", rights=("admin",), created_at=NOON)
+
 ANSWERS: tuple[tuple[str, Any], ...] = (
     ("push", ()),
     ("push", ("j1", "j2")),
@@ -206,5 +219,11 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("snapshot", SNAPSHOT),
     ("flush_archive", 0),
     ("flush_archive", 3),
+    ("grant_token", TOKEN),
+    ("grant_token", LASTING_TOKEN),
+    ("revoke_token", True),
+    ("revoke_token", False),
+    ("tokens", ()),
+    ("tokens", (TOKEN, LASTING_TOKEN)),
 )
 """What ``apply`` answers to each verb."""

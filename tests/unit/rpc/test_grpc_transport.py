@@ -44,6 +44,7 @@ SENDERS: dict[str, ops.AnyOperation | FlushArchive] = {
         **{verb: verb.replace("_", "") for verb in VERBS},
         "stats": "readstats",
         "snapshot": "readsnapshot",
+        "tokens": "readtokens",
     }.items()
 }
 
