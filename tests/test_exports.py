@@ -39,6 +39,7 @@ EXPORTS = [
     "Stats",
     "StoreRefusedError",
     "SupersededError",
+    "TokenInfo",
     "UnavailableError",
     "connect",
     "connect_sync",

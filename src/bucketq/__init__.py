@@ -27,6 +27,7 @@ from bucketq.errors import (
 from bucketq.model.job import Backoff, Failure
 from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
 from bucketq.model.settings import Settings
+from bucketq.model.tokens import TokenInfo
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobPage, JobSpec
 
@@ -62,6 +63,7 @@ __all__ = [
     "Stats",
     "StoreRefusedError",
     "SupersededError",
+    "TokenInfo",
     "UnavailableError",
     "connect",
     "connect_sync",

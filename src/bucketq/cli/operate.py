@@ -167,6 +167,6 @@ async def config(
 
 
 def _spelled(value: object) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, dict | bool):
         return msgspec.json.encode(value).decode()
     return f"{value:g}" if isinstance(value, float) and value < 1e6 else f"{value}"  # noqa: PLR2004 - beyond it "g" loses digits

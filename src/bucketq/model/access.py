@@ -155,7 +155,7 @@ def check_token_name(name: object) -> None:
         raise InvalidRequestError(message)
 
 
-def check_rights(rights: tuple[str, ...]) -> None:
+def check_rights(rights: tuple[object, ...]) -> None:
     """Check what a token is to allow."""
     if not rights or any(right not in RIGHTS for right in rights):
         message = f"a token needs one or more of the rights {', '.join(RIGHTS)}"

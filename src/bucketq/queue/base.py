@@ -14,6 +14,7 @@ from bucketq.model.job import Backoff, Status
 from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
 from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
+from bucketq.model.tokens import Right, TokenInfo
 from bucketq.queue.job import Job, JobPage, JobSpec
 
 T = TypeVar("T")
@@ -161,6 +162,34 @@ class Queue(Protocol[T]):
 
     async def config(self, /, *, request: str | None = None, **changes: object) -> Settings:
         """Change settings, or with none given read them; return all of them."""
+        ...
+
+    async def create_token(
+        self,
+        name: str,
+        rights: Right | Iterable[Right],
+        *,
+        ttl_s: float | timedelta | None = None,
+        request: str | None = None,
+    ) -> str:
+        """Let in whoever shows a new token, and return it; it cannot be read again.
+
+        It bears a name for people, allows what its rights say (``push``, ``claim``, ``read``, or
+        ``admin`` for everything), and never expires where no ``ttl_s`` is given. From the first
+        token on, brokers ask for tokens (setting ``require_token``). To go on after an
+        ``UnavailableError``, use the same open queue: no other can make the same token again.
+        """
+        ...
+
+    async def tokens(self) -> list[TokenInfo]:
+        """Read which tokens are good, in the order in which they were created."""
+        ...
+
+    async def revoke_token(self, token_id: str, *, request: str | None = None) -> bool:
+        """Take a token back; return whether there was one.
+
+        The queue does not open by that, not even with the last token.
+        """
         ...
 
     async def get(self, job_id: str) -> Job[T]:

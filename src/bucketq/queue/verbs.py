@@ -23,15 +23,15 @@ from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.base import MAX_WAIT_S, Held, Names
-from bucketq.queue.host import Host
 from bucketq.queue.job import Job, JobPage, JobSpec
 from bucketq.queue.requests import RequestId, RequestIds, parse_token
+from bucketq.queue.tokens import TokenVerbs
 
 T = TypeVar("T")
 A = TypeVar("A")
 
 
-class Verbs(Host, Generic[T]):
+class Verbs(TokenVerbs, Generic[T]):
     """The ``Queue`` protocol over one way to commit an operation."""
 
     def __init__(
