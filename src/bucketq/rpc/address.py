@@ -1,22 +1,46 @@
-"""Addresses of brokers: what they look like, and from where they can be reached.
+"""Addresses of brokers: what they look like, from where they can be reached, and which are refused.
 
 An address comes from the object or from a person, and whoever can write the object can write
-anything there, so it is read strictly.
+anything there, so it is read strictly. No client may be sent to where secrets of the cloud are
+handed out to whoever asks, nor to a device that only its own link can see.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 import socket
+from collections.abc import Collection
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from bucketq.errors import InvalidRequestError
+from bucketq.rpc.credentials import Network
+from bucketq.rpc.transport import LinkLostError, NobodyThereError, UntrustedError
+
+SECURE = "tls://"
+"""What stands before the address of a broker that speaks TLS, on its way to a transport."""
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
 _HIGHEST_PORT = 65535
+_NEVER = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "169.254.0.0/16",  # link-local, and the metadata of most clouds
+        "fe80::/10",
+        "fd00:ec2::254/128",  # metadata: Amazon, by IPv6
+        "fd20:ce::254/128",  # Google, by IPv6
+        "100.100.100.200/32",  # Alibaba
+        "192.0.0.192/32",  # Oracle
+        "168.63.129.16/32",  # the host of a virtual machine on Azure
+    )
+)
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv6 addresses that a translator sends on to the IPv4 address in their last 32 bits."""
+
+_Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -32,6 +56,89 @@ def split_address(address: str) -> tuple[str, int]:
         message = f"bad address {address!r}: write it as HOST:PORT, like 127.0.0.1:7700"
         raise InvalidRequestError(message)
     return host.strip("[]"), int(port)
+
+
+def secured(address: str, *, tls: bool) -> str:
+    """The address as a transport wants it."""
+    return SECURE + address if tls else address
+
+
+class Place(NamedTuple):
+    """Where an address leads: the host as it was written, and every IP address that it has."""
+
+    host: str
+    port: int
+    ips: tuple[_Ip, ...]
+
+    @property
+    def is_here(self) -> bool:
+        """Whether nobody but this host can listen there."""
+        return all(ip.is_loopback for ip in self.ips)
+
+    @property
+    def target(self) -> str:
+        """The same for gRPC, which is not to ask again where the name leads."""
+        if all(ip.version == 4 for ip in self.ips):  # noqa: PLR2004 - the version of IP
+            return "ipv4:" + ",".join(f"{ip}:{self.port}" for ip in self.ips)
+        # One kind of address is all that a target may hold, and IPv6 can hold IPv4.
+        wide = (f"::ffff:{ip}" if ip.version == 4 else f"{ip}" for ip in self.ips)  # noqa: PLR2004 - as above
+        return "ipv6:" + ",".join(f"[{ip}]:{self.port}" for ip in wide)
+
+
+async def find_place(address: str, networks: Collection[Network]) -> Place:
+    """Find out where an address leads, and whether it may be gone to.
+
+    Raises:
+        NobodyThereError: It is no address.
+        LinkLostError: Nobody can tell now where it leads.
+        UntrustedError: It leads to where no broker of ours is.
+    """
+    try:
+        host, port = split_address(address)
+    except InvalidRequestError as error:
+        message = f"no broker can listen there: {error}"
+        raise NobodyThereError(message) from error
+    try:
+        ips = [ipaddress.ip_address(host)]
+    except ValueError:
+        ips = await _resolve(host, port)
+    for ip in ips:
+        refusal = _refusal_of(ip, networks)
+        if refusal:
+            shown = host if host == str(ip) else f"{host} ({ip})"
+            message = f"{shown} {refusal}, so no broker is looked for at {address}"
+            raise UntrustedError(message)
+    return Place(host, port, tuple(ips))
+
+
+async def _resolve(host: str, port: int) -> list[_Ip]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        message = f"cannot find out where {host} is: {error}"
+        raise LinkLostError(message) from error
+    ips = dict.fromkeys(str(where[0]).partition("%")[0] for *_, where in found)
+    return [ipaddress.ip_address(ip) for ip in ips]
+
+
+def _refusal_of(ip: _Ip, networks: Collection[Network]) -> str:
+    """Why nobody is gone to at this address; empty: there is no reason."""
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped
+        if ip in _TRANSLATED:
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
+        if inner is not None:
+            return _refusal_of(inner, networks)
+    if ip.is_loopback:
+        return ""
+    if ip.is_multicast or ip.is_unspecified or ip.is_reserved:
+        return "is not the address of a host"
+    if any(ip in network for network in _NEVER):
+        return "is link-local or belongs to the cloud itself"
+    if networks and not any(ip in network for network in networks):
+        return "is in none of the allowed networks (`networks`, BUCKETQ_NETWORKS)"
+    return ""
 
 
 def is_loopback(address: str) -> bool:

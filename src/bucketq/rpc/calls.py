@@ -114,13 +114,20 @@ def write_hello(hello: Hello) -> pb.Hello:
         incarnation=hello.incarnation,
         broker=hello.broker,
         client=hello.client,
+        token_id=hello.token_id,
+        nonce=hello.nonce,
     )
 
 
 def read_hello(sent: pb.Hello) -> Hello:
     """Read the beginning of a conversation."""
     return Hello(
-        queue=sent.queue, incarnation=sent.incarnation, broker=sent.broker, client=sent.client
+        queue=sent.queue,
+        incarnation=sent.incarnation,
+        broker=sent.broker,
+        client=sent.client,
+        token_id=sent.token_id,
+        nonce=sent.nonce,
     )
 
 
@@ -131,13 +138,18 @@ def write_welcome(welcome: Welcome) -> pb.Welcome:
         broker=welcome.broker,
         epoch=welcome.epoch,
         version=welcome.version,
+        proof=welcome.proof,
     )
 
 
 def read_welcome(sent: pb.Welcome) -> Welcome:
     """Read what a broker says first."""
     return Welcome(
-        incarnation=sent.incarnation, broker=sent.broker, epoch=sent.epoch, version=sent.version
+        incarnation=sent.incarnation,
+        broker=sent.broker,
+        epoch=sent.epoch,
+        version=sent.version,
+        proof=sent.proof,
     )
 
 

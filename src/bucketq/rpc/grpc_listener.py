@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -17,14 +18,30 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    OverloadedError,
+    UnavailableError,
+)
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.address import split_address
 from bucketq.rpc.answers import write_value
 from bucketq.rpc.calls import DEFAULT_TTL_S, read_ping, read_unary, write_pong
+from bucketq.rpc.credentials import ServerTls
 from bucketq.rpc.errors import refusal_of
-from bucketq.rpc.grpc_session import MIB, Context, Session, abort, parse, stopping
+from bucketq.rpc.grpc_session import (
+    MIB,
+    NO_COMPRESSION,
+    Context,
+    Session,
+    abort,
+    parse,
+    stopping,
+    turn_away,
+)
 from bucketq.rpc.messages import Answer, Answers, Hello
+from bucketq.rpc.tls import ServerPems, read_server
 from bucketq.rpc.transport import Conversation, Service
 
 SERVICE = "bucketq.v1.Queue"
@@ -34,6 +51,10 @@ _MAX_STREAMS = 1000
 """Of one connection."""
 _LAST_WORDS_S = 0.5
 """How long the last statuses may take on their way out."""
+MAX_GUESTS = 10_000
+"""How many sessions and unary calls one listener has at once."""
+MAX_GUESTS_OF_A_HOST = 1000
+_RETRY_AFTER_S = 1.0
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # Two brokers on one port would each get some of the clients.
@@ -41,6 +62,10 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_concurrent_streams", _MAX_STREAMS),
+    NO_COMPRESSION,
+    # Whoever connects says something soon, and goes on to.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
     # A client whose host is gone is found out, and no client is cut off for asking too often.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -99,8 +124,9 @@ class GrpcListener:
         await self._server.stop(_LAST_WORDS_S)
 
 
-async def listen(address: str, service: Service) -> GrpcListener:
+async def listen(address: str, service: Service, tls: ServerTls | None = None) -> GrpcListener:
     """Serve at an address. Raises ``InvalidRequestError`` where it cannot be bound."""
+    pems = None if tls is None else read_server(tls)
     await _check_free(*split_address(address))
     server = grpc.aio.server(options=_OPTIONS)
     floor = _Floor(service)
@@ -113,12 +139,20 @@ async def listen(address: str, service: Service) -> GrpcListener:
     names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     try:
-        port = server.add_insecure_port(address)
+        port = _bind(server, address, pems)
     except RuntimeError as error:
         message = f"cannot listen at {address}: {error}"
         raise InvalidRequestError(message) from error
     await server.start()
     return GrpcListener(server, f"{address.rpartition(':')[0]}:{port}", floor, checks)
+
+
+def _bind(server: grpc.aio.Server, address: str, pems: ServerPems | None) -> int:
+    if pems is None:
+        return server.add_insecure_port(address)
+    demands = pems.client_ca is not None
+    credentials = grpc.ssl_server_credentials([(pems.key, pems.cert)], pems.client_ca, demands)
+    return server.add_secure_port(address, credentials)
 
 
 async def _check_free(host: str, port: int) -> None:
@@ -142,21 +176,38 @@ class _Floor:
     def __init__(self, service: Service) -> None:
         """Begin with nobody there."""
         self.service = service
-        self._present: dict[Session | _UnaryCall, None] = {}
+        self._present: dict[Session | _UnaryCall, str] = {}
+        """Who is there, and of which host."""
+        self._hosts: Counter[str] = Counter()
         self._empty = asyncio.Event()
         self._empty.set()
         self._closing = False
 
-    def enter(self, guest: Session | _UnaryCall) -> None:
-        """Let somebody in. Raises ``UnavailableError`` where it is too late."""
+    def enter(self, guest: Session | _UnaryCall, peer: str) -> None:
+        """Let somebody in. Raises ``UnavailableError`` where it is too late.
+
+        Raises ``OverloadedError`` where too many are there, of all hosts or of this one.
+        """
         if self._closing:
             raise stopping()
-        self._present[guest] = None
+        host = peer.rpartition(":")[0]
+        if len(self._present) >= MAX_GUESTS or self._hosts[host] >= MAX_GUESTS_OF_A_HOST:
+            message = (
+                f"too many conversations: {len(self._present):,} at this broker, "
+                f"{self._hosts[host]:,} of this host; {MAX_GUESTS:,} and {MAX_GUESTS_OF_A_HOST:,} "
+                "are allowed: let the callers of a process share a connection"
+            )
+            raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
+        self._present[guest] = host
+        self._hosts[host] += 1
         self._empty.clear()
 
     def leave(self, guest: Session | _UnaryCall) -> None:
         """Note that somebody has left."""
-        del self._present[guest]
+        host = self._present.pop(guest)
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
         if not self._present:
             self._empty.set()
 
@@ -205,7 +256,7 @@ def _handlers(floor: _Floor) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
     async def session(_requests: object, context: Context) -> None:
         guest = Session(context)
         try:
-            floor.enter(guest)
+            floor.enter(guest, str(context.peer()))
         except BucketQError as error:
             await abort(context, refusal_of(error))
         try:
@@ -229,7 +280,10 @@ def _unary(floor: _Floor, shape: Any, verb: str) -> Callable[[bytes, Context], A
         call = read_unary(verb, request, ttl_s)
         target: pb.Target = request.target
         hello = Hello(
-            queue=target.queue, incarnation=target.incarnation, client=str(context.peer())
+            queue=target.queue,
+            incarnation=target.incarnation,
+            client=str(context.peer()),
+            token=_token_of(context),
         )
         conversation: Conversation = floor.service.open(hello, guest.send)
         try:
@@ -249,15 +303,25 @@ def _unary(floor: _Floor, shape: Any, verb: str) -> Callable[[bytes, Context], A
     async def serve(body: bytes, context: Context) -> bytes:
         guest = _UnaryCall()
         try:
-            floor.enter(guest)
+            floor.enter(guest, str(context.peer()))
         except BucketQError as error:
             await abort(context, refusal_of(error))
         try:
             return await converse(body, context, guest)
         except BucketQError as error:
-            refusal = refusal_of(error)
+            failure = error
         finally:
             floor.leave(guest)
-        return await abort(context, refusal)
+        return await turn_away(context, failure)
 
     return serve
+
+
+def _token_of(context: Context) -> str:
+    """The token that a unary call shows in its metadata: ``authorization: Bearer <token>``."""
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization" and isinstance(value, str):
+            scheme, _, token = value.partition(" ")
+            if scheme.lower() == "bearer":
+                return token.strip()
+    return ""

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 
 from bucketq.errors import (
+    AccessDeniedError,
     BucketQError,
     InvalidRequestError,
     OverloadedError,
@@ -36,6 +37,9 @@ from bucketq.rpc.transport import Conversation, Service
 MIB = 1024 * 1024
 MAX_RESPONSE_BYTES = 1024 * MIB
 """The largest answer that a client takes."""
+NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
+"""Only messages as they are: a few compressed bytes could fill the memory of whoever unpacks them,
+and gRPC looks at how large a message is before it is unpacked."""
 MAX_CALLS = 20_000
 """How many calls one message may bring."""
 _MESSAGE_ANSWERS = 125
@@ -92,16 +96,18 @@ class Session:
                 raise InvalidRequestError(message)
             conversation = service.open(read_hello(request.hello), self._collect)
         except BucketQError as error:
-            await abort(self._context, refusal_of(error))
+            await turn_away(self._context, error)
         try:
             welcome = pb.SessionResponse(welcome=write_welcome(conversation.welcome))
             await self._context.write(welcome.SerializeToString())
-            self._hand_over(conversation, request.calls)
+            self._take_in(conversation, request)
             failure = await self._converse(conversation)
+        except AccessDeniedError as error:
+            failure = error
         finally:
             conversation.close()
         if failure is not None:
-            await abort(self._context, refusal_of(failure))
+            await turn_away(self._context, failure)
 
     async def _first_message(self) -> Any:
         """Read the first message, unless the client takes too long over it."""
@@ -147,10 +153,16 @@ class Session:
             body = await self._context.read()
             if body is EOF:
                 return
-            self._hand_over(conversation, parse(pb.SessionRequest, body).calls)
+            self._take_in(conversation, parse(pb.SessionRequest, body))
             while len(self._waiting) > _MAX_WAITING_ANSWERS:
                 self._caught_up.clear()
                 await self._caught_up.wait()
+
+    def _take_in(self, conversation: Conversation, request: pb.SessionRequest) -> None:
+        """Take the token that a message may bring, and then its calls."""
+        if request.token:
+            conversation.show(request.token)
+        self._hand_over(conversation, request.calls)
 
     def _hand_over(self, conversation: Conversation, sent: Iterable[pb.Call]) -> None:
         """Give the broker the calls that can be read; the others are answered here."""
@@ -241,11 +253,17 @@ def _too_large(size_bytes: int) -> Refusal:
     return refusal_of(PayloadTooLargeError(message))
 
 
-async def abort(context: Context, refusal: Refusal) -> NoReturn:
+async def abort(context: Context, refusal: Refusal, code: str = "") -> NoReturn:
     """End a call or a stream with the status that stands for a refusal."""
-    code = grpc.StatusCode[code_of(refusal)]
-    await context.abort(code, details_of(refusal), metadata_of(refusal))
+    status = grpc.StatusCode[code or code_of(refusal)]
+    await context.abort(status, details_of(refusal), metadata_of(refusal))
     raise AssertionError("abort always raises")
+
+
+async def turn_away(context: Context, error: Exception) -> NoReturn:
+    """End what has not begun; whoever has shown no good token is not known here at all."""
+    code = "UNAUTHENTICATED" if isinstance(error, AccessDeniedError) else ""
+    await abort(context, refusal_of(error), code)
 
 
 def parse(shape: Any, body: bytes) -> Any:

@@ -14,55 +14,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, cast
+from hmac import compare_digest
+from typing import Any
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
+from msgspec.structs import replace
 
-from bucketq.errors import (
-    InvalidRequestError,
-    PayloadTooLargeError,
-    QueueNotFoundError,
-    SupersededError,
-)
+from bucketq.clock import Clock, SystemClock
+from bucketq.errors import InvalidRequestError, PayloadTooLargeError
+from bucketq.model.tokens import token_digest
 from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.address import split_address
 from bucketq.rpc.answers import read_answer
 from bucketq.rpc.calls import read_pong, read_welcome, write_call, write_hello, write_ping
-from bucketq.rpc.errors import error_of, refusal_of
+from bucketq.rpc.credentials import NONCE_BYTES, Credentials, ServerTls, broker_proof
+from bucketq.rpc.errors import refusal_of
+from bucketq.rpc.grpc_channel import Line, explain, line_to, say
 from bucketq.rpc.grpc_listener import MAX_REQUEST_BYTES, SERVICE, GrpcListener, listen
-from bucketq.rpc.grpc_session import MAX_RESPONSE_BYTES, MIB
+from bucketq.rpc.grpc_session import MIB
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
-from bucketq.rpc.probe import is_deserted
-from bucketq.rpc.status import read_refusal
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, Service
+from bucketq.rpc.transport import LinkLostError, NobodyThereError, Service, UntrustedError
 
+_NOTHING = Credentials()
+_CLOCK = SystemClock()
 _MESSAGE_BYTES = 8 * MIB
 _MESSAGE_CALLS = 2000
 _CALL_BYTES = MAX_REQUEST_BYTES - MIB
 """The largest call that is sent: a larger message would cost the whole conversation."""
 _WORTH_MEASURING_BYTES = 2 * MIB
 """Below that an estimate will do, however long the names are that it does not look at."""
-
-_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES + 16 * MIB),
-    ("grpc.max_send_message_length", -1),
-    # What failed for another channel says nothing about this one.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    # Retries are for whoever knows what a request does.
-    ("grpc.enable_retries", 0),
-    ("grpc.service_config_disable_resolution", 1),
-    # A broker's address is meant as it stands.
-    ("grpc.enable_http_proxy", 0),
-    # A broker whose host is gone is found out while a conversation is open.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),
-)
 
 _BROKEN = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
 """What gRPC raises on a stream that is over, or that cannot begin."""
@@ -73,14 +55,30 @@ _Stream = Any
 class GrpcTransport:
     """Reaches brokers, and is reached, over gRPC."""
 
-    def __init__(self) -> None:
-        """Make a transport that has nothing open."""
+    def __init__(
+        self,
+        credentials: Credentials = _NOTHING,
+        *,
+        server_tls: ServerTls | None = None,
+        clock: Clock = _CLOCK,
+    ) -> None:
+        """Make a transport that has nothing open.
+
+        Args:
+            credentials: What is shown to brokers, and demanded of them.
+            server_tls: The certificate under which to listen; None: in plaintext.
+            clock: Where nonces come from.
+        """
+        self._credentials = credentials
+        self._server_tls = server_tls
+        self._clock = clock
         self._wires: dict[GrpcWire, None] = {}
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
         """Ask whether a broker is there, over a connection of its own."""
         until_s = asyncio.get_running_loop().time() + timeout_s
-        channel = _dial(address)
+        line = await line_to(address, self._credentials, timeout_s)
+        channel = line.dial()
         try:
             method = channel.unary_unary(f"/{SERVICE}/Ping", None, None)
             body = await method(write_ping(ping).SerializeToString(), timeout=timeout_s)
@@ -89,7 +87,7 @@ class GrpcTransport:
             message = f"whatever listens at {address} is no broker: {error}"
             raise NobodyThereError(message) from error
         except _BROKEN as error:
-            failure = await _explain(address, error, until_s)
+            failure = await explain(line, error, until_s)
             if isinstance(failure, LinkLostError):
                 raise failure from error
             message = f"no broker of this queue at {address}: {failure}"
@@ -104,13 +102,20 @@ class GrpcTransport:
     async def open(self, address: str, hello: Hello, timeout_s: float) -> GrpcWire:
         """Begin a conversation over a connection of its own."""
         until_s = asyncio.get_running_loop().time() + timeout_s
-        channel = _dial(address)
+        line = await line_to(address, self._credentials, timeout_s)
+        if self._credentials.token and not line.may_show_token:
+            message = (
+                f"the token would go to {line.address} in plaintext: use TLS (bucketqs:// or "
+                "tls=), or say insecure=True (BUCKETQ_INSECURE=1)"
+            )
+            raise UntrustedError(message)
+        channel = line.dial()
         wire: GrpcWire | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 method: Any = channel.stream_stream(f"/{SERVICE}/Session", None, None)
                 stream = method()
-                welcome = await _greet(stream, hello)
+                welcome = await self._greet(line, stream, hello)
             wire = GrpcWire(self._wires, address, channel, stream, welcome)
         except TimeoutError as error:
             message = f"no answer from {address} in {timeout_s:g} s"
@@ -119,15 +124,37 @@ class GrpcTransport:
             message = f"whatever listens at {address} is no broker: {error}"
             raise NobodyThereError(message) from error
         except _BROKEN as error:
-            raise await _explain(address, error, until_s) from error
+            raise await explain(line, error, until_s) from error
         finally:
             if wire is None:
                 await channel.close(None)
         return wire
 
+    async def _greet(self, line: Line, stream: _Stream, hello: Hello) -> Welcome:
+        """Exchange greetings, and show the token to a broker that has proved itself."""
+        token = self._credentials.token
+        if not token:
+            return await _greet(stream, hello)
+        nonce = self._clock.entropy(NONCE_BYTES)
+        hello = replace(hello, token_id=self._credentials.token_id, nonce=nonce)
+        welcome = await _greet(stream, hello)
+        proof = broker_proof(
+            token_digest(token), nonce, welcome.incarnation, welcome.broker, welcome.epoch
+        )
+        if not compare_digest(proof, welcome.proof):
+            message = (
+                f"whoever listens at {line.address} does not know token {hello.token_id}: it is "
+                "wrong, has expired or was revoked, or that is no broker of the queue; see token= "
+                "(BUCKETQ_TOKEN)"
+            )
+            raise UntrustedError(message)
+        with suppress(asyncio.InvalidStateError):  # It is over already; reading tells why.
+            await stream.write(pb.SessionRequest(token=token).SerializeToString())
+        return welcome
+
     async def listen(self, address: str, service: Service) -> GrpcListener:
         """Serve at an address; port 0 takes any that is free."""
-        return await listen(address, service)
+        return await listen(address, service, self._server_tls)
 
     async def close(self) -> None:
         """End every conversation that is still open. Listeners are closed apart."""
@@ -202,7 +229,7 @@ class GrpcWire:
         try:
             await self._stream.write(message.SerializeToString())
         except _BROKEN as error:
-            raise self._lost(_say(error)) from error
+            raise self._lost(say(error)) from error
         except asyncio.CancelledError as error:
             # gRPC says so as well when the stream was cancelled, and not the task that writes.
             task = asyncio.current_task()
@@ -236,7 +263,7 @@ class GrpcWire:
         except asyncio.CancelledError as error:  # Of the stream, by its closing; not of the caller.
             raise self._lost("") from error
         except (*_BROKEN, DecodeError) as error:
-            raise self._lost(_say(error)) from error
+            raise self._lost(say(error)) from error
         self._version = max(self._version, message.version)
         return Answers([read_answer(answer) for answer in message.answers], self._version)
 
@@ -268,20 +295,6 @@ def _refuse_size(size_bytes: int) -> None:
     raise PayloadTooLargeError(message)
 
 
-def _dial(address: str) -> grpc.aio.Channel:
-    """Make a channel, which does not connect yet.
-
-    gRPC would take an address for the path of a socket or the name of a resolver just as gladly,
-    and this one was read from an object that others write.
-    """
-    try:
-        split_address(address)
-    except InvalidRequestError as error:
-        message = f"no broker can listen there: {error}"
-        raise NobodyThereError(message) from error
-    return grpc.aio.insecure_channel(address, options=_OPTIONS)
-
-
 async def _greet(stream: _Stream, hello: Hello) -> Welcome:
     """Exchange the first messages; raises what gRPC raises."""
     first = pb.SessionRequest(hello=write_hello(hello)).SerializeToString()
@@ -296,28 +309,3 @@ async def _greet(stream: _Stream, hello: Hello) -> Welcome:
         message = "the first message has no welcome"
         raise DecodeError(message)
     return read_welcome(response.welcome)
-
-
-def _say(error: Exception) -> str:
-    if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
-    return str(error) or type(error).__name__
-
-
-async def _explain(
-    address: str, error: Exception, until_s: float
-) -> LinkLostError | QueueNotFoundError | SupersededError:
-    """What it means that gRPC failed: whose word is it, and is it evidence?"""
-    if isinstance(error, grpc.aio.AioRpcError):
-        refusal = read_refusal(error.details() or "", cast("Any", error.trailing_metadata() or ()))
-        if refusal is not None:
-            said = error_of(refusal)
-            if isinstance(said, QueueNotFoundError | SupersededError):
-                return said
-            return LinkLostError(f"the broker at {address} refused: {said}")
-        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            return NobodyThereError(f"what listens at {address} is no broker: {_say(error)}")
-    left_s = until_s - asyncio.get_running_loop().time()
-    if left_s > 0 and await is_deserted(address, left_s):
-        return NobodyThereError(f"no broker listens at {address}: {_say(error)}")
-    return LinkLostError(f"cannot reach {address}: {_say(error)}")

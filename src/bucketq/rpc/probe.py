@@ -3,7 +3,8 @@
 gRPC says *unavailable* for a refused connection, for a peer that speaks something else, and for a
 network that swallows everything. The first two are evidence that there is no broker; the third is
 none. So the question is put once more, by hand: connect, say the first words of HTTP/2, and look
-at the first words of the answer.
+at the first words of the answer. The same for TLS, of which gRPC says even less: which side does
+not trust the other, and why.
 """
 
 from __future__ import annotations
@@ -11,36 +12,89 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
+from collections.abc import Iterable
 
 from bucketq.rpc.address import split_address
+from bucketq.rpc.transport import WrongProtocolError
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 """What an HTTP/2 client says first: a fixed line, and settings that change nothing."""
 _FRAME_HEADER_BYTES = 9
 _SETTINGS = 4
 _TLS_ALERT = b"\x15\x03"
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+"""What Python's TLS calls an answer that is none."""
 
 
-async def is_deserted(address: str, timeout_s: float) -> bool:
-    """Whether it is certain that no broker listens at an address.
+async def is_deserted(address: str, timeout_s: float, ips: Iterable[object] = ()) -> bool:
+    """Whether it is certain that no broker listens at an address, which leads to ``ips``.
 
     False means that nobody knows: there may be one, and the way to it be cut.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            return await _all_desert(*split_address(address))
+            host, port = split_address(address)
+            return await _all_desert([str(ip) for ip in ips] or await _resolve(host, port), port)
     except (TimeoutError, OSError, UnicodeError):
         return False
 
 
-async def _all_desert(host: str, port: int) -> bool:
-    """Whether every address of a host refuses, or is a stranger's."""
+async def tls_trouble(ip: str, port: int, context: ssl.SSLContext, name: str) -> str:
+    """Why no conversation over TLS can begin at an address; empty: there is no reason now.
+
+    Raises ``WrongProtocolError`` where TLS is not spoken there, ``OSError`` where nobody answers.
+    """
+    try:
+        heard = await _first_words(ip, port, context, name)
+    except ssl.SSLCertVerificationError as error:
+        why = error.verify_message.rstrip(".")
+        return f"its certificate cannot be trusted: {why}"
+    except ssl.SSLError as error:
+        if error.reason in _NO_TLS:
+            message = f"whatever listens at {ip}:{port} does not speak TLS"
+            raise WrongProtocolError(message) from error
+        return f"it refuses TLS with us: {(error.reason or str(error)).lower().replace('_', ' ')}"
+    if heard:
+        return ""
+    return "it ends the connection after the handshake, as if it wanted another client certificate"
+
+
+async def speaks_tls(ip: str, port: int) -> bool:
+    """Whether whoever listens at an address answers the beginning of TLS. Raises ``OSError``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Nothing is said to it: whether it speaks TLS at all is the whole question.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        await _first_words(ip, port, context, "")
+    except ssl.SSLError as error:
+        return error.reason not in _NO_TLS
+    return True
+
+
+async def _resolve(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(where[0]) for *_, where in found]
+
+
+async def _first_words(ip: str, port: int, context: ssl.SSLContext, name: str) -> bytes:
+    """Say the beginning of HTTP/2 inside TLS, and return the beginning of the answer."""
+    reader, writer = await asyncio.open_connection(ip, port, ssl=context, server_hostname=name)
+    try:
+        writer.write(_PREFACE)
+        return await reader.read(_FRAME_HEADER_BYTES)
+    finally:
+        writer.transport.abort()
+
+
+async def _all_desert(ips: Iterable[str], port: int) -> bool:
+    """Whether every address of a host refuses, or is a stranger's."""
     refused = 0
-    for *_, (ip, *_rest) in found:
+    for ip in ips:
         try:
-            if not await _is_stranger(str(ip), port):
+            if not await _is_stranger(ip, port):
                 return False
         except ConnectionRefusedError:
             pass

@@ -25,6 +25,21 @@ class NobodyThereError(LinkLostError):
     """The address refused, or whatever listens there is no broker of this queue."""
 
 
+class UntrustedError(LinkLostError):
+    """Whoever may be there is not to be talked to: the address is refused, or it proved nothing.
+
+    That is no evidence that a broker is gone.
+    """
+
+
+class WrongProtocolError(LinkLostError):
+    """Whatever listens there speaks TLS where none was expected, or the other way round.
+
+    For whoever was told how to dial by the object that is silence: the broker that wrote it there
+    does not answer.
+    """
+
+
 class Wire(Protocol):
     """One conversation, seen from the client."""
 
@@ -54,6 +69,10 @@ class Conversation(Protocol):
         """What the client is told at the beginning."""
         ...
 
+    def show(self, token: str) -> None:
+        """Take the token that the client shows. Raises ``AccessDeniedError`` on one that is bad."""
+        ...
+
     def receive(self, calls: Sequence[Call]) -> None:
         """Take calls. Their answers go to ``send``, when they are true."""
         ...
@@ -73,8 +92,9 @@ class Service(Protocol):
     def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
         """Begin a conversation whose answers are handed to ``send``, which must not wait.
 
-        Raises ``QueueNotFoundError``, or ``SupersededError`` where the queue is not led here;
-        a transport carries either to the client as a ``Refusal``.
+        Raises ``QueueNotFoundError``, ``SupersededError`` where the queue is not led here, or
+        ``AccessDeniedError`` where a token is wanted and none is named; a transport carries each
+        to the client as a ``Refusal``.
         """
         ...
 
@@ -93,13 +113,17 @@ class Listener(Protocol):
 
 
 class Transport(Protocol):
-    """A way to reach brokers, and to be reached."""
+    """A way to reach brokers, and to be reached.
+
+    An address that begins with ``tls://`` is reached over TLS or not at all.
+    """
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
         """Ask whether a broker is there.
 
         Raises:
             NobodyThereError: The address refuses, or something else listens there.
+            UntrustedError: Nobody may be talked to there.
             LinkLostError: No answer in time.
         """
         ...
@@ -109,6 +133,8 @@ class Transport(Protocol):
 
         Raises:
             NobodyThereError: The address refuses, or something else listens there.
+            UntrustedError: Nobody may be talked to there, or it did not prove itself.
+            AccessDeniedError: The broker wants a token, and there is none, or not a good one.
             LinkLostError: No answer in time.
             QueueNotFoundError: The broker there does not know the queue.
             SupersededError: It knows the queue and does not lead it.

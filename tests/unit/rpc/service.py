@@ -22,6 +22,7 @@ class FakeConversation:
         self.hello = hello
         self.send = send
         self.calls: list[Call] = []
+        self.shown: list[str] = []
         self.messages: list[int] = []
         self.closed = asyncio.Event()
         self.heard = asyncio.Event()
@@ -29,6 +30,9 @@ class FakeConversation:
     @property
     def welcome(self) -> Welcome:
         return WELCOME
+
+    def show(self, token: str) -> None:
+        self.shown.append(token)
 
     def receive(self, calls: Sequence[Call]) -> None:
         self.calls.extend(calls)

@@ -1,0 +1,151 @@
+"""Channels to brokers: made for one conversation or ping, and explained when they fail.
+
+The address was checked, and what was checked is dialled: gRPC does not look a name up a second
+time, which may then lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple, cast
+
+import grpc
+import grpc.aio
+
+from bucketq.errors import AccessDeniedError, QueueNotFoundError, SupersededError
+from bucketq.rpc.address import SECURE, Place, find_place
+from bucketq.rpc.credentials import Credentials
+from bucketq.rpc.errors import error_of
+from bucketq.rpc.grpc_session import MAX_RESPONSE_BYTES, MIB, NO_COMPRESSION
+from bucketq.rpc.probe import is_deserted, speaks_tls, tls_trouble
+from bucketq.rpc.status import read_refusal
+from bucketq.rpc.tls import client_context, read_client
+from bucketq.rpc.transport import (
+    LinkLostError,
+    NobodyThereError,
+    UntrustedError,
+    WrongProtocolError,
+)
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES + 16 * MIB),
+    ("grpc.max_send_message_length", -1),
+    NO_COMPRESSION,
+    # What failed for another channel says nothing about this one.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # Retries are for whoever knows what a request does.
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # A broker's address is meant as it stands.
+    ("grpc.enable_http_proxy", 0),
+    # A broker whose host is gone is found out while a conversation is open.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+class Line(NamedTuple):
+    """An address that may be dialled, and how."""
+
+    address: str
+    place: Place
+    is_secure: bool
+    credentials: Credentials
+
+    @property
+    def name(self) -> str:
+        """The name that a broker's certificate must bear there."""
+        tls = self.credentials.tls
+        return tls.name if tls is not None and tls.name else self.place.host
+
+    @property
+    def may_show_token(self) -> bool:
+        """Whether nobody on the way can read what is sent."""
+        return self.is_secure or self.place.is_here or self.credentials.insecure
+
+    def dial(self) -> grpc.aio.Channel:
+        """Make a channel, which does not connect yet."""
+        target = self.place.target
+        if not self.is_secure:
+            options = (*_OPTIONS, ("grpc.default_authority", self.address))
+            return grpc.aio.insecure_channel(target, options=options)
+        pems = read_client(self.credentials.tls)
+        credentials = grpc.ssl_channel_credentials(pems.ca, pems.key, pems.cert)
+        options = (*_OPTIONS, ("grpc.ssl_target_name_override", self.name))
+        return grpc.aio.secure_channel(target, credentials, options=options)
+
+
+async def line_to(address: str, credentials: Credentials, timeout_s: float) -> Line:
+    """Check an address; raises what ``find_place`` does.
+
+    gRPC would take an address for the path of a socket or the name of a resolver just as gladly,
+    and this one was read from an object that others write.
+    """
+    is_secure, address = address.startswith(SECURE), address.removeprefix(SECURE)
+    try:
+        async with asyncio.timeout(timeout_s):
+            place = await find_place(address, credentials.networks)
+    except TimeoutError as error:
+        message = f"no answer in {timeout_s:g} s where {address} is"
+        raise LinkLostError(message) from error
+    return Line(address, place, is_secure, credentials)
+
+
+def say(error: Exception) -> str:
+    """What gRPC says of a failure."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or type(error).__name__
+
+
+async def explain(
+    line: Line, error: Exception, until_s: float
+) -> LinkLostError | QueueNotFoundError | SupersededError | AccessDeniedError:
+    """What it means that gRPC failed: whose word is it, and is it evidence?"""
+    address = line.address
+    if isinstance(error, grpc.aio.AioRpcError):
+        refusal = read_refusal(error.details() or "", cast("Any", error.trailing_metadata() or ()))
+        if refusal is not None:
+            said = error_of(refusal)
+            if isinstance(said, QueueNotFoundError | SupersededError | AccessDeniedError):
+                return said
+            return LinkLostError(f"the broker at {address} refused: {said}")
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return NobodyThereError(f"what listens at {address} is no broker: {say(error)}")
+    left_s = until_s - asyncio.get_running_loop().time()
+    if left_s > 0 and await is_deserted(address, left_s, line.place.ips):
+        return NobodyThereError(f"no broker listens at {address}: {say(error)}")
+    try:
+        async with asyncio.timeout_at(until_s):
+            misfit = await _misfit(line)
+    except (TimeoutError, OSError):
+        misfit = None
+    return misfit or LinkLostError(f"cannot reach {address}: {say(error)}")
+
+
+async def _misfit(line: Line) -> LinkLostError | None:
+    """Where one side wants TLS as the other does not: what is the matter?"""
+    ip, port = str(line.place.ips[0]), line.place.port
+    if not line.is_secure:
+        if not await speaks_tls(ip, port):
+            return None
+        return WrongProtocolError(
+            f"whatever listens at {line.address} speaks TLS: use bucketqs:// instead of "
+            "bucketq://, or pass tls= (BUCKETQ_TLS_CA)"
+        )
+    try:
+        trouble = await tls_trouble(ip, port, client_context(line.credentials.tls), line.name)
+    except WrongProtocolError:
+        return WrongProtocolError(
+            f"whatever listens at {line.address} does not speak TLS: start the broker with "
+            "--tls-cert and --tls-key, or use bucketq:// and no tls="
+        )
+    if not trouble:
+        return None
+    return UntrustedError(
+        f"no trust between this client and the broker at {line.address}: {trouble}; see tls= "
+        "(BUCKETQ_TLS_CA, BUCKETQ_TLS_NAME, BUCKETQ_TLS_CERT and BUCKETQ_TLS_KEY)"
+    )
