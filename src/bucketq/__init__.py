@@ -30,6 +30,9 @@ from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobPage, JobSpec
+from bucketq.worker.context import Context
+from bucketq.worker.verdicts import GiveUp, JobCancelled, Retry
+from bucketq.worker.worker import Worker
 
 __all__ = [
     "AccessDeniedError",
@@ -38,10 +41,13 @@ __all__ = [
     "BlockingQueue",
     "BucketQError",
     "ClosedError",
+    "Context",
     "CorruptStateError",
     "Failure",
+    "GiveUp",
     "InvalidRequestError",
     "Job",
+    "JobCancelled",
     "JobGoneError",
     "JobNotFoundError",
     "JobPage",
@@ -58,6 +64,7 @@ __all__ = [
     "QueueFullError",
     "QueueNotFoundError",
     "RejectedError",
+    "Retry",
     "Settings",
     "Snapshot",
     "Stats",
@@ -65,6 +72,7 @@ __all__ = [
     "SupersededError",
     "TokenInfo",
     "UnavailableError",
+    "Worker",
     "connect",
     "connect_sync",
     "open_archive",

@@ -6,11 +6,8 @@ waits. Ctrl-C interrupts the waiting, not the commit: nothing is left half done.
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import os
-import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import (
     Any,
     Concatenate,
@@ -24,6 +21,7 @@ from typing import (
 )
 
 from bucketq.client.connect import Connection, Options, connect
+from bucketq.client.portal import Portal
 from bucketq.errors import ClosedError
 from bucketq.queue.base import Queue
 
@@ -47,7 +45,7 @@ def _blocking(
 class BlockingQueue(Generic[T]):
     """A queue whose verbs block until they are done; see ``Queue`` for what each does."""
 
-    def __init__(self, portal: _Portal, queue: Queue[T]) -> None:
+    def __init__(self, portal: Portal, queue: Queue[T]) -> None:
         """Wrap a queue that lives on the portal's loop."""
         self._portal = portal
         self._queue = queue
@@ -79,63 +77,17 @@ class BlockingQueue(Generic[T]):
     flush_archive = _blocking(Queue.flush_archive)
 
 
-class _Portal:
-    """An event loop in a thread, and the way to it."""
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="bucketq", daemon=True)
-        self._thread.start()
-        self._stopped = False
-
-    @property
-    def is_inherited(self) -> bool:
-        """Whether this is a forked child, which has the loop but not its thread."""
-        return os.getpid() != self._process
-
-    def call(self, make: Callable[[], Coroutine[Any, Any, A]]) -> A:
-        """Run a coroutine on the loop and wait for it."""
-        if self.is_inherited:
-            message = (
-                f"the queue was opened by process {self._process} and is used in {os.getpid()}: "
-                "connect again after a fork"
-            )
-            raise ClosedError(message)
-        if self._stopped:
-            message = "the queue is closed: connect again"
-            raise ClosedError(message)
-        if threading.current_thread() is self._thread:
-            message = "a blocking call from the queue's own thread would never return"
-            raise ClosedError(message)
-        running = asyncio.run_coroutine_threadsafe(make(), self._loop)
-        try:
-            return running.result()
-        except BaseException:
-            running.cancel()
-            raise
-
-    def stop(self) -> None:
-        """End the loop and the thread."""
-        if not self.is_inherited:
-            self.call(self._loop.shutdown_default_executor)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-        self._stopped = True
-
-
 class BlockingConnection(Generic[T]):
     """A queue that is about to be opened: ``with connect_sync(url) as queue``."""
 
     def __init__(self, connection: Connection[T]) -> None:
         """Keep the connection until it is entered."""
         self._connection = connection
-        self._portal: _Portal | None = None
+        self._portal: Portal | None = None
 
     def __enter__(self) -> BlockingQueue[T]:
         """Open the queue."""
-        portal = _Portal()
+        portal = Portal()
         try:
             queue = portal.call(self._connection.__aenter__)
         except BaseException:

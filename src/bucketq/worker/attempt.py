@@ -1,0 +1,203 @@
+"""One job in the hands of a worker: its handler is run, stopped where it must be, and settled.
+
+A handler is told to stop for one of five reasons, and the first counts:
+
+* ``lost``: the lease is gone. Whatever comes of the handler is dropped; nothing is told.
+* ``silent``: the lease may be gone. The job is given back, if the queue still takes it.
+* ``cancel``: somebody cancelled the job. It is given back, which ends it.
+* ``timeout``: it took too long. It failed, and is tried again if attempts are left.
+* ``hurry``: the worker is to end. The job is given back unharmed.
+
+A handler that ends well in spite of that is believed, unless the lease is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from bucketq.errors import PayloadError, RejectedError
+from bucketq.model.retry import delay_after_failure
+from bucketq.model.settings import Settings
+from bucketq.queue import payload as payloads
+from bucketq.queue.job import Job
+from bucketq.worker.context import Context
+from bucketq.worker.failure import describe
+from bucketq.worker.handlers import Handler
+from bucketq.worker.runner import Runner
+from bucketq.worker.settling import Settling, Unsettled
+from bucketq.worker.verdicts import GiveUp, Retry, UnfitPayload
+
+Stop = Literal["lost", "silent", "cancel", "timeout", "hurry"]
+End = Literal["done", "retried", "dead", "cancelled", "released", "lost", "unsettled"]
+"""What became of an attempt."""
+
+_LAST_WORDS_S = 1.0
+"""How long a handler that was told to stop is waited for before its job is settled without it."""
+
+
+class Ended(NamedTuple):
+    """How an attempt ended."""
+
+    end: End
+    error: BaseException | None = None
+    """What its handler raised, where it did."""
+
+
+class Attempt:
+    """One attempt at a job."""
+
+    def __init__(self, job: Job[Any], handler: Handler, now_s: float) -> None:
+        """Take a job that was claimed just now."""
+        self.job = job
+        self.handler = handler
+        self.claimed_s = now_s
+        self.stopped: Stop | None = None
+        self._context = Context(job)
+        self._task: asyncio.Task[Any] | None = None
+
+    def stop(self, reason: Stop) -> None:
+        """Tell the handler to stop; the first reason counts, but a lost lease overrides."""
+        is_over = self._task is not None and self._task.done()
+        if reason == "lost" or (self.stopped is None and not is_over):
+            self.stopped = reason
+        self._context.cancelled = True
+        if self._task is not None and not is_over:
+            self._task.cancel()
+
+    async def run(self, runner: Runner, on_over: Callable[[], None]) -> None:
+        """Run the handler until it is over or need not be waited for.
+
+        ``on_over`` is called when it is really over, which for a thread may be later.
+        """
+        loop = asyncio.get_running_loop()
+        begins: asyncio.Future[None] = loop.create_future()
+        work = runner.run(self.handler, self._context, partial(_set, begins))
+        self._task = loop.create_task(work)
+        self._task.add_done_callback(lambda task: _finish(task, on_over))
+        if self.stopped is not None:
+            self._task.cancel()
+        if self.handler.timeout_s is not None:
+            await asyncio.wait([self._task, begins], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self._task], timeout=self.handler.timeout_s)
+        if not self._task.done() and self.stopped is None:
+            self.stop("timeout")
+        while not self._task.done():
+            # Somebody who cancelled a job wants to know that it stands still, and waits for it.
+            patience_s = None if self.stopped == "cancel" else _LAST_WORDS_S
+            _, running = await asyncio.wait([self._task], timeout=patience_s)
+            if running and self.stopped != "cancel":
+                return
+
+    async def settle(self, settling: Settling, settings: Settings) -> Ended:
+        """Tell the queue what became of the job."""
+        if self.stopped == "lost":
+            return Ended("lost")
+        try:
+            task = self._task
+            if task is None or not task.done() or task.cancelled():
+                return await self._settle_stopped(settling, settings, None)
+            error = task.exception()
+            if error is None:
+                return await self._complete(settling, task.result())
+            if self.stopped is None:
+                return await self._fail(settling, settings, error)
+            return await self._settle_stopped(settling, settings, error)
+        except Unsettled:
+            return Ended("unsettled")
+
+    async def refuse(self, settling: Settling) -> Ended | None:
+        """Bury a job whose attempts were used up by lost leases; None: it may be run.
+
+        Only a worker knows the limit of its handler, so the queue hands such a job out once more.
+        """
+        job, limit = self.job, self.handler.max_attempts
+        if limit is None or job.max_attempts is not None:
+            return None
+        used = job.failures + job.lost_leases
+        if used < limit:
+            return None
+        message = f"its worker was lost or it failed {used} times, and {limit} are allowed"
+        try:
+            status = await settling.fail(job, message, retry=False, delay_s=None)
+        except Unsettled:
+            return Ended("unsettled")
+        return Ended("lost" if status is None else "dead")
+
+    async def _complete(self, settling: Settling, result: Any) -> Ended:
+        try:
+            if result is not None:
+                raw, encoding = payloads.encode(result, "result")
+                result = raw if encoding is None else result
+            done = await settling.complete(self.job, result)
+        except (PayloadError, RejectedError) as error:
+            # It would be the same the next time, and the work is done.
+            message = f"the handler is done, but its result cannot be kept: {error}"
+            status = await settling.fail(self.job, message, retry=False, delay_s=None)
+            return Ended("lost" if status is None else "dead", error)
+        return Ended("done" if done else "lost")
+
+    async def _settle_stopped(
+        self, settling: Settling, settings: Settings, error: BaseException | None
+    ) -> Ended:
+        """Settle a job whose handler was told to stop, or cancelled itself."""
+        if self.stopped == "timeout":
+            text = f"it took longer than {self.handler.timeout_s:g} s, and was told to stop"
+            return await self._fail(settling, settings, error, text)
+        if self.stopped is None:
+            return await self._fail(settling, settings, error, "the handler cancelled itself")
+        held = await settling.release(self.job)
+        if not held:
+            return Ended("lost")
+        return Ended("cancelled" if self.stopped == "cancel" else "released")
+
+    async def _fail(
+        self, settling: Settling, settings: Settings, error: BaseException | None, text: str = ""
+    ) -> Ended:
+        job, handler = self.job, self.handler
+        if not text and error is not None:
+            text = describe(error, settings.max_error_bytes)
+        limit = job.max_attempts or handler.max_attempts or settings.max_attempts
+        used = job.failures + job.lost_leases + 1
+        status = await settling.fail(
+            job,
+            text,
+            retry=used < limit and not isinstance(error, GiveUp | UnfitPayload),
+            delay_s=self._delay_s(error, settings),
+        )
+        if status is None:
+            return Ended("lost", error)
+        ends: dict[str, End] = {"queued": "retried", "dead": "dead"}
+        return Ended(ends.get(status, "cancelled"), error)
+
+    def _delay_s(self, error: BaseException | None, settings: Settings) -> float | None:
+        """How long to wait before the next attempt; None: as the queue itself says."""
+        if isinstance(error, Retry):
+            return error.delay_s
+        if self.job.backoff is not None or self.handler.backoff is None:
+            return None
+        record = replace(
+            self.job.record, backoff=self.handler.backoff, failures=self.job.failures + 1
+        )
+        return delay_after_failure(record, settings).total_seconds()
+
+
+def is_expected(error: BaseException | None) -> bool:
+    """Whether an error is one by which handlers say what they want."""
+    return isinstance(error, Retry | GiveUp | UnfitPayload)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _finish(task: asyncio.Task[Any], on_over: Callable[[], None]) -> None:
+    """Note the end of a handler, also where nobody looks at it any more."""
+    if not task.cancelled():
+        task.exception()
+    on_over()

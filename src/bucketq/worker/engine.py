@@ -1,0 +1,353 @@
+"""The engine of a worker: claims jobs, keeps its slots busy, and drains.
+
+It runs on one event loop and touches nothing but its queue and its runner, so that it runs in the
+simulator as it is. Every job that it has claimed is either settled, or known to be lost, or left to
+its lease because the worker had to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bucketq.clock import Clock
+from bucketq.model.settings import Settings
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job
+from bucketq.worker.attempt import Attempt, End, Ended, is_expected
+from bucketq.worker.handlers import Handler
+from bucketq.worker.lease import LeaseKeeper, News
+from bucketq.worker.pace import Pace
+from bucketq.worker.runner import Runner
+from bucketq.worker.settling import Settling, Unsettled
+
+_log = logging.getLogger("bucketq.worker")
+
+_WAIT_S = 20.0
+"""How long a claim waits for a job."""
+_LONGEST_BACKLOG_S = 2.0
+"""How long a job may wait for a slot before it is given back for others to take."""
+_MOST_UNSETTLED = 2000
+_REFRESH_S = 60.0
+"""How often the queue's settings are read again."""
+_LAST_WORDS_S = 5.0
+"""How long jobs may take to be given back when the worker is in a hurry."""
+
+
+@dataclass
+class Tally:
+    """What a worker has done so far."""
+
+    claimed: int = 0
+    running: int = 0
+    waiting: int = 0
+    """Claimed, and not yet begun."""
+    ends: dict[End, int] = field(default_factory=dict)
+
+    def count(self, end: End) -> int:
+        """How many attempts ended so."""
+        return self.ends.get(end, 0)
+
+
+class Engine:
+    """Works on the jobs of one queue."""
+
+    def __init__(
+        self,
+        queue: Queue[Any],
+        handlers: Mapping[str, Handler],
+        runner: Runner,
+        clock: Clock,
+        *,
+        name: str,
+        concurrency: int,
+        burst: bool = False,
+        drain_s: float = 30.0,
+    ) -> None:
+        """Make an engine.
+
+        Args:
+            queue: An open queue.
+            handlers: What to do with each kind of job; no other kinds are claimed.
+            runner: How handlers are run.
+            clock: For jitter.
+            name: The name under which jobs are claimed.
+            concurrency: How many handlers run at once.
+            burst: Whether to end when there is nothing to do.
+            drain_s: How long handlers may go on after ``stop``.
+        """
+        self._queue = queue
+        self._handlers = handlers
+        self._runner = runner
+        self._name = name
+        self._concurrency = concurrency
+        self._burst = burst
+        self._drain_s = drain_s
+        self._settling = Settling(queue, clock)
+        self._settings = Settings()
+        self._keeper = LeaseKeeper(queue, self._settings)
+        self._pace = Pace(concurrency)
+        self._backlog: deque[Attempt] = deque()
+        self._attempts: dict[int, Attempt] = {}
+        """Those that are held: in the backlog, running, or being settled."""
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._busy = 0
+        """How many slots are taken, by handlers that run."""
+        self._changed = asyncio.Event()
+        """A slot is free, a job is settled, or the worker is stopped."""
+        self._watching: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self._hurrying = False
+        self.is_running = False
+        self.tally = Tally()
+
+    def stop(self, *, hurry: bool = False) -> None:
+        """Claim no more; let handlers finish, or with ``hurry`` tell them to stop."""
+        self._stopping = True
+        if hurry:
+            self._hurrying = True
+            self._settling.give_up()
+            for attempt in list(self._attempts.values()):
+                attempt.stop("hurry")
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until it is stopped, or in a burst until there is nothing to do.
+
+        Raises what makes the queue unusable; everything that is held is let go before.
+        """
+        loop = asyncio.get_running_loop()
+        await self._read_settings()
+        self.is_running = True
+        chores = [loop.create_task(self._keeper.run()), loop.create_task(self._refresh())]
+        claiming = loop.create_task(self._claim_on())
+        try:
+            await asyncio.wait([claiming, *chores], return_when=asyncio.FIRST_COMPLETED)
+            await self._drain()
+        finally:
+            for task in (claiming, *chores):
+                task.cancel()
+            ended = await asyncio.gather(claiming, *chores, return_exceptions=True)
+            self.is_running = False
+        for end in ended:
+            if isinstance(end, Exception):
+                raise end
+
+    async def _read_settings(self) -> None:
+        try:
+            self._settings = await self._settling.insist(lambda _: self._queue.config())
+        except Unsettled as error:
+            raise error.__cause__ or error from None
+        self._keeper.settings = self._settings
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(_REFRESH_S)
+            await self._read_settings()
+
+    async def _claim_on(self) -> None:
+        """Claim whenever there is room, until it is stopped or a burst is over."""
+        while not self._stopping:
+            self._changed.clear()
+            room = self._room()
+            if room <= 0:
+                await self._changed.wait()
+                continue
+            jobs = await self._claim(room)
+            if not jobs and self._burst:
+                if not self._attempts:
+                    return
+                await self._changed.wait()
+
+    def _room(self) -> int:
+        """How many jobs to ask for."""
+        if len(self._attempts) - self._busy - len(self._backlog) > _MOST_UNSETTLED:
+            return 0  # Completions do not come through; more of them would not help.
+        wanted = self._concurrency + self._pace.ahead
+        room = wanted - self._busy - len(self._backlog)
+        # A claim for every job that ends would be one at a time for ever: let some gather.
+        enough = max(1, self._pace.ahead // 2)
+        return min(room, self._settings.max_batch_jobs) if room >= enough else 0
+
+    async def _claim(self, room: int) -> list[Job[Any]]:
+        loop = asyncio.get_running_loop()
+        wait_s = 0.0 if self._burst else _WAIT_S
+        since_s = loop.time()
+        kinds = tuple(self._handlers)
+        claiming = loop.create_task(
+            self._settling.insist(
+                lambda request: self._queue.claim(
+                    kinds, limit=room, wait_s=wait_s, worker=self._name, request=request
+                )
+            )
+        )
+        try:
+            jobs = await self._unless_stopped(claiming)
+        except Unsettled as error:
+            raise error.__cause__ or error from None
+        if len(jobs) == room:
+            self._pace.note_claim(loop.time() - since_s)
+        # A claim that waited was answered just now; what is older than that proves nothing.
+        known_s = since_s if not wait_s else max(since_s, loop.time() - self._settings.heartbeat_s)
+        for job in jobs:
+            self._take(job, known_s)
+        self._fill()
+        return jobs
+
+    async def _unless_stopped(self, claiming: asyncio.Task[list[Job[Any]]]) -> list[Job[Any]]:
+        """Wait for a claim; when the worker is stopped, withdraw it."""
+        try:
+            while not claiming.done() and not self._stopping:
+                changing = asyncio.get_running_loop().create_task(self._changed.wait())
+                await asyncio.wait([claiming, changing], return_when=asyncio.FIRST_COMPLETED)
+                changing.cancel()
+                if not self._stopping:
+                    self._changed.clear()
+        finally:
+            if not claiming.done():
+                claiming.cancel()
+                await asyncio.gather(claiming, return_exceptions=True)
+        return [] if claiming.cancelled() else claiming.result()
+
+    def _take(self, job: Job[Any], since_s: float) -> None:
+        """Hold a job that was claimed."""
+        attempt = Attempt(job, self._handlers[job.kind], asyncio.get_running_loop().time())
+        self._attempts[id(attempt)] = attempt
+
+        def tell(news: News) -> None:
+            self._log(logging.WARNING, f"lease {news}" if news != "cancel" else "cancelled", job)
+            attempt.stop(news)
+
+        self._keeper.keep(job.lease, since_s, tell)
+        self._backlog.append(attempt)
+        self.tally.claimed += 1
+
+    def _fill(self) -> None:
+        """Begin with jobs of the backlog while slots are free."""
+        while self._backlog and self._busy < self._concurrency and not self._stopping:
+            attempt = self._backlog.popleft()
+            self._busy += 1
+            self._begin(attempt, self._work(attempt))
+        self._watch_backlog()
+        self.tally.running, self.tally.waiting = self._busy, len(self._backlog)
+
+    def _begin(self, attempt: Attempt, work: Any) -> None:
+        number = id(attempt)
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[number] = task
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._keeper.drop(attempt.job.lease)
+            self._attempts.pop(number, None)
+            self._tasks.pop(number, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.error("a job could not be settled", exc_info=error)
+            self._changed.set()
+
+        task.add_done_callback(over)
+
+    async def _work(self, attempt: Attempt) -> None:
+        """See one job through."""
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+
+        def free_slot() -> None:
+            self._busy -= 1
+            self._pace.note_run(loop.time() - begun_s)
+            self._fill()
+            self._changed.set()
+
+        try:
+            refused = await attempt.refuse(self._settling)
+        except BaseException:
+            free_slot()
+            raise
+        if refused is not None:
+            free_slot()
+            self._count(attempt, refused, loop.time() - begun_s)
+            return
+        self._log(logging.DEBUG, "started", attempt.job)
+        await attempt.run(self._runner, free_slot)
+        took_s = loop.time() - begun_s
+        self._count(attempt, await attempt.settle(self._settling, self._settings), took_s)
+
+    def _count(self, attempt: Attempt, ended: Ended, took_s: float) -> None:
+        ends = self.tally.ends
+        ends[ended.end] = ends.get(ended.end, 0) + 1
+        quiet = ended.end in {"done", "released", "cancelled"} or is_expected(ended.error)
+        facts: dict[str, object] = {"took_s": round(took_s, 6)}
+        if ended.error is not None:
+            # Not its message: that may quote the payload, and is recorded in the job.
+            facts["error"] = type(ended.error).__name__
+        level = logging.INFO if quiet else logging.WARNING
+        shown = ended.error if _log.isEnabledFor(logging.DEBUG) and not quiet else None
+        self._log(level, ended.end, attempt.job, facts, shown)
+
+    def _log(
+        self,
+        level: int,
+        event: str,
+        job: Job[Any],
+        facts: Mapping[str, object] | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Tell of a job, never of what is in it."""
+        if _log.isEnabledFor(level):
+            told = {"job": job.id, "kind": job.kind, "attempt": job.attempt, **(facts or {})}
+            text = " ".join(f"{name}={value}" for name, value in told.items())
+            _log.log(level, "%s %s", event, text, extra={"bucketq": told}, exc_info=error)
+
+    def _watch_backlog(self) -> None:
+        """Look again when the job that has waited longest for a slot should have got one."""
+        if self._backlog and self._watching is None:
+            loop = asyncio.get_running_loop()
+            at_s = self._backlog[0].claimed_s + _LONGEST_BACKLOG_S
+            self._watching = loop.call_at(at_s, self._unjam)
+
+    def _unjam(self) -> None:
+        """Let others have the jobs for which there is no slot in time."""
+        self._watching = None
+        late_s = asyncio.get_running_loop().time() - _LONGEST_BACKLOG_S
+        if self._backlog and self._backlog[0].claimed_s <= late_s:
+            self._pace.note_jam(_LONGEST_BACKLOG_S)
+        while self._backlog and self._backlog[0].claimed_s <= late_s:
+            self._give_back_next()
+        self._watch_backlog()
+
+    def _give_back_next(self) -> None:
+        attempt = self._backlog.popleft()
+        attempt.stop("hurry")
+        self._begin(attempt, self._give_back(attempt))
+
+    async def _give_back(self, attempt: Attempt) -> None:
+        self._count(attempt, await attempt.settle(self._settling, self._settings), 0.0)
+
+    async def _drain(self) -> None:
+        """Give back what has not begun, let the rest finish, and hurry when that takes long."""
+        self._stopping = True
+        while self._backlog:
+            self._give_back_next()
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._until_settled(self._drain_s)
+        if self._tasks:
+            self.stop(hurry=True)
+            await self._until_settled(_LAST_WORDS_S)
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _until_settled(self, patience_s: float) -> None:
+        """Wait until nothing is held, or a while, or until the worker is in a hurry."""
+        was_hurrying = self._hurrying
+        try:
+            async with asyncio.timeout(patience_s):
+                while self._tasks and self._hurrying == was_hurrying:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return

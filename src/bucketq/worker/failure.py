@@ -1,0 +1,49 @@
+"""The text that is recorded of a handler's error: what it was, and where, within a limit."""
+
+from __future__ import annotations
+
+import traceback
+
+from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
+
+_CUT = "[...]\n"
+_OWN = "bucketq/worker/"
+
+
+def describe(error: BaseException, limit_bytes: int) -> str:
+    """The error on the first line, then its traceback, the innermost calls if not all fit.
+
+    What a handler raises to say what it wants is told by its reason alone.
+    """
+    if isinstance(error, Retry | GiveUp | UnfitPayload | HandlerFailed):
+        return _cut(_clean(str(error) or type(error).__name__), limit_bytes)
+    summary = _clean(f"{type(error).__name__}: {error}".removesuffix(": "))
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if _OWN not in frame.filename.replace("\\", "/")
+    ]
+    lines = traceback.format_list(frames)
+    if error.__cause__ is not None:
+        cause = error.__cause__
+        lines.insert(0, f"  caused by {type(cause).__name__}: {_clean(str(cause))}\n")
+    head = _cut(summary, limit_bytes // 2 if lines else limit_bytes)
+    left = limit_bytes - len(head.encode()) - len(_CUT) - 1
+    kept: list[str] = []
+    for line in reversed([_clean(line) for line in lines]):
+        left -= len(line.encode())
+        if left < 0:
+            kept.append(_CUT)
+            break
+        kept.append(line)
+    return "\n".join(filter(None, (head, "".join(reversed(kept)).rstrip("\n"))))
+
+
+def _clean(text: str) -> str:
+    """Text that JSON can hold: a file name may not be."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    raw = text.encode()
+    return text if len(raw) <= limit_bytes else raw[:limit_bytes].decode(errors="ignore")

@@ -1,0 +1,130 @@
+"""Keeps the leases of the jobs that a worker holds, by heartbeats.
+
+A job is kept from its claim until the queue has acknowledged its end. Whoever keeps it is told
+when the queue says that the lease is lost or that somebody wants the job cancelled, and also when
+no heartbeat was acknowledged for so long that the lease may have run out: then another worker may
+have the job, and nothing can tell any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from bucketq.errors import RejectedError, UnavailableError
+from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.settings import Settings
+
+News = Literal["lost", "silent", "cancel"]
+"""What befell a lease. Silent: it may be lost, for nobody has answered for too long."""
+
+_log = logging.getLogger(__name__)
+_MARGIN = 0.2
+"""The part of a lease that is left to stop a handler in before others may have its job."""
+_LARGEST_BATCH = 5000
+
+
+class Beats(Protocol):
+    """What is needed of a queue."""
+
+    async def heartbeat(self, jobs: list[LeaseRef], /) -> list[Pulse]:
+        """Say that jobs are still being worked on."""
+        ...
+
+
+class _Kept:
+    """A lease that is kept."""
+
+    __slots__ = ("lease", "proved_at", "tell", "told")
+
+    def __init__(self, lease: LeaseRef, proved_at: float, tell: Callable[[News], None]) -> None:
+        self.lease = lease
+        self.proved_at = proved_at
+        """When the request was sent that last showed it to be held."""
+        self.tell = tell
+        self.told: dict[News, None] = {}
+
+    def news(self, news: News) -> None:
+        """Tell, once."""
+        if news not in self.told:
+            self.told[news] = None
+            self.tell(news)
+
+
+class LeaseKeeper:
+    """Sends heartbeats for all jobs of a worker together."""
+
+    def __init__(self, queue: Beats, settings: Settings) -> None:
+        """Keep nothing yet; ``settings`` may be replaced while it runs."""
+        self._queue = queue
+        self.settings = settings
+        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._news = asyncio.Event()
+
+    def keep(self, lease: LeaseRef, since_s: float, tell: Callable[[News], None]) -> None:
+        """Keep a lease that was asked for at ``since_s``, by the loop's time."""
+        self._kept[lease.job, lease.lease] = _Kept(lease, since_s, tell)
+        self._news.set()
+
+    def drop(self, lease: LeaseRef) -> None:
+        """Keep a lease no longer."""
+        self._kept.pop((lease.job, lease.lease), None)
+
+    async def run(self) -> None:
+        """Beat until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._until_something_is_kept()
+            await asyncio.sleep(self.settings.heartbeat_s)
+            sent_at = loop.time()
+            leases = [kept.lease for kept in self._kept.values()]
+            size = min(_LARGEST_BATCH, self.settings.max_batch_jobs)
+            for start in range(0, len(leases), size):
+                await self._beat(leases[start : start + size], sent_at)
+
+    async def _until_something_is_kept(self) -> None:
+        while not self._kept:
+            self._news.clear()
+            await self._news.wait()
+
+    async def _beat(self, leases: list[LeaseRef], sent_at: float) -> None:
+        """Send one heartbeat; while it has no answer, watch for leases that may run out."""
+        beating = asyncio.get_running_loop().create_task(self._ask(leases))
+        try:
+            while not beating.done():
+                await asyncio.wait([beating], timeout=self.settings.heartbeat_s / 2)
+                if not beating.done():
+                    self._fence()
+        finally:
+            beating.cancel()
+        for pulse, lease in zip(beating.result(), leases, strict=False):
+            self._hear(pulse, lease, sent_at)
+        self._fence()
+
+    async def _ask(self, leases: list[LeaseRef]) -> list[Pulse]:
+        try:
+            return await self._queue.heartbeat(leases)
+        except (UnavailableError, RejectedError) as error:
+            _log.warning("a heartbeat for %d jobs had no answer: %s", len(leases), error)
+            return []
+
+    def _hear(self, pulse: Pulse, lease: LeaseRef, sent_at: float) -> None:
+        kept = self._kept.get((lease.job, lease.lease))
+        if kept is None:
+            return  # It ended meanwhile.
+        if not pulse.held:
+            kept.news("lost")
+            return
+        kept.proved_at = max(kept.proved_at, sent_at)
+        if pulse.cancel_requested:
+            kept.news("cancel")
+
+    def _fence(self) -> None:
+        """Tell of leases that may have run out."""
+        limit_s = self.settings.lease_s * (1 - _MARGIN)
+        now_s = asyncio.get_running_loop().time()
+        for kept in list(self._kept.values()):
+            if now_s - kept.proved_at >= limit_s:
+                kept.news("silent")

@@ -1,0 +1,212 @@
+"""Runs handlers in processes of their own: for work that needs a core, and for code that crashes.
+
+Each process runs one handler at a time, and is kept for the next. Payloads and results travel as
+JSON; nothing that comes from a job is ever unpickled. A handler that is to stop is ended with its
+process, and a process that dies takes one attempt of one job with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from bucketq.model.job import JobRecord
+from bucketq.queue import payload as payloads
+from bucketq.queue.job import Job
+from bucketq.worker.context import Context
+from bucketq.worker.failure import describe
+from bucketq.worker.handlers import Handler
+from bucketq.worker.runner import Begun, call, call_plain
+from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
+
+_SPAWN = multiprocessing.get_context("spawn")
+_LIMIT_BYTES = 1 << 20
+_END_S = 2.0
+
+
+class ProcessDied(Exception):  # noqa: N818 - a handler's misfortune, told like its errors
+    """The process that ran a handler ended before the handler did."""
+
+
+class _Reply(Struct, frozen=True, omit_defaults=True):
+    """What came of a handler."""
+
+    kind: Literal["done", "failed", "unfit", "retry", "give up"]
+    result: Raw = Raw(b"null")
+    is_bytes: bool = False
+    text: str = ""
+    delay_s: float = 0.0
+
+
+class _Child:
+    """One process, seen from here."""
+
+    def __init__(self, handlers: dict[str, Handler]) -> None:
+        """Start it. What it is told to run is chosen here, by kind, from ``handlers``."""
+        self._link, theirs = _SPAWN.Pipe()
+        life, self._life = _SPAWN.Pipe(duplex=False)
+        self.process = _SPAWN.Process(
+            target=_live, args=(theirs, life, handlers), name="bucketq handler", daemon=True
+        )
+        self.process.start()
+        # It heeds no SIGTERM, which is how multiprocessing would end it with this process.
+        atexit.register(self.process.kill)
+        theirs.close()
+        life.close()
+
+    def until_ready(self) -> None:
+        """Wait until it has imported what its handlers need."""
+        try:
+            self._link.recv_bytes()
+        except (EOFError, OSError):
+            self.process.join(_END_S)
+            raise ProcessDied(_how(self.process.exitcode)) from None
+
+    def ask(self, kind: str, record: JobRecord) -> _Reply:
+        """Run a handler there, and wait for what comes of it."""
+        try:
+            self._link.send_bytes(kind.encode())
+            self._link.send_bytes(msgspec.json.encode(record))
+            return msgspec.json.decode(self._link.recv_bytes(), type=_Reply)
+        except (EOFError, OSError):
+            self.process.join(_END_S)
+            raise ProcessDied(_how(self.process.exitcode)) from None
+
+    def kill(self) -> None:
+        """End it now."""
+        self.process.kill()
+
+    def close(self) -> None:
+        """End it, and wait for that."""
+        atexit.unregister(self.process.kill)
+        self._life.close()
+        self.process.kill()
+        self.process.join(_END_S)
+        self._link.close()
+
+
+class ProcessRunner:
+    """Processes that wait for handlers to run; as many as were ever needed at once."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        """Begin without processes; of ``handlers`` only those count that are to run in one."""
+        self._handlers = {
+            kind: handler for kind, handler in handlers.items() if handler.place == "process"
+        }
+        self._threads = ThreadRunner()
+        self._idle: list[_Child] = []
+        self._busy: dict[int, _Child] = {}
+
+    async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
+        """Run a handler in a process; where that is cancelled, the process is ended."""
+        child = self._idle.pop() if self._idle else await self._start()
+        self._busy[id(child)] = child
+        begun()
+        ask = partial(child.ask, handler.kind, context.job.record)
+        asking = asyncio.get_running_loop().create_task(self._threads.call(ask))
+        is_cancelled = False
+        while not asking.done():
+            try:
+                await asyncio.shield(asking)
+            except asyncio.CancelledError:
+                is_cancelled = True
+                child.kill()
+            except ProcessDied:
+                break
+        del self._busy[id(child)]
+        if asking.exception() is None:
+            self._idle.append(child)
+        else:
+            await self._threads.call(child.close)
+            if is_cancelled:
+                raise asyncio.CancelledError
+        return _value(asking.result())
+
+    async def close(self) -> None:
+        """End the processes."""
+        for child in (*self._idle, *self._busy.values()):
+            await self._threads.call(child.close)
+        self._idle.clear()
+        await self._threads.close()
+
+    async def _start(self) -> _Child:
+        """Start a process, and wait until it is ready to run handlers."""
+        child: _Child = await self._threads.call(partial(_Child, self._handlers))
+        await self._threads.call(child.until_ready)
+        return child
+
+
+def _value(reply: _Reply) -> Any:
+    """Return or raise what a handler did."""
+    if reply.kind == "failed":
+        raise HandlerFailed(reply.text)
+    if reply.kind == "unfit":
+        raise UnfitPayload(reply.text)
+    if reply.kind == "retry":
+        raise Retry(reply.text, delay=reply.delay_s)
+    if reply.kind == "give up":
+        raise GiveUp(reply.text)
+    encoding: Literal["base64"] | None = "base64" if reply.is_bytes else None
+    return payloads.decode(reply.result, encoding, Any, "the result of a handler")
+
+
+def _how(exitcode: int | None) -> str:
+    """How a process ended, for people."""
+    if exitcode is not None and exitcode < 0:
+        name = signal.Signals(-exitcode).name
+        return f"the process that ran the handler was ended by {name}"
+    return f"the process that ran the handler ended with exit code {exitcode}"
+
+
+def _live(link: Connection, life: Connection, handlers: dict[str, Handler]) -> None:
+    """What runs in the process: one handler after another, until the worker is gone."""
+    # They go to all processes of a terminal or a service, and it is the worker that decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+    with suppress(EOFError, OSError):
+        link.send_bytes(b"ready")
+        while True:
+            kind = link.recv_bytes().decode()
+            record = msgspec.json.decode(link.recv_bytes(), type=JobRecord)
+            link.send_bytes(msgspec.json.encode(_reply(handlers[kind], record)))
+
+
+def _end_with(life: Connection) -> None:
+    """End this process when the worker's is gone, also where a handler is at work."""
+    with suppress(EOFError, OSError):
+        life.recv_bytes()
+    os._exit(1)
+
+
+def _reply(handler: Handler, record: JobRecord) -> _Reply:
+    context = Context(Job[Any](record, Any))
+    try:
+        if inspect.iscoroutinefunction(handler.function):
+            result = asyncio.run(call(handler, context))
+        else:
+            result = call_plain(handler, context)
+        raw, encoding = payloads.encode(result, "the result of a handler")
+    except UnfitPayload as error:
+        return _Reply("unfit", text=str(error))
+    except Retry as error:
+        return _Reply("retry", text=str(error), delay_s=error.delay_s)
+    except GiveUp as error:
+        return _Reply("give up", text=str(error))
+    except BaseException as error:  # noqa: BLE001 - it fails its job, and not this process
+        return _Reply("failed", text=describe(error, _LIMIT_BYTES))
+    return _Reply("done", result=raw, is_bytes=encoding is not None)

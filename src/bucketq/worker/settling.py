@@ -1,0 +1,151 @@
+"""Tells the queue how jobs ended, until it has acknowledged that.
+
+Completions that are ready at the same time go in one request. While the outcome is unknown the
+same request is sent again, under the same id, to the effect of one; the lease is kept meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from bucketq.clock import Clock, fraction
+from bucketq.errors import (
+    LeaseLostError,
+    OverloadedError,
+    RejectedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.job import Status
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job
+
+A = TypeVar("A")
+
+_LARGEST_BATCH = 1000
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+class Unsettled(Exception):  # noqa: N818 - it never leaves this package
+    """The worker could not wait for the queue's answer any longer."""
+
+
+class Settling:
+    """The way back to the queue, shared by all jobs of a worker."""
+
+    def __init__(self, queue: Queue[Any], clock: Clock) -> None:
+        """Settle jobs of ``queue``."""
+        self._queue = queue
+        self._clock = clock
+        self._ready: list[tuple[Job[Any], Any, asyncio.Future[bool]]] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._gives_up = asyncio.Event()
+
+    def give_up(self) -> None:
+        """From now on ask once more and no more than that: the worker is to end."""
+        self._gives_up.set()
+
+    async def complete(self, job: Job[Any], result: Any) -> bool:
+        """Finish a job; False: its lease was lost.
+
+        Raises ``RejectedError`` where the queue does not take the result, and ``Unsettled``.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bool] = loop.create_future()
+        self._ready.append((job, result, done))
+        if self._sending is None or self._sending.done():
+            self._sending = loop.create_task(self._send())
+        return await done
+
+    async def fail(
+        self, job: Job[Any], error: str, *, retry: bool, delay_s: float | None
+    ) -> Status | None:
+        """Report a failure, and return what the job is now; None: its lease was lost."""
+        try:
+            return await self.insist(
+                lambda request: self._queue.fail(
+                    job, error, retry=retry, delay_s=delay_s, request=request
+                )
+            )
+        except LeaseLostError:
+            return None
+
+    async def release(self, job: Job[Any]) -> bool:
+        """Give a job back; False: its lease was lost."""
+        try:
+            await self.insist(lambda request: self._queue.release(job, request=request))
+        except LeaseLostError:
+            return False
+        return True
+
+    async def insist(self, ask: Callable[[str | None], Awaitable[A]]) -> A:
+        """Ask, and ask again with the same request while the outcome is unknown.
+
+        Raises ``Unsettled`` where the worker does not wait any longer, or the queue is gone.
+        """
+        request: str | None = None
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            is_last = self._gives_up.is_set()
+            try:
+                return await ask(request)
+            except UnavailableError as error:
+                request = error.request or request
+                trouble: Exception = error
+            except OverloadedError as error:
+                pause_s = max(pause_s, error.retry_after_s)
+                trouble = error
+            except SupersededError as error:
+                raise Unsettled(str(error)) from error
+            if is_last:
+                raise Unsettled(str(trouble)) from trouble
+            await self._pause(pause_s * (0.5 + fraction(self._clock)))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait, unless the worker gives up meanwhile."""
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._gives_up.wait()
+        except TimeoutError:
+            return
+
+    async def _send(self) -> None:
+        """Send what is ready, and what has become ready meanwhile, until nothing is."""
+        while self._ready:
+            batch = self._ready[:_LARGEST_BATCH]
+            del self._ready[:_LARGEST_BATCH]
+            jobs = [(job, result) for job, result, _ in batch]
+            try:
+                answers = await self._complete_many(jobs)
+            except RejectedError:
+                # One of them spoils the others: a result that the queue does not take.
+                for job, result, done in batch:
+                    await self._complete_one(job, result, done)
+            except Exception as error:  # noqa: BLE001 - whoever waits is to be told, whatever it is
+                for _, _, done in batch:
+                    if not done.done():
+                        done.set_exception(error)
+            else:
+                for (_, _, done), answer in zip(batch, answers, strict=True):
+                    if not done.done():
+                        done.set_result(answer)
+
+    async def _complete_many(self, jobs: list[tuple[Job[Any], Any]]) -> list[bool]:
+        return await self.insist(lambda request: self._queue.complete_many(jobs, request=request))
+
+    async def _complete_one(self, job: Job[Any], result: Any, done: asyncio.Future[bool]) -> None:
+        try:
+            await self.insist(lambda request: self._queue.complete(job, result, request=request))
+        except LeaseLostError:
+            if not done.done():
+                done.set_result(False)
+        except Exception as error:  # noqa: BLE001 - whoever waits is to be told, whatever it is
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(True)

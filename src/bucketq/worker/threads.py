@@ -1,0 +1,97 @@
+"""Runs plain handlers in threads.
+
+A thread cannot be stopped from outside: a handler that is to stop sees that in its context, and
+until it ends it keeps its slot. The threads are daemons, so that a worker that is in a hurry to end
+does not wait for a handler that will not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from bucketq.worker.context import Context
+from bucketq.worker.handlers import Handler
+from bucketq.worker.runner import Begun, call_plain
+
+Work = Callable[[], None]
+
+
+class ThreadRunner:
+    """Threads that wait for handlers to run; as many as were ever needed at once."""
+
+    def __init__(self) -> None:
+        """Begin without threads."""
+        self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._pending: dict[int, asyncio.Future[tuple[Any, BaseException | None]]] = {}
+        self._idle = 0
+        self._count = 0
+
+    async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
+        """Run a handler in a thread, and return when it is over."""
+        begun()  # There is a thread for each that runs, so it begins at once.
+        return await self.call(partial(call_plain, handler, context))
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """Call a function in a thread, and return when it is over, also where cancelled."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        within = contextvars.copy_context()
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = within.run(function)
+            except BaseException as raised:  # noqa: BLE001 - it is raised again where it is awaited
+                error = raised
+            # The loop is closed where the worker did not wait for this thread.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_tell, over, result, error)
+
+        if self._idle == 0:
+            self._start()
+        self._idle -= 1
+        self._pending[id(over)] = over
+        self._works.put(work)
+        while not over.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(over)
+        del self._pending[id(over)]
+        self._idle += 1
+        result, error = over.result()
+        if error is not None:
+            raise error
+        return result
+
+    async def close(self) -> None:
+        """Wait for nobody any more, and let the threads end when they have nothing to do."""
+        for over in list(self._pending.values()):
+            _tell(over, None, asyncio.CancelledError())
+        for _ in range(self._count):
+            self._works.put(None)
+        await asyncio.sleep(0)  # So that whoever waited has heard of it.
+
+    def _start(self) -> None:
+        self._idle += 1
+        self._count += 1
+        name = f"bucketq handler {self._count}"
+        threading.Thread(target=self._live, name=name, daemon=True).start()
+
+    def _live(self) -> None:
+        while (work := self._works.get()) is not None:
+            work()
+
+
+def _tell(
+    over: asyncio.Future[tuple[Any, BaseException | None]],
+    result: Any,
+    error: BaseException | None,
+) -> None:
+    if not over.done():
+        over.set_result((result, error))

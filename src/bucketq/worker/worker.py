@@ -1,0 +1,281 @@
+"""``Worker``: what users of job queues write their handlers for.
+
+::
+
+    worker = bucketq.Worker("s3://bucket/jobs/queue.json", concurrency=20)
+
+
+    @worker.handler("email", timeout=30)
+    async def send(email: Email) -> None: ...
+
+
+    worker.run_sync()  # or: await worker.run(), or: bucketq work module:worker
+
+The queue is spoken to on a loop in a thread of its own, so a handler that blocks its own loop costs
+nobody a lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, Unpack
+
+from bucketq.client.connect import Options, connect
+from bucketq.client.portal import Portal
+from bucketq.clock import SystemClock
+from bucketq.errors import InvalidRequestError
+from bucketq.model import check
+from bucketq.model.job import Backoff
+from bucketq.worker.engine import Engine, Tally
+from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
+from bucketq.worker.home import HomeRunner
+from bucketq.worker.runner import Runner, Runners
+from bucketq.worker.threads import ThreadRunner
+
+_log = logging.getLogger("bucketq.worker")
+
+_ADDRESS_VARIABLE = "BUCKETQ_URL"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_MEANINGS = (
+    "no more jobs are claimed, and handlers may finish; once more stops them",
+    "handlers are told to stop, and their jobs are given back; once more ends the process",
+)
+_HIGHEST_CONCURRENCY = 10_000
+
+
+class Worker:
+    """Handlers, and the queue whose jobs they are for."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        concurrency: int = 10,
+        drain: float | timedelta = 30.0,
+        **options: Unpack[Options],
+    ) -> None:
+        """Make a worker without handlers; nothing is opened yet.
+
+        Args:
+            url: The address of the queue, as for ``connect``; left out, BUCKETQ_URL when it runs.
+            concurrency: How many handlers run at once.
+            drain: How long handlers may go on when the worker is stopped, in seconds; then they
+                are told to stop, and their jobs are given back.
+            **options: Those of ``connect``; ``worker`` is the name under which jobs are claimed.
+        """
+        check.whole_number(concurrency, "concurrency", 1, _HIGHEST_CONCURRENCY)
+        self.url = url
+        self.concurrency = concurrency
+        self.drain_s = drain.total_seconds() if isinstance(drain, timedelta) else drain
+        check.delay(self.drain_s, "drain")
+        self._options = options
+        self._handlers = Handlers()
+        self._engine: Engine | None = None
+        self._portal: Portal | None = None
+        self._serving: asyncio.Task[Any] | None = None
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handlers, by kind."""
+        return self._handlers
+
+    @property
+    def tally(self) -> Tally:
+        """What it has done so far, in this run."""
+        return Tally() if self._engine is None else self._engine.tally
+
+    def handler(
+        self,
+        kind: str,
+        *,
+        timeout: float | timedelta | None = None,
+        max_attempts: int | None = None,
+        backoff: Backoff | None = None,
+        run_in: Place | None = None,
+    ) -> Callable[[Function], Function]:
+        """Let a function work on jobs of a kind: ``@worker.handler("email", timeout=30)``.
+
+        The function takes the payload, read as its annotated type, and where it asks for them by
+        annotation the ``Job`` and a ``Context``. What it returns is the job's result.
+
+        Args:
+            kind: The kind of job.
+            timeout: How long an attempt may take, in seconds; then it has failed.
+            max_attempts: How often a job may fail or be lost before it is dead, where the job
+                does not say itself.
+            backoff: How long a failed job waits, where the job does not say itself.
+            run_in: ``loop``: the event loop, the default for async functions; ``thread``: the
+                default for others; ``process``: a process of its own, for work that needs a core.
+        """
+
+        def register(function: Function) -> Function:
+            self._handlers.add(
+                bind(
+                    kind,
+                    function,
+                    timeout=timeout,
+                    max_attempts=max_attempts,
+                    backoff=backoff,
+                    run_in=run_in,
+                )
+            )
+            return function
+
+        return register
+
+    async def run(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
+        """Work until ``stop`` is called, or in a ``burst`` until there is nothing to do.
+
+        Cancelling it tells all handlers to stop and gives their jobs back.
+        """
+        handlers = self._wanted(kinds)
+        if self._portal is not None:
+            message = "this worker is running already"
+            raise InvalidRequestError(message)
+        home = asyncio.get_running_loop()
+        self._portal = portal = Portal()
+        serving = self._serve(home, handlers, burst=burst)
+        running = asyncio.run_coroutine_threadsafe(serving, portal.loop)
+        over = asyncio.wrap_future(running)
+        try:
+            await asyncio.shield(over)
+        except asyncio.CancelledError:
+            self.stop(hurry=True)
+            await asyncio.wait([over])
+            raise
+        finally:
+            self._portal = None
+            await asyncio.to_thread(portal.stop)
+
+    def run_sync(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
+        """Work without asyncio, in the main thread, until Ctrl-C or SIGTERM.
+
+        The first lets handlers finish, a second tells them to stop, a third ends the process.
+        """
+
+        async def main() -> None:
+            with self.stopped_by_signals():
+                await self.run(burst=burst, kinds=kinds)
+
+        asyncio.run(main())
+
+    def stop(self, *, hurry: bool = False) -> None:
+        """Claim no more and end when all handlers have; with ``hurry``, tell them to stop.
+
+        It may be called from any thread, and from a signal handler.
+        """
+        portal = self._portal
+        if portal is not None:
+            portal.loop.call_soon_threadsafe(partial(self._stop_serving, hurry=hurry))
+
+    @contextmanager
+    def stopped_by_signals(self) -> Iterator[None]:
+        """Let Ctrl-C and SIGTERM stop it; the second one hurries, the third ends the process.
+
+        Not through the event loop: a handler may be blocking that.
+        """
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        told = 0
+
+        def tell(number: int, _frame: object) -> None:
+            nonlocal told
+            told += 1
+            if told > 1:
+                _restore(before)
+            _log.info(
+                "%s: %s", signal.Signals(number).name, _MEANINGS[min(told, len(_MEANINGS)) - 1]
+            )
+            self.stop(hurry=told > 1)
+
+        for number in _SIGNALS:
+            signal.signal(number, tell)
+        try:
+            yield
+        finally:
+            _restore(before)
+
+    def _wanted(self, kinds: Iterable[str] | None) -> dict[str, Handler]:
+        """The handlers of the kinds that are to be worked on."""
+        if not self._handlers:
+            message = 'the worker has no handlers: add one with @worker.handler("kind")'
+            raise InvalidRequestError(message)
+        wanted = list(self._handlers) if kinds is None else list(kinds)
+        for kind in wanted:
+            if kind not in self._handlers:
+                known = ", ".join(self._handlers)
+                message = f"the worker has no handler for kind {kind!r}; it has some for {known}"
+                raise InvalidRequestError(message)
+        if not wanted:
+            message = "kinds is empty: name at least one, or leave it out for all"
+            raise InvalidRequestError(message)
+        chosen = {kind: self._handlers[kind] for kind in wanted}
+        for handler in chosen.values():
+            if handler.place == "process":
+                check_reachable(handler)
+        return chosen
+
+    async def _serve(
+        self, home: asyncio.AbstractEventLoop, handlers: dict[str, Handler], *, burst: bool
+    ) -> None:
+        """Open the queue and work, on the portal's loop, until it is told to stop."""
+        self._serving = asyncio.current_task()
+        url = self.url or os.environ.get(_ADDRESS_VARIABLE)
+        if not url:
+            message = (
+                f"the worker has no queue: pass its address to Worker, or set {_ADDRESS_VARIABLE}"
+            )
+            raise InvalidRequestError(message)
+        clock = SystemClock()
+        options = self._options
+        name = options.get("worker") or f"{socket.gethostname()}:{os.getpid()}"
+        runners = Runners(_runners(home, handlers))
+        try:
+            async with connect(url, **options) as queue:
+                self._engine = Engine(
+                    queue,
+                    handlers,
+                    runners,
+                    clock,
+                    name=name,
+                    concurrency=self.concurrency,
+                    burst=burst,
+                    drain_s=self.drain_s,
+                )
+                _log.info("working on %s: %s", url, ", ".join(handlers))
+                await self._engine.run()
+        except asyncio.CancelledError:
+            return  # It was stopped while it was still looking for the queue.
+        finally:
+            await runners.close()
+            self._serving = None
+
+    def _stop_serving(self, *, hurry: bool) -> None:
+        """Stop, on the portal's loop."""
+        if self._engine is not None and self._engine.is_running:
+            self._engine.stop(hurry=hurry)
+        elif self._serving is not None:
+            self._serving.cancel()
+
+
+def _runners(
+    home: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
+) -> dict[Place, Runner]:
+    runners: dict[Place, Runner] = {"loop": HomeRunner(home), "thread": ThreadRunner()}
+    if any(handler.place == "process" for handler in handlers.values()):
+        from bucketq.worker.processes import ProcessRunner  # noqa: PLC0415 - few need it
+
+        runners["process"] = ProcessRunner(handlers)
+    return runners
+
+
+def _restore(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
