@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS
+from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, TOKEN_COMMANDS
 from tests.cli.console import Console
 
 JOB, LEASE = "job", "0" * 32
@@ -41,7 +41,14 @@ def test_a_queue_that_is_not_there_is_not_created(console: Console, name: str) -
     assert list(console.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *(f"archive {name}" for name in ARCHIVE_COMMANDS)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *COMMANDS,
+        *(f"archive {name}" for name in ARCHIVE_COMMANDS),
+        *(f"token {name}" for name in TOKEN_COMMANDS),
+    ],
+)
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -64,6 +71,8 @@ def test_a_bad_address_is_refused_in_a_sentence(
         "import": ("-",),
         "restore": ("-",),
         "archive prune": ("--older-than", "1d", "--yes"),
+        "token create": ("--name", "ci", "--rights", "push"),
+        "token revoke": ("00000000",),
     }.get(name, extra)
     ran = console.run(*name.split(), url, *extra)
     assert ran.code == 2, ran
@@ -118,6 +127,16 @@ def test_a_bad_address_is_refused_in_a_sentence(
         ("archive", "frobnicate"),
         ("archive", "prune", "URL"),
         ("archive", "ls", "URL", "--since", "1h", "--until", "2h"),
+        ("token",),
+        ("token", "create", "URL", "--name", "ci"),
+        ("token", "create", "URL", "--rights", "push"),
+        ("token", "create", "URL", "--name", "", "--rights", "push"),
+        ("token", "create", "URL", "--name", "ci", "--rights", ""),
+        ("token", "create", "URL", "--name", "ci", "--rights", "push,everything"),
+        ("token", "create", "URL", "--name", "ci", "--rights", "push", "--ttl", "0"),
+        ("token", "create", "URL", "--name", "ci", "--rights", "push", "--ttl", "long"),
+        ("token", "revoke", "URL"),
+        ("token", "revoke", "URL", "nonsense"),
         ("import", "URL"),
         ("import", "URL", "nowhere.jsonl"),
         ("restore", "URL", "nowhere.json"),

@@ -11,14 +11,19 @@ import pytest
 import typer.main
 
 from bucketq.cli import exits
-from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, app
+from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, TOKEN_COMMANDS, app
 from bucketq.cli.command import help_of
 from bucketq.cli.doctor import PRICES
 from tests.cli.console import ROOT, Console
 
 CLI = ROOT / "docs" / "cli.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
-NAMES = [*COMMANDS, *(f"archive {name}" for name in ARCHIVE_COMMANDS)]
+FUNCTIONS = (
+    COMMANDS
+    | {f"archive {name}": function for name, function in ARCHIVE_COMMANDS.items()}
+    | {f"token {name}": function for name, function in TOKEN_COMMANDS.items()}
+)
+NAMES = [*FUNCTIONS]
 
 _BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _GROUP: Any = typer.main.get_command(app)
@@ -42,9 +47,14 @@ def calls(text: str) -> list[list[str]]:
     return found
 
 
+def name_in(words: list[str]) -> str:
+    """The name of the command in a call."""
+    return " ".join(words[:2]) if words[0] in {"archive", "token"} else words[0]
+
+
 def check_call(words: list[str]) -> None:
     """See that a call names a command, and options that it has."""
-    name = " ".join(words[:2]) if words[0] == "archive" else words[0]
+    name = name_in(words)
     assert name in NAMES, words
     known = {option for param in command(name).params for option in param.opts}
     options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
@@ -63,15 +73,9 @@ def test_every_call_in_a_document_names_options_that_exist(document: Path) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_documented_with_examples(name: str) -> None:
-    shown = {
-        " ".join(words[:2]) if words[0] == "archive" else words[0]
-        for words in calls("".join(_BLOCK.findall(CLI.read_text("utf-8"))))
-    }
+    shown = {name_in(words) for words in calls("".join(_BLOCK.findall(CLI.read_text("utf-8"))))}
     assert name in shown
-    function = (COMMANDS | {f"archive {key}": value for key, value in ARCHIVE_COMMANDS.items()})[
-        name
-    ]
-    text, examples = help_of(function)
+    text, examples = help_of(FUNCTIONS[name])
     assert text[0].isupper()
     assert "Args:" not in text
     found = calls(examples)
@@ -104,10 +108,11 @@ def test_the_table_of_costs_follows_from_the_prices() -> None:
         assert f"| {commits:,} | ${cost:.2f} | ${max(express, 0.01):.2f} |" in text
 
 
-@pytest.mark.parametrize("words", [(), ("archive",)])
+@pytest.mark.parametrize("words", [(), ("archive",), ("token",)])
 def test_no_summary_of_a_command_is_cut(console: Console, words: tuple[str, ...]) -> None:
     shown = console.run(*words, "--help", env={"COLUMNS": "80"}).out
     listed = shown.partition("Commands:\n")[2].partition("\n\n")[0]
-    assert len(listed.splitlines()) >= len(ARCHIVE_COMMANDS)
+    commands = {(): COMMANDS, ("archive",): ARCHIVE_COMMANDS, ("token",): TOKEN_COMMANDS}[words]
+    assert len(listed.splitlines()) >= len(commands)
     assert "..." not in listed
     assert "\n  Examples:\n    bucketq " in shown

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bucketq.cli import archive, care, exits, look, operate, work
+from bucketq.cli import archive, care, exits, look, operate, token, work
 from bucketq.cli.command import CommandGroup, QueueCommand, as_command, help_of
 from bucketq.cli.doctor import doctor
 from bucketq.cli.edit import edit
@@ -49,6 +49,11 @@ ARCHIVE_COMMANDS: dict[str, Callable[..., Any]] = {
     "prune": archive.prune,
     "collect": archive.collect,
 }
+TOKEN_COMMANDS: dict[str, Callable[..., Any]] = {
+    "create": token.create,
+    "list": token.list_tokens,
+    "revoke": token.revoke,
+}
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _CODES = "\n".join(
@@ -70,6 +75,16 @@ _ARCHIVE_EXAMPLES = "\n".join(
         "  bucketq archive ls s3://bucket/jobs/queue.json --since 2h",
         "  bucketq archive cat s3://bucket/jobs/queue.json --since 7d --kind email > email.jsonl",
         "  bucketq archive flush s3://bucket/jobs/queue.json",
+    ]
+)
+
+_TOKEN_EXAMPLES = "\n".join(
+    [
+        "\b",
+        "Examples:",
+        "  bucketq token create s3://bucket/jobs/queue.json --name ci --rights push --ttl 90d",
+        "  bucketq token list s3://bucket/jobs/queue.json",
+        "  bucketq token revoke s3://bucket/jobs/queue.json 4f1e09ab",
     ]
 )
 
@@ -127,3 +142,6 @@ _add(app, COMMANDS)
 _archive = _group("Finished jobs, by the time at which they finished.", _ARCHIVE_EXAMPLES)
 _add(_archive, ARCHIVE_COMMANDS)
 app.add_typer(_archive, name="archive")
+_token = _group("Who may talk to the brokers of a queue, and do what.", _TOKEN_EXAMPLES)
+_add(_token, TOKEN_COMMANDS)
+app.add_typer(_token, name="token")
