@@ -44,6 +44,13 @@ def full() -> State:
     return state
 
 
+def tls() -> State:
+    """A queue whose broker speaks TLS."""
+    state = State(incarnation="3f1c0b3a5d7e4f60", created_at=_CREATED)
+    state.broker = BrokerRecord("broker.example:7700", "broker-8a", 1, _at(1), "host-9", tls=True)
+    return state
+
+
 def unknown_fields() -> State:
     """A queue to which a newer bucketq of the same format has added fields everywhere."""
     state = full()
@@ -211,5 +218,6 @@ class Golden(NamedTuple):
 FILES = {
     "empty": Golden(empty, "commit-1"),
     "full": Golden(full, "commit-42"),
+    "tls": Golden(tls, "commit-1"),
     "unknown-fields": Golden(unknown_fields, "commit-42"),
 }

@@ -63,7 +63,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (Backoff, [row["backoff"] for row in jobs if "backoff" in row]),
         (KeyRecord, content["keys"]),
         (Session, content["sessions"]),
-        (BrokerRecord, [content["broker"]]),
+        (BrokerRecord, [content["broker"], json.loads(golden("tls"))["broker"]]),
     ]
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}

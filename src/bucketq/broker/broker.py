@@ -12,12 +12,14 @@ import logging
 from collections.abc import Callable
 
 from bucketq.archive import SegmentWriter
+from bucketq.broker.access import Guard, Shown
 from bucketq.broker.conversation import Conversation, Incoming
 from bucketq.broker.election import (
     ENOUGH,
     WEIGHT,
     DeposedError,
     Identity,
+    Sign,
     is_out_of_reach,
     probe,
 )
@@ -26,6 +28,7 @@ from bucketq.broker.leader import Leader
 from bucketq.clock import Clock, fraction
 from bucketq.codec import Document
 from bucketq.errors import (
+    AccessDeniedError,
     BucketQError,
     InvalidRequestError,
     OverloadedError,
@@ -37,7 +40,7 @@ from bucketq.model.operations import Claim
 from bucketq.queue.base import MAX_WAIT_S
 from bucketq.queue.register import Register
 from bucketq.queue.waiting import Waiting
-from bucketq.rpc.messages import OFFERED, Answers, Hello, Pong, Role, Welcome
+from bucketq.rpc.messages import OFFERED, Answers, FlushArchive, Hello, Pong, Role, Welcome
 from bucketq.rpc.transport import Transport
 
 _log = logging.getLogger("bucketq.broker")
@@ -99,6 +102,7 @@ class Broker:
         self._depositions: list[float] = []
         self._conversations: dict[int, Conversation] = {}
         self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s, _drop)
+        self._guard = Guard(clock)
         self._is_draining = False
         self._pulse: asyncio.TimerHandle | None = None
         self.incarnation = ""
@@ -233,7 +237,8 @@ class Broker:
             epoch=leader.epoch,
             version=leader.version,
         )
-        conversation = Conversation(self, welcome, send)
+        welcome, shown = self._guard.greet(leader.state, hello, welcome)
+        conversation = Conversation(self, welcome, send, shown)
         self._conversations[id(conversation)] = conversation
         self.idle_since = None
         return conversation
@@ -246,6 +251,12 @@ class Broker:
         if self._leader is not None:
             self._leader.forget(parked)
 
+    def admit(self, token: str) -> Shown | None:
+        """Check a token. Raises ``AccessDeniedError`` on one that is bad."""
+        if self._leader is None:
+            raise self._superseded()
+        return self._guard.admit(self._leader.state, token)
+
     def take(self, incoming: Incoming) -> None:
         """Take a call into the inbox; what cannot be taken is answered at once."""
         leader = self._leader
@@ -254,7 +265,7 @@ class Broker:
             return
         try:
             self._admit(incoming, leader)
-        except (InvalidRequestError, OverloadedError) as error:
+        except (AccessDeniedError, InvalidRequestError, OverloadedError) as error:
             incoming.tell(None, error)
             return
         if not self._is_draining:
@@ -270,6 +281,7 @@ class Broker:
 
         async def flush() -> None:
             try:
+                self._guard.check(leader.state, conversation.shown, FlushArchive())
                 conversation.answer(tag, await leader.flush_archive(), None)
             except BucketQError as error:
                 conversation.answer(tag, None, error)
@@ -286,6 +298,7 @@ class Broker:
         if type(operation) not in _OFFERED:
             message = f"{type(operation).__name__.lower()} is not for clients to ask for"
             raise InvalidRequestError(message)
+        self._guard.check(leader.state, incoming.conversation.shown, operation)
         if isinstance(operation, Claim):
             if not 0 <= operation.wait_s <= MAX_WAIT_S:
                 message = f"wait_s must be between 0 and {MAX_WAIT_S:.0f} seconds"
@@ -369,11 +382,16 @@ class Broker:
             )
             await asyncio.sleep(_LOOK_S)
             return 0
-        while not (weight := WEIGHT[await probe(self._transport, record, self.incarnation)]):
+        while (sign := await probe(self._transport, record, self.incarnation)) is Sign.ALIVE:
             evidence = 0
             await self._pause(_WATCH_S)
+        if sign is Sign.UNTRUSTED:
+            if identity is None or record.address != identity.address:
+                await asyncio.sleep(_LOOK_S)
+                return 0
+            sign = Sign.GONE  # We listen there now, whatever certificate the last one had.
         await self._pause(_JITTER_S)
-        return evidence + weight
+        return evidence + WEIGHT[sign]
 
     async def _pause(self, about_s: float) -> None:
         await asyncio.sleep(about_s * (0.5 + fraction(self._clock)))

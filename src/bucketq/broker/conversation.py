@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from bucketq.broker.access import Shown
 from bucketq.model.operations import Claim, Request
 from bucketq.queue.waiting import Waiting
 from bucketq.rpc.errors import refusal_of
@@ -30,6 +31,10 @@ class Desk(Protocol):
 
     def flush_archive(self, conversation: Conversation, tag: int) -> None:
         """Archive what is finished, and answer the call."""
+        ...
+
+    def admit(self, token: str) -> Shown | None:
+        """Check a token. Raises ``AccessDeniedError`` on one that is bad."""
         ...
 
     def leave(self, conversation: Conversation, parked: list[Waiting]) -> None:
@@ -67,9 +72,17 @@ class Incoming(Waiting):
 class Conversation:
     """One client's conversation with a broker."""
 
-    def __init__(self, desk: Desk, welcome: Welcome, send: Callable[[Answers], None]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        welcome: Welcome,
+        send: Callable[[Answers], None],
+        shown: Shown | None = None,
+    ) -> None:
         """Begin; answers go to ``send``."""
         self.welcome = welcome
+        self.shown = shown
+        """The token that the client has shown."""
         self.is_open = True
         self._desk = desk
         self._send = send
@@ -81,6 +94,10 @@ class Conversation:
     def version(self) -> int:
         """The newest version that is known to be in the object."""
         return self._desk.version
+
+    def show(self, token: str) -> None:
+        """Take the client's token. Raises ``AccessDeniedError`` on one that is bad."""
+        self.shown = self._desk.admit(token)
 
     def receive(self, calls: Sequence[Call]) -> None:
         """Take calls."""

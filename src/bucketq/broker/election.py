@@ -17,9 +17,9 @@ from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Lead, Request
 from bucketq.model.transitions import apply
 from bucketq.queue.register import Register
-from bucketq.rpc.address import Whereabouts, is_loopback
+from bucketq.rpc.address import Whereabouts, is_loopback, secured
 from bucketq.rpc.messages import Ping
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
+from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport, UntrustedError
 
 PING_S = 1.5
 """How long a broker may take to answer a ping from memory."""
@@ -33,6 +33,7 @@ class Identity(Struct, frozen=True):
     id: str
     address: str
     host: str
+    tls: bool = False
 
 
 class DeposedError(SupersededError):
@@ -47,9 +48,11 @@ class Sign(Enum):
     """Nobody listens there, or somebody else, or it says that it does not lead any more."""
     SILENT = "silent"
     """No answer: it may be dead, frozen or cut off, or only slow for once."""
+    UNTRUSTED = "untrusted"
+    """Somebody may be there, and we may not talk to each other: that tells nothing of its life."""
 
 
-WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: 1, Sign.GONE: 1}
+WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: 1, Sign.GONE: 1, Sign.UNTRUSTED: 0}
 ENOUGH = 2
 """How much evidence a takeover needs, with no sign of life in between."""
 
@@ -57,9 +60,12 @@ ENOUGH = 2
 async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
     """Ask the broker that is recorded whether it is there."""
     try:
-        pong = await transport.ping(record.address, Ping(incarnation=incarnation), PING_S)
+        address = secured(record.address, tls=record.tls)
+        pong = await transport.ping(address, Ping(incarnation=incarnation), PING_S)
     except NobodyThereError:
         return Sign.GONE
+    except UntrustedError:
+        return Sign.UNTRUSTED
     except LinkLostError:
         return Sign.SILENT
     is_it = pong.broker == record.id and pong.epoch == record.epoch
@@ -76,7 +82,15 @@ async def elect(register: Register, clock: Clock, identity: Identity, after: int
         UnavailableError: The storage did not answer a read.
     """
     document = await register.load()
-    lead = Request(Lead(id=identity.id, address=identity.address, host=identity.host, after=after))
+    lead = Request(
+        Lead(
+            id=identity.id,
+            address=identity.address,
+            host=identity.host,
+            after=after,
+            tls=identity.tls,
+        )
+    )
     for _ in range(_MOST_LOST):
         applied = apply(document.state, lead, clock.now())
         if applied.error is not None:

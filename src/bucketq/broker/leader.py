@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from bucketq.archive import SegmentWriter
+from bucketq.broker.access import refusal
+from bucketq.broker.conversation import Incoming
 from bucketq.broker.election import DeposedError, Identity, check_leads, elect
 from bucketq.broker.silence import SilenceWatch
 from bucketq.clock import Clock
@@ -20,6 +22,7 @@ from bucketq.codec import Document
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.model.leases import pulses
 from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
+from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.register import Register
@@ -77,6 +80,11 @@ class Leader(GroupCommitQueue[Any]):
         if self._ticker is not None:
             self._ticker.cancel()
         await super().__aexit__(*error)
+
+    @property
+    def state(self) -> State | None:
+        """The queue as it will be once what was asked for is written; None: it is read again."""
+        return self._current_state()
 
     @property
     def epoch(self) -> int:
@@ -193,6 +201,14 @@ class Leader(GroupCommitQueue[Any]):
             self._writing_since = None
 
     def _apply(self, waiting: Waiting, document: Document) -> None:
+        if document.state.settings.require_token and isinstance(waiting, Incoming):
+            # Asked again whenever the state was read anew, and when a parked claim is served.
+            operation, shown = waiting.request.operation, waiting.conversation.shown
+            error = refusal(document.state, shown, operation, self._clock.now())
+            if error is not None:
+                self._drop(waiting)
+                waiting.tell(None, error)
+                return
         if type(waiting.request.operation) is Heartbeat:
             self._hear(waiting, waiting.request.operation, document)
         else:

@@ -56,13 +56,13 @@ class Server:
             raise InvalidRequestError(message)
         self._brokers[name] = broker
 
-    async def start(self, listen: str, advertise: str = "") -> None:
+    async def start(self, listen: str, advertise: str = "", *, tls: bool = False) -> None:
         """Listen, and let the brokers live; ``advertise`` is what goes into the object."""
         self._listener = await self._transport.listen(listen, self)
         self.address = advertise or self._listener.address
         loop = asyncio.get_running_loop()
         for broker in self._brokers.values():
-            identity = Identity(new_id(self._clock), self.address, self._host)
+            identity = Identity(new_id(self._clock), self.address, self._host, tls)
             life = loop.create_task(broker.run(identity))
             life.add_done_callback(self._note_end)
             self._lives.append(life)

@@ -34,6 +34,7 @@ class _Broker(Struct, frozen=True):
     epoch: int
     since: str
     host: str = ""
+    tls: bool = False
 
 
 class _Head(Struct, frozen=True):

@@ -37,6 +37,7 @@ def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
         epoch=epoch,
         since=now,
         host=operation.host,
+        tls=operation.tls,
     )
     state.touch_head()
     return state.broker

@@ -132,3 +132,5 @@ class BrokerRecord(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     since: datetime
     host: str = ""
     """Where it runs. A loopback address means something there alone."""
+    tls: bool = False
+    """Whether it speaks TLS."""

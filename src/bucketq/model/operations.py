@@ -210,6 +210,7 @@ class Lead(Operation, frozen=True):
     address: str
     host: str
     after: int
+    tls: bool = False
 
 
 class Retire(Operation, frozen=True):
