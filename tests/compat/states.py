@@ -10,12 +10,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
+from bucketq.model.tokens import TokenRecord
 
 _CREATED = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
 
@@ -48,6 +49,15 @@ def tls() -> State:
     """A queue whose broker speaks TLS."""
     state = State(incarnation="3f1c0b3a5d7e4f60", created_at=_CREATED)
     state.broker = BrokerRecord("broker.example:7700", "broker-8a", 1, _at(1), "host-9", tls=True)
+    return state
+
+
+def tokens() -> State:
+    """A queue with access tokens, one of which a newer bucketq has added a field to."""
+    state = full()
+    state.settings = structs.replace(_SETTINGS, max_tokens=50, require_token=True)
+    state.restore(_JOBS, _KEYS, _TOKENS)
+    state.extra = {("tokens", "4f1e09ab"): {"news": Raw(b'{"list":[1.50,null]}')}}
     return state
 
 
@@ -106,6 +116,25 @@ _SESSIONS = (
 _KEYS = (
     KeyRecord(id="order/4711", seq=1, job="job-1", digest="00ff00ff00ff00ff", at=_at(1)),
     KeyRecord(id='schlüssel "2"', seq=2, job="job-gone", digest="1234", at=_at(2)),
+)
+_TOKENS = (
+    TokenRecord(
+        id="4f1e09ab",
+        seq=1,
+        name="ci",
+        digest="5df6e0e2761359d30a8275058e299fcc0381534545f55cf43e41983f5d4c9456",
+        rights=("push",),
+        created_at=_at(10),
+        expires_at=_at(7_776_010),
+    ),
+    TokenRecord(
+        id="00c0ffee",
+        seq=65,
+        name="größe L",
+        digest="2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+        rights=("push", "claim", "read", "admin"),
+        created_at=_at(20.5),
+    ),
 )
 _JOBS = (
     JobRecord(
@@ -219,5 +248,6 @@ FILES = {
     "empty": Golden(empty, "commit-1"),
     "full": Golden(full, "commit-42"),
     "tls": Golden(tls, "commit-1"),
+    "tokens": Golden(tokens, "commit-42"),
     "unknown-fields": Golden(unknown_fields, "commit-42"),
 }

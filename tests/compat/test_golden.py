@@ -11,6 +11,7 @@ from msgspec import Struct
 from bucketq.codec import FORMAT, decode
 from bucketq.model.job import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session
+from bucketq.model.tokens import RIGHTS, TokenRecord
 from tests.compat import regenerate
 from tests.compat.states import FILES
 from tests.unit.codec.objects import content_of
@@ -41,7 +42,8 @@ def test_the_same_state_is_written_with_the_same_bytes(name: str) -> None:
 @pytest.mark.parametrize("name", [*FILES])
 def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> None:
     document = decode(golden(name), f"{name}.json")
-    for table in (document.state.jobs, document.state.keys, document.state.sessions.table):
+    state = document.state
+    for table in (state.jobs, state.keys, state.tokens, state.sessions.table):
         table.touched.update(table.blocks)
     document.state.version -= 1
     document.state.commits.pop()
@@ -57,6 +59,9 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     content = json.loads(golden("full"))
     jobs, failures = content["jobs"], [e for row in content["jobs"] for e in row.get("errors", [])]
     assert {row["status"] for row in jobs} == set(STATUSES)
+    tokens = json.loads(golden("tokens"))["tokens"]
+    assert {right for row in tokens for right in row["rights"]} == set(RIGHTS)
+    del tokens[0]["news"]
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
         (JobRecord, jobs),
         (Failure, failures),
@@ -64,6 +69,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (KeyRecord, content["keys"]),
         (Session, content["sessions"]),
         (BrokerRecord, [content["broker"], json.loads(golden("tls"))["broker"]]),
+        (TokenRecord, tokens),
     ]
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}

@@ -25,6 +25,9 @@ _GROUP_BITS = 4
 """How many blocks have one checksum: with more of them more is read again for one row, with
 fewer there are more to be put together."""
 
+_CLOSING = b"\n]"
+"""How a table ends; no row begins like that."""
+
 _encoder = msgspec.json.Encoder()
 
 _Text = bytes | memoryview
@@ -63,6 +66,8 @@ class _Section:
                 return
             ends.append(comma)
             starts.append(comma + len(COMMA))
+        if body.find(_CLOSING, starts[-1], end) >= 0:
+            return  # A table follows that this code does not know; it is kept with the head.
         view = memoryview(body)
         for number, begin, stop in zip(self.table.blocks, starts, [*ends, end], strict=True):
             self._texts[number] = view[begin:stop]

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec import Document
 from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.state import State
+from bucketq.model.tokens import TokenRecord
 
 NOW = datetime(2024, 5, 17, 12, tzinfo=UTC)
 WHERE = "memory://test/queue.json"
@@ -61,18 +62,31 @@ def dead(seq: int, **fields: Any) -> JobRecord:
     return job(seq, **(defaults | {"finished_at": second(8)} | fields))
 
 
+def token(seq: int, **fields: Any) -> TokenRecord:
+    defaults: dict[str, Any] = {
+        "id": f"{seq:08x}",
+        "name": "ci",
+        "digest": f"{seq:064x}",
+        "rights": ("push", "claim"),
+        "created_at": NOW,
+        "expires_at": second(90),
+    }
+    return TokenRecord(seq=seq, **(defaults | fields))
+
+
 def empty_state() -> State:
     return State(incarnation="incarnation-1", created_at=NOW)
 
 
 def small_state() -> State:
-    """A queue with a job of each status, a session, a key and a broker."""
+    """A queue with a job of each status, a session, a key, a token and a broker."""
     state = empty_state()
     state.broker = BrokerRecord(address="10.0.0.42:3000", id="broker-1", epoch=7, since=NOW)
     for row in (job(1, key="key-1"), running(2), done(3), dead(4)):
         state.put_job(row)
     state.next_seq = 5
     state.put_key("key-1", "job-1", "digest-1", NOW)
+    state.put_token(token(1))
     state.sessions.write("session-1", 1, ["job-1"], NOW, 1)
     state.sessions.write("session-1", 3, None, NOW, 1)
     return state
@@ -130,6 +144,7 @@ def content_of(state: State) -> dict[str, Any]:
         "horizon": state.sessions.horizon,
         "sessions": [plain(row) for row in state.sessions.table],
         "keys": [plain(row) for row in state.keys],
+        "tokens": [plain(row) for row in state.tokens],
         "jobs": [plain(row) for row in state.jobs],
         "extra": {
             slot: {name: bytes(value) for name, value in fields.items()}

@@ -25,6 +25,7 @@ from bucketq.model.operations import (
     Configure,
     Expire,
     Fail,
+    GrantToken,
     Heartbeat,
     LeaseRef,
     NewJob,
@@ -35,6 +36,7 @@ from bucketq.model.operations import (
     Release,
     Request,
     Resume,
+    RevokeToken,
     Tidy,
 )
 from bucketq.model.state import State
@@ -54,6 +56,7 @@ from tests.unit.codec.objects import (
     small_body,
     small_state,
     stamped,
+    token,
 )
 
 BLOCK = 1 << BLOCK_BITS
@@ -110,6 +113,11 @@ def of_any(make: Callable[[str], AnyOperation]) -> Callable[..., AnyOperation]:
     return choose
 
 
+def _some_token(state: State, number: int) -> str:
+    ids = list(state.tokens.by_id)
+    return ids[number % len(ids)] if ids else "ffffffff"
+
+
 OPERATIONS: dict[str, Callable[..., AnyOperation]] = {
     "push": push,
     "claim": lambda _, n: Claim(worker="w", secret=f"{n:032x}", limit=1 + n % 20),
@@ -126,6 +134,14 @@ OPERATIONS: dict[str, Callable[..., AnyOperation]] = {
     "resume": lambda _, n: Resume(kind=(None, "mail")[n % 2]),
     "configure": lambda _, n: Configure(changes={"max_attempts": 1 + n % 9, "max_sessions": 2}),
     "tidy": lambda _, __: Tidy(),
+    "grant": lambda _, n: GrantToken(
+        id=f"{n % 150:08x}",
+        name="é",
+        digest=f"{n % 150:064x}",
+        rights=("push",),
+        ttl_s=(0.0, 5000.0)[n % 2],
+    ),
+    "revoke": lambda state, n: RevokeToken(id=_some_token(state, n)),
 }
 steps = st.tuples(
     st.sampled_from([*OPERATIONS, "push", "claim", "complete", "archive", "later", "broker"]),
@@ -200,11 +216,17 @@ def check_body(body: bytes, state: State) -> None:
     lines = body.split(b"\n")
     sessions = 3
     keys = sessions + len(content["sessions"]) + 1
-    jobs = keys + len(content["keys"]) + 1
+    tokens = keys + len(content["keys"]) + 1
+    jobs = tokens + len(content["tokens"]) + 1 if "tokens" in content else tokens
+    assert ("tokens" in content) == (len(state.tokens) > 0)
     assert lines[sessions - 1] == b'"sessions":['
     assert lines[keys - 1] == b'],"keys":['
     assert lines[jobs - 1] == b'],"jobs":['
-    for name, at in (("sessions", sessions), ("keys", keys), ("jobs", jobs)):
+    places = {"sessions": sessions, "keys": keys, "jobs": jobs}
+    if "tokens" in content:
+        assert lines[tokens - 1] == b'],"tokens":['
+        places["tokens"] = tokens
+    for name, at in places.items():
         rows = lines[at : at + len(content[name])]
         assert [json.loads(row.removesuffix(b",")) for row in rows] == content[name]
     assert lines[jobs + len(content["jobs"]) :] == [b"]}", b""]
@@ -223,9 +245,11 @@ def test_a_queue_that_became_empty_looks_like_one_that_was_never_filled() -> Non
     for seq in range(1, 200):
         document.state.put_job(done(seq))
     document.state.put_key("key", "job-1", "digest", NOW)
+    document.state.put_token(token(1))
     document.state.sessions.write("session", 1, None, NOW, 1)
     document.state.next_seq = 200
     document.prepare("commit-1")
+    document.state.remove_token("00000001")
     remove_done(document.state, 200)
     document.state.remove_key("key")
     document.state.sessions.table.remove("session")

@@ -19,6 +19,7 @@ from bucketq.model.job import NOTHING, Backoff, BrokerRecord, Failure, JobRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
+from bucketq.model.tokens import RIGHTS, TokenRecord
 from tests.unit.codec.objects import (
     NOW,
     WHERE,
@@ -143,6 +144,24 @@ def keys(draw: st.DrawFn) -> list[KeyRecord]:
     ]
 
 
+@st.composite
+def tokens(draw: st.DrawFn) -> list[TokenRecord]:
+    ids = draw(st.lists(texts, max_size=4, unique=True))
+    rights = st.lists(st.sampled_from(RIGHTS), unique=True).map(tuple)
+    return [
+        TokenRecord(
+            id=token,
+            seq=seq * 40,
+            name=draw(texts),
+            digest=draw(texts),
+            rights=draw(rights),
+            created_at=draw(times),
+            expires_at=draw(maybe(times)),
+        )
+        for seq, token in enumerate(ids)
+    ]
+
+
 queue_settings = st.builds(
     Settings,
     lease_s=floats,
@@ -151,6 +170,8 @@ queue_settings = st.builds(
     max_bytes=numbers,
     dead_retention_s=floats,
     max_sessions=numbers,
+    max_tokens=numbers,
+    require_token=st.booleans(),
 )
 brokers = st.builds(BrokerRecord, address=texts, id=texts, epoch=numbers, since=times, host=texts)
 
@@ -165,7 +186,7 @@ def states(draw: st.DrawFn) -> State:
     state.paused = draw(st.booleans())
     state.paused_kinds = dict.fromkeys(draw(st.lists(texts, max_size=3)))
     state.sessions = Sessions(draw(sessions()), draw(numbers))
-    state.restore(draw(jobs()), draw(keys()))
+    state.restore(draw(jobs()), draw(keys()), draw(tokens()))
     state.next_seq = draw(st.integers(301, 2**62))
     return state
 

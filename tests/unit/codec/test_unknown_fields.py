@@ -48,6 +48,7 @@ PLACES = {
     "running job": b'{"id":"job-2",',
     "key": b'{"id":"key-1",',
     "session": b'{"id":"session-1",',
+    "token": b'{"id":"00000001",',
 }
 
 
@@ -78,6 +79,7 @@ def object_at(content: dict[str, Any], place: str) -> dict[str, Any]:
             "running job": ("jobs", 1),
             "key": ("keys", 0),
             "session": ("sessions", 0),
+            "token": ("tokens", 0),
         }[place]
         found = content[table][index]
     assert isinstance(found, dict)
@@ -270,3 +272,46 @@ def test_the_order_of_fields_in_a_row_does_not_matter() -> None:
     rest = json.dumps({k: content[k] for k in [*content][3:]}).encode()[1:]
     document = decode(stamped(rest), WHERE)
     assert [row.id for row in document.state.jobs] == ["job-1", "job-2", "job-3", "job-4"]
+
+
+def test_tokens_that_an_older_writer_kept_in_the_head_go_back_to_their_table() -> None:
+    body = small_body()
+    tokens = json.loads(body)["tokens"]
+    line = json.dumps(tokens, separators=(",", ":")).encode()
+    rest = rest_of(body)
+    start, end = rest.index(b'\n],"tokens":['), rest.index(b'\n],"jobs":[')
+    older = stamped(rest[:start] + rest[end:])
+    older = edited(older, PLACES["head"], b'"tokens":' + line + b"," + PLACES["head"])
+    document = decode(older, WHERE)
+    assert content_of(document.state) == content_of(decode(body, WHERE).state)
+    written = document.prepare("commit-2").body
+    assert written.count(b'"tokens":') == 1
+    assert b'\n],"tokens":[\n{"id":"00000001",' in written
+    assert json.loads(written)["tokens"] == tokens
+
+
+def test_a_table_of_tokens_without_rows_is_read_and_left_out() -> None:
+    rest = rest_of(small_body())
+    start, end = rest.index(b'\n],"tokens":['), rest.index(b'\n],"jobs":[')
+    document = decode(stamped(rest[:start] + b'\n],"tokens":[' + rest[end:]), WHERE)
+    assert len(document.state.tokens) == 0
+    written = document.prepare("commit-2").body
+    assert b'"tokens"' not in written
+    assert json.loads(written)["keys"] == json.loads(small_body())["keys"]
+
+
+@pytest.mark.parametrize("behind", ["sessions", "keys", "tokens", "jobs"])
+def test_a_table_that_a_newer_writer_put_between_the_others_is_kept_once(behind: str) -> None:
+    body, table = small_body(), b'\n],"news":[\n{"id":"n1","seq":1},\n{"id":"n2","seq":2}'
+    following = {
+        "sessions": b'\n],"keys":[',
+        "keys": b'\n],"tokens":[',
+        "tokens": b'\n],"jobs":[',
+        "jobs": b"\n]}\n",
+    }[behind]
+    document = decode(edited(body, following, table + following), WHERE)
+    written = document.prepare("commit-2").body
+    assert written.count(b'"news"') == 1
+    content = json.loads(written)
+    assert [row["id"] for row in content.pop("news")] == ["n1", "n2"]
+    assert content[behind] == json.loads(body)[behind]
