@@ -39,7 +39,7 @@ def rows_of(state: State) -> tuple[list[object], ...]:
     paused = (state.paused, list(state.paused_kinds))
     head = (state.settings, state.broker, paused, state.sessions.horizon)
     sessions = [msgspec.json.encode(session) for session in state.sessions.table]
-    return [head], list(state.jobs), list(state.keys), list(sessions)
+    return [head], list(state.jobs), list(state.keys), list(state.tokens), list(sessions)
 
 
 class Driver:

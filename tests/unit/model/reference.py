@@ -32,6 +32,7 @@ from bucketq.model.operations import (
     Configure,
     Expire,
     Fail,
+    GrantToken,
     Heartbeat,
     Lead,
     NewJob,
@@ -48,6 +49,7 @@ from bucketq.model.operations import (
     Tidy,
 )
 from bucketq.model.settings import Settings
+from tests.unit.model.reference_tokens import TokenReference
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
@@ -63,11 +65,12 @@ def row_of(job: JobRecord) -> Row:
     return row | {"payload": bytes(job.payload), "result": bytes(job.result), "errors": errors}
 
 
-class Reference:
+class Reference(TokenReference):
     """A queue that is slow and obvious."""
 
     def __init__(self) -> None:
         """Begin empty."""
+        super().__init__()
         self.settings = Settings()
         self.jobs: dict[str, Row] = {}
         self.keys: dict[str, Row] = {}
@@ -123,7 +126,12 @@ class Reference:
         rows = {job: dict(row) for job, row in self.jobs.items()}
         keys = {key: dict(row) for key, row in self.keys.items()}
         paused = (self.paused, list(self.paused_kinds))
-        return rows, keys, (self.settings, self.broker, paused, list(self.sessions))
+        return (
+            rows,
+            keys,
+            dict(self.tokens),
+            (self.settings, self.broker, paused, list(self.sessions)),
+        )
 
     # Requests that come again.
 
@@ -141,6 +149,8 @@ class Reference:
     def _answer_again(self, request: Request, answer: Any) -> object:
         if isinstance(request.operation, Configure):
             return self.settings
+        if isinstance(request.operation, GrantToken):
+            return self.grant_again(request.operation, answer)
         if isinstance(request.operation, Claim):
             claimed = [(self.jobs.get(row["id"]), row["attempt"]) for row in answer]
             return tuple(
@@ -440,6 +450,7 @@ class Reference:
                 break
             del self.keys[key]
             count += 1
+        count += self.drop_expired_tokens(now)
         while dead := self.dead():
             age = now - dead[0]["finished_at"]
             too_many = len(dead) > settings.max_dead

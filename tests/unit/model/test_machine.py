@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
@@ -31,6 +31,7 @@ from bucketq.model.operations import (
     Expire,
     Fail,
     Get,
+    GrantToken,
     Heartbeat,
     Lead,
     LeaseRef,
@@ -42,11 +43,13 @@ from bucketq.model.operations import (
     Push,
     ReadOutbox,
     ReadStats,
+    ReadTokens,
     Redrive,
     Release,
     Request,
     Resume,
     Retire,
+    RevokeToken,
     Silence,
     Tidy,
 )
@@ -89,6 +92,8 @@ changes = st.one_of(
             "max_keys": st.integers(1, 4),
             "max_batch_jobs": st.sampled_from([2, 100]),
             "max_sessions": st.integers(1, 3),
+            "max_tokens": st.integers(1, 4),
+            "require_token": st.booleans(),
             "key_retention_s": st.sampled_from([10.0, 100.0]),
             "dead_retention_s": st.sampled_from([10.0, 1000.0]),
             "session_retention_s": st.sampled_from([10.0, 1000.0]),
@@ -110,6 +115,7 @@ def tables(state: State) -> dict[Change, object]:
     rows: dict[Change, object] = {("head", ""): head}
     rows.update({("jobs", job.id): job for job in state.jobs})
     rows.update({("keys", key.id): key for key in state.keys})
+    rows.update({("tokens", token.id): token for token in state.tokens})
     sessions = state.sessions.table
     rows.update({("sessions", row.id): msgspec.json.encode(row) for row in sessions})
     return rows
@@ -329,6 +335,21 @@ class QueueMachine(RuleBasedStateMachine):
     def configure(self, changes: dict[str, Any], by: tuple[str, int]) -> None:
         self.send(Configure(changes=changes), by)
 
+    @rule(number=pick, other=st.sampled_from([0, 0, 0, 1]), by=sender)
+    def grant_token(self, number: int, other: int, by: tuple[str, int]) -> None:
+        grant = GrantToken(
+            id=f"{number % 8:08x}",
+            name="ci",
+            digest=f"{number % 8 + 16 * other:064x}",
+            rights=(("push",), ("admin", "read", "read"))[number % 2],
+            ttl_s=(0.0, 5.0, 60.0)[number % 3],
+        )
+        self.send(grant, by)
+
+    @rule(number=pick, by=sender)
+    def revoke_token(self, number: int, by: tuple[str, int]) -> None:
+        self.send(RevokeToken(id=f"{number % 8:08x}"), by)
+
     @precondition(lambda self: self.state.done)
     @rule(number=pick)
     def archive(self, number: int) -> None:
@@ -382,6 +403,11 @@ class QueueMachine(RuleBasedStateMachine):
         keys = [(key.id, key.job, key.at) for key in self.state.keys]
         assert keys == [(k, row["job"], row["at"]) for k, row in self.reference.keys.items()]
         assert list(self.twin.state.keys) == list(self.state.keys)
+        tokens = [structs.asdict(token) | {"seq": 0} for token in self.state.tokens]
+        assert tokens == [row | {"seq": 0} for row in self.reference.tokens.values()]
+        assert list(self.twin.state.tokens) == list(self.state.tokens)
+        shown = apply(self.state, Request(ReadTokens()), self.now).answer
+        assert shown == self.reference.good_tokens(self.now)
         assert [row.id for row in self.state.sessions.table] == list(self.reference.sessions)
         assert self.state.sessions.horizon == self.reference.horizon
         assert self.state.settings == self.reference.settings

@@ -97,8 +97,12 @@ class Walker:
             machine.heartbeat([self.number for _ in range(self.random.randrange(4))])
 
     def operate(self) -> None:
-        machine, choice = self.machine, self.random.randrange(8)
-        if choice < 3:
+        machine, choice = self.machine, self.random.randrange(11)
+        if choice >= 10:
+            machine.revoke_token(self.number, self.by)
+        elif choice >= 8:
+            machine.grant_token(self.number, int(self.number < 20), self.by)
+        elif choice < 3:
             machine.redrive(self.kinds, self.random.randrange(3), self.number, self.by)
         elif choice < 4:
             machine.purge(self.kinds, self.random.choice([0.0, 5.0]), self.number, self.by)
@@ -124,6 +128,8 @@ class Walker:
                 "max_dead": self.random.randrange(1, 8),
                 "max_sessions": self.random.randrange(1, 5),
                 "max_keys": self.random.choice([3, 100]),
+                "max_tokens": self.random.choice([2, 100]),
+                "require_token": self.number < 50,
                 "max_jobs": self.random.choice([20, 1000, 1000]),
                 "key_retention_s": self.random.choice([20.0, 200.0]),
                 "dead_retention_s": self.random.choice([50.0, 1000.0]),
