@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -59,6 +58,9 @@ class Attempt:
         self.stopped: Stop | None = None
         self._context = Context(job)
         self._task: asyncio.Task[Any] | None = None
+        self._moved: asyncio.Future[None] | None = None
+        """Set when the handler is over or was told to stop."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def stop(self, reason: Stop) -> None:
         """Tell the handler to stop; the first reason counts, but a lost lease overrides."""
@@ -68,6 +70,8 @@ class Attempt:
         self._context.cancelled = True
         if self._task is not None and not is_over:
             self._task.cancel()
+        if self._moved is not None:
+            _set(self._moved)
 
     async def run(self, runner: Runner, on_over: Callable[[], None]) -> None:
         """Run the handler until it is over or need not be waited for.
@@ -75,23 +79,34 @@ class Attempt:
         ``on_over`` is called when it is really over, which for a thread may be later.
         """
         loop = asyncio.get_running_loop()
-        begins: asyncio.Future[None] = loop.create_future()
-        work = runner.run(self.handler, self._context, partial(_set, begins))
-        self._task = loop.create_task(work)
-        self._task.add_done_callback(lambda task: _finish(task, on_over))
+        self._moved = moved = loop.create_future()
+
+        def finish(task: asyncio.Task[Any]) -> None:
+            """Note the end of the handler, also where nobody looks at it any more."""
+            if not task.cancelled():
+                task.exception()
+            if self._timer is not None:
+                self._timer.cancel()
+            on_over()
+            _set(moved)
+
+        self._task = loop.create_task(runner.run(self.handler, self._context, self._begun))
+        self._task.add_done_callback(finish)
         if self.stopped is not None:
-            self._task.cancel()
-        if self.handler.timeout_s is not None:
-            await asyncio.wait([self._task, begins], return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait([self._task], timeout=self.handler.timeout_s)
-        if not self._task.done() and self.stopped is None:
-            self.stop("timeout")
+            self.stop(self.stopped)
+        await moved
         while not self._task.done():
             # Somebody who cancelled a job wants to know that it stands still, and waits for it.
             patience_s = None if self.stopped == "cancel" else _LAST_WORDS_S
             _, running = await asyncio.wait([self._task], timeout=patience_s)
             if running and self.stopped != "cancel":
                 return
+
+    def _begun(self) -> None:
+        """Count the handler's time from now on."""
+        timeout_s = self.handler.timeout_s
+        if timeout_s is not None and self._task is not None and not self._task.done():
+            self._timer = asyncio.get_running_loop().call_later(timeout_s, self.stop, "timeout")
 
     async def settle(self, settling: Settling, settings: Settings) -> Ended:
         """Tell the queue what became of the job."""
@@ -194,10 +209,3 @@ def is_expected(error: BaseException | None) -> bool:
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _finish(task: asyncio.Task[Any], on_over: Callable[[], None]) -> None:
-    """Note the end of a handler, also where nobody looks at it any more."""
-    if not task.cancelled():
-        task.exception()
-    on_over()

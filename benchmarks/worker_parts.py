@@ -1,0 +1,155 @@
+"""The parts of a worker, each alone: what ``worker.py`` prints in microseconds a job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, cast
+
+from msgspec import Raw
+
+from bucketq.client.portal import Portal
+from bucketq.clock import SystemClock
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.settings import Settings
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job
+from bucketq.worker.context import Context
+from bucketq.worker.engine import Engine
+from bucketq.worker.handlers import Handler, bind
+from bucketq.worker.home import HomeRunner
+from bucketq.worker.processes import ProcessRunner
+from bucketq.worker.runner import Runner, TaskRunner, call
+from bucketq.worker.threads import ThreadRunner
+
+_ABREAST = 100
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_FEWER = 10
+"""Processes are so much slower that fewer jobs will do."""
+
+
+async def do_nothing(payload: dict[str, str]) -> None:
+    """A handler for the event loop."""
+    del payload
+
+
+def do_nothing_plainly(payload: dict[str, str]) -> None:
+    """A handler for threads and processes."""
+    del payload
+
+
+ON_LOOP = bind("worker", do_nothing)
+IN_THREAD = bind("worker", do_nothing_plainly)
+IN_PROCESS = bind("worker", do_nothing_plainly, run_in="process")
+
+
+def new_job(number: int) -> Job[Any]:
+    """A job that was claimed."""
+    record = JobRecord(
+        id=f"job-{number}",
+        kind="worker",
+        status="running",
+        seq=number,
+        payload=Raw(b'{"text":"%b"}' % (b"x" * 89)),
+        pushed_at=_NOW,
+        attempt=1,
+        lease=f"lease-{number}",
+    )
+    return Job(record, Any)
+
+
+class EndlessQueue:
+    """As much of a queue as an engine needs, without anything behind it."""
+
+    def __init__(self, count: int) -> None:
+        """Hand out so many jobs."""
+        self._left = count
+
+    async def config(self) -> Settings:
+        """The defaults."""
+        return Settings()
+
+    async def claim(self, kinds: object, *, limit: int, **_: object) -> list[Job[Any]]:
+        """Hand out what is asked for."""
+        del kinds
+        await asyncio.sleep(0.001)  # So that some are fetched ahead, as from a real queue.
+        first, self._left = self._left, max(0, self._left - limit)
+        return [new_job(number) for number in range(self._left, first)]
+
+    async def complete_many(self, jobs: list[Any], **_: object) -> list[bool]:
+        """Take completions."""
+        await asyncio.sleep(0)
+        return [True] * len(jobs)
+
+    async def heartbeat(self, jobs: list[LeaseRef]) -> list[Pulse]:
+        """All is well."""
+        return [Pulse(lease.job, held=True) for lease in jobs]
+
+
+async def _call(count: int) -> None:
+    for number in range(count):
+        await call(ON_LOOP, Context(new_job(number)))
+
+
+async def _run_all(runner: Runner, handler: Handler, count: int) -> None:
+    """Run handlers, some at a time."""
+    left = count
+
+    async def slot() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            await runner.run(handler, Context(new_job(left)), lambda: None)
+
+    await asyncio.gather(*(slot() for _ in range(_ABREAST)))
+    await runner.close()
+
+
+async def _at_home(count: int) -> None:
+    """Run handlers on this loop, from an engine on another."""
+    home, portal = asyncio.get_running_loop(), Portal()
+
+    async def visit() -> None:
+        await _run_all(HomeRunner(home), ON_LOOP, count)
+
+    try:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(visit(), portal.loop))
+    finally:
+        await asyncio.to_thread(portal.stop)
+
+
+async def _in_threads(count: int) -> None:
+    await _run_all(ThreadRunner(), IN_THREAD, count)
+
+
+async def _in_a_process(count: int) -> None:
+    runner = ProcessRunner({"worker": IN_PROCESS})
+    for number in range(count // _FEWER):
+        await runner.run(IN_PROCESS, Context(new_job(number)), lambda: None)
+    await runner.close()
+
+
+async def _engine(make: Callable[[], Runner], count: int) -> None:
+    queue = cast("Queue[Any]", EndlessQueue(count))
+    engine = Engine(
+        queue,
+        {"worker": ON_LOOP},
+        make(),
+        SystemClock(),
+        name="bench",
+        concurrency=_ABREAST,
+        burst=True,
+    )
+    await engine.run()
+
+
+PARTS: dict[str, Callable[[int], Awaitable[None]]] = {
+    "read the payload, call an async handler": _call,
+    "the same on another loop and back": _at_home,
+    "the same in a thread and back": _in_threads,
+    f"a tenth as many in one process, x{_FEWER}": _in_a_process,
+    "all of the engine, handlers on its own loop": partial(_engine, TaskRunner),
+}
