@@ -41,7 +41,7 @@ from bucketq.queue.base import MAX_WAIT_S
 from bucketq.queue.register import Register
 from bucketq.queue.waiting import Waiting
 from bucketq.rpc.messages import OFFERED, Answers, FlushArchive, Hello, Pong, Role, Welcome
-from bucketq.rpc.transport import Transport
+from bucketq.rpc.transport import Transport, UntrustedError
 
 _log = logging.getLogger("bucketq.broker")
 
@@ -382,11 +382,13 @@ class Broker:
             )
             await asyncio.sleep(_LOOK_S)
             return 0
-        while (sign := await probe(self._transport, record, self.incarnation)) is Sign.ALIVE:
-            evidence = 0
-            await self._pause(_WATCH_S)
-        if sign is Sign.UNTRUSTED:
+        try:
+            while (sign := await probe(self._transport, record, self.incarnation)) is Sign.ALIVE:
+                evidence = 0
+                await self._pause(_WATCH_S)
+        except UntrustedError as error:
             if identity is None or record.address != identity.address:
+                _log.warning("%s: cannot tell whether its broker lives: %s", self.where, error)
                 await asyncio.sleep(_LOOK_S)
                 return 0
             sign = Sign.GONE  # We listen there now, whatever certificate the last one had.

@@ -48,24 +48,25 @@ class Sign(Enum):
     """Nobody listens there, or somebody else, or it says that it does not lead any more."""
     SILENT = "silent"
     """No answer: it may be dead, frozen or cut off, or only slow for once."""
-    UNTRUSTED = "untrusted"
-    """Somebody may be there, and we may not talk to each other: that tells nothing of its life."""
 
 
-WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: 1, Sign.GONE: 1, Sign.UNTRUSTED: 0}
+WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: 1, Sign.GONE: 1}
 ENOUGH = 2
 """How much evidence a takeover needs, with no sign of life in between."""
 
 
 async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
-    """Ask the broker that is recorded whether it is there."""
+    """Ask the broker that is recorded whether it is there.
+
+    Raises ``UntrustedError`` where it may not be asked, which tells nothing of its life.
+    """
     try:
         address = secured(record.address, tls=record.tls)
         pong = await transport.ping(address, Ping(incarnation=incarnation), PING_S)
     except NobodyThereError:
         return Sign.GONE
     except UntrustedError:
-        return Sign.UNTRUSTED
+        raise
     except LinkLostError:
         return Sign.SILENT
     is_it = pong.broker == record.id and pong.epoch == record.epoch

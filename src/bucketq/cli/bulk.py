@@ -115,7 +115,7 @@ def _choose(
 
 def _demand_archive(plan: Plan) -> None:
     """Refuse to guess where only the archive can tell, which no broker reads."""
-    if plan.url.startswith("bucketq://"):
+    if plan.url.startswith(("bucketq://", "bucketqs://")):
         message = (
             f"{plan.progress} tells of a batch that is not in the queue any more, and only the "
             "archive can tell whether it ever was: look there with `bucketq archive cat` and the "

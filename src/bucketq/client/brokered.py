@@ -21,7 +21,8 @@ from bucketq.clock import Clock
 from bucketq.errors import InvalidRequestError
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.register import Register
-from bucketq.rpc.address import split_address, this_host
+from bucketq.rpc.address import secured, split_address, this_host
+from bucketq.rpc.credentials import Credentials
 from bucketq.rpc.grpc_transport import GrpcTransport
 from bucketq.rpc.transport import Transport
 from bucketq.store.url import Location
@@ -29,6 +30,7 @@ from bucketq.store.url import Location
 Launch = Literal["inside", "spawn", "never"]
 
 SCHEME = "bucketq://"
+SECURE_SCHEME = "bucketqs://"
 _INSIDE = "127.0.0.1:0"
 _IDLE_EXIT_S = 60.0
 
@@ -43,6 +45,7 @@ def open_client(
     may_write: bool,
     launch: Launch,
     create: bool,
+    credentials: Credentials,
     timeout_s: float,
     worker: str,
     payload_type: Any,
@@ -55,11 +58,12 @@ def open_client(
         may_write: Whether it may do without a broker, or start one.
         launch: How a broker is started, where one may be.
         create: Whether to create the queue where there is none.
+        credentials: What is shown to brokers, and demanded of them.
         timeout_s: How long an operation is tried before its outcome is called unknown.
         worker: The name under which jobs are claimed.
         payload_type: What payloads are decoded into.
     """
-    transport = GrpcTransport()
+    transport = GrpcTransport(credentials, clock=clock)
     register = Register(location.store, location.key, location.url, clock)
     starts = may_write and location.is_of_this_host
 
@@ -84,6 +88,7 @@ def open_client(
         is_shared=location.scope == "shared",
         launcher=launcher,
         write_directly=write_directly if may_write else None,
+        wants_tls=credentials.tls is not None,
     )
     return Client(
         finder,
@@ -96,17 +101,25 @@ def open_client(
 
 
 def open_remote(
-    url: str, clock: Clock, *, timeout_s: float, worker: str, payload_type: Any
+    url: str,
+    clock: Clock,
+    *,
+    credentials: Credentials,
+    timeout_s: float,
+    worker: str,
+    payload_type: Any,
 ) -> Client[Any]:
     """Make a client that has no access to the object: ``bucketq://host:port[,…]/queue``."""
     addresses, queue = parse_address(url)
-    finder = AddressFinder(addresses, queue, GrpcTransport(), worker)
+    is_secure = url.startswith(SECURE_SCHEME) or credentials.tls is not None
+    dialled = tuple(secured(address, tls=is_secure) for address in addresses)
+    finder = AddressFinder(dialled, queue, GrpcTransport(credentials, clock=clock), worker)
     return Client(finder, url, clock, payload_type=payload_type, worker=worker, timeout_s=timeout_s)
 
 
 def parse_address(url: str) -> tuple[tuple[str, ...], str]:
-    """Take ``bucketq://host:port[,host:port]/queue`` apart."""
-    places, _, queue = url.removeprefix(SCHEME).partition("/")
+    """Take ``bucketq://host:port[,host:port]/queue`` apart; with TLS it is ``bucketqs://``."""
+    places, _, queue = url.removeprefix(SECURE_SCHEME).removeprefix(SCHEME).partition("/")
     if not places or "@" in places or "/" in queue or "?" in url or "#" in url:
         message = (
             "a bucketq:// address names brokers and a queue, and nothing else; write it like "

@@ -19,9 +19,16 @@ from msgspec.structs import replace
 
 from bucketq.broker.election import ENOUGH, Sign
 from bucketq.client.discovery import Finder, NotYetError
-from bucketq.client.routes import BrokerRoute, DirectRoute, Route, RouteLostError
+from bucketq.client.routes import (
+    BrokerRoute,
+    DirectRoute,
+    Route,
+    RouteLostError,
+    TurnedAwayError,
+)
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
+    AccessDeniedError,
     BucketQError,
     ClosedError,
     OverloadedError,
@@ -137,9 +144,7 @@ class Client(Verbs[T]):
         deadline_s = loop.time() + self._timeout_s + wait_s
         version: int | None = None
         while True:
-            route = self._route
-            if route is None or not route.is_up:
-                route = await self._way(deadline_s)
+            route = await self._way_for(request, version, deadline_s)
             if route is None:
                 break
             if version is None:
@@ -157,6 +162,8 @@ class Client(Verbs[T]):
                 break
             except (RouteLostError, SupersededError, ClosedError) as error:
                 self._give_up(route, error)
+                if isinstance(error, TurnedAwayError):
+                    continue  # It was certainly not applied.
             # It may have been applied, and never before the version known when it was first sent.
             request = _sent_before(request, version)
         raise self._unknown(request, version or 0)
@@ -167,6 +174,19 @@ class Client(Verbs[T]):
         left_s = until_s - asyncio.get_running_loop().time() if claim.secret in self._wanted else 0
         wait_s = min(claim.wait_s, max(0.0, left_s))
         return replace(request, operation=replace(claim, wait_s=wait_s))
+
+    async def _way_for(
+        self, request: Request, version: int | None, deadline_s: float
+    ) -> Route | None:
+        """A way for a request. If nobody may show us one, what was sent before stays unknown."""
+        if self._route is not None and self._route.is_up:
+            return self._route
+        try:
+            return await self._way(deadline_s)
+        except AccessDeniedError as error:
+            if request.since is None:
+                raise
+            raise self._unknown(request, version or 0) from error
 
     async def _way(self, deadline_s: float) -> Route | None:
         """A way that is open; None: none was found in time. All callers look together."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from types import ModuleType
@@ -30,6 +31,8 @@ from bucketq.queue.base import Queue
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.register import Register
+from bucketq.rpc.credentials import Credentials, Tls, make_credentials
+from bucketq.rpc.tls import read_client
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import CredentialProvider, Location, open_store
 
@@ -43,11 +46,11 @@ Launch = Literal["inside", "spawn", "never"]
 
 _MODES = ("auto", "direct", "embedded", "remote")
 _LAUNCHES = ("inside", "spawn", "never")
-_BROKERS = "bucketq://"
+_BROKERS = ("bucketq://", "bucketqs://")
 
 
 class _Wishes(NamedTuple):
-    """What was asked for, checked."""
+    """What was asked for."""
 
     mode: Mode
     launch: Launch
@@ -55,6 +58,7 @@ class _Wishes(NamedTuple):
     worker: str
     timeout_s: float
     create: bool
+    credentials: Credentials
 
 
 class Connection(Generic[T]):
@@ -88,6 +92,7 @@ class Connection(Generic[T]):
             remote: Client[T] = _brokered().open_remote(
                 place,
                 self._clock,
+                credentials=wishes.credentials,
                 timeout_s=wishes.timeout_s,
                 worker=wishes.worker,
                 payload_type=wishes.payload_type,
@@ -108,6 +113,7 @@ class Connection(Generic[T]):
                 may_write=mode == "auto",
                 launch=wishes.launch,
                 create=wishes.create,
+                credentials=wishes.credentials,
                 timeout_s=wishes.timeout_s,
                 worker=wishes.worker,
                 payload_type=wishes.payload_type,
@@ -154,6 +160,10 @@ class Options(TypedDict, total=False):
     create: bool
     store: ObjectStore | None
     credential_provider: CredentialProvider | None
+    token: str | None
+    tls: Tls | None
+    networks: Iterable[str] | None
+    insecure: bool
 
 
 @overload
@@ -164,7 +174,7 @@ def connect(url: str, *, payload_type: type[T], **options: Unpack[Options]) -> C
 def connect(url: str, **options: Unpack[Options]) -> Connection[Any]: ...
 
 
-def connect(
+def connect(  # noqa: PLR0913 - each is an option that its user names
     url: str,
     *,
     payload_type: Any = Any,
@@ -175,13 +185,18 @@ def connect(
     create: bool = True,
     store: ObjectStore | None = None,
     credential_provider: CredentialProvider | None = None,
+    token: str | None = None,
+    tls: Tls | None = None,
+    networks: Iterable[str] | None = None,
+    insecure: bool = False,
 ) -> Connection[Any]:
     """Open the queue at ``url``: ``async with bucketq.connect(url) as queue``.
 
     Args:
         url: ``s3://bucket/key``, ``gs://bucket/key``, ``az://container/key``,
             ``file:///path/queue.json`` or ``memory://name``; or, for clients that have no
-            access to the bucket, ``bucketq://host:port[,host:port]/queue``.
+            access to the bucket, ``bucketq://host:port[,host:port]/queue``, and ``bucketqs://``
+            for brokers that speak TLS.
         payload_type: What payloads are: a dataclass, a msgspec Struct, a pydantic model, or any
             type that msgspec decodes. Left out, payloads are plain JSON values or bytes.
         mode: ``auto`` goes to the queue's broker, and where there is none starts one or writes
@@ -199,15 +214,40 @@ def connect(
             object in it.
         credential_provider: Called for credentials of a cloud address, where those of the
             environment will not do; see ``CredentialProvider``.
+        token: What to show to a broker that asks for a token; BUCKETQ_TOKEN by default.
+        tls: How brokers are known by their certificates; BUCKETQ_TLS_CA, BUCKETQ_TLS_CERT,
+            BUCKETQ_TLS_KEY and BUCKETQ_TLS_NAME by default. With it no broker of another host
+            is talked to in plaintext.
+        networks: Where brokers may be, as in ``["10.0.0.0/8"]``, beside the own host;
+            BUCKETQ_NETWORKS, with commas, by default.
+        insecure: Show the token to other hosts in plaintext too; BUCKETQ_INSECURE=1 by default.
     """
+    credentials = make_credentials(
+        os.environ, token=token, tls=tls, networks=networks, insecure=insecure
+    )
+    if worker is None:
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+    wishes = _Wishes(mode, launch, payload_type, worker, timeout_s, create, credentials)
+    _check(wishes)
+    if isinstance(url, str) and url.startswith(_BROKERS) and store is None:
+        if mode not in {"auto", "remote"}:
+            message = f"{url} leads to a broker, so mode {mode!r} is impossible"
+            raise InvalidRequestError(message)
+        _brokered().parse_address(url)
+        return Connection(url, wishes, SystemClock())
+    location = open_store(url, store=store, credential_provider=credential_provider)
+    return Connection(location, wishes, SystemClock())
+
+
+def _check(wishes: _Wishes) -> None:
+    """Refuse what makes no sense; callers without types may pass anything."""
+    mode, launch, payload_type, worker, timeout_s, create, credentials = wishes
     if not isinstance(mode, str) or mode not in _MODES:
         message = f"unknown mode {mode!r}: use one of {', '.join(_MODES)}"
         raise InvalidRequestError(message)
     if not isinstance(launch, str) or launch not in _LAUNCHES:
         message = f"unknown launch {launch!r}: use one of {', '.join(_LAUNCHES)}"
         raise InvalidRequestError(message)
-    if worker is None:
-        worker = f"{socket.gethostname()}:{os.getpid()}"
     check.name(worker, "worker")
     check.delay(timeout_s, "timeout_s")
     if not timeout_s:
@@ -217,15 +257,8 @@ def connect(
         message = f"create must be True or False, got {type(create).__name__}"
         raise InvalidRequestError(message)
     payloads.check_type(payload_type)
-    wishes = _Wishes(mode, launch, payload_type, worker, timeout_s, create)
-    if isinstance(url, str) and url.startswith(_BROKERS) and store is None:
-        if mode not in {"auto", "remote"}:
-            message = f"a {_BROKERS} address leads to a broker, so mode {mode!r} is impossible"
-            raise InvalidRequestError(message)
-        _brokered().parse_address(url)
-        return Connection(url, wishes, SystemClock())
-    location = open_store(url, store=store, credential_provider=credential_provider)
-    return Connection(location, wishes, SystemClock())
+    if credentials.tls is not None:
+        read_client(credentials.tls)
 
 
 def _has_grpc() -> bool:

@@ -8,6 +8,7 @@ forgotten at the first sign of life, or when the object names another epoch.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from bucketq.client.launcher import Launcher
 from bucketq.client.routes import BrokerRoute, DirectRoute, LeaderRoute, Route
 from bucketq.codec import Heading
 from bucketq.errors import (
+    AccessDeniedError,
     BucketQError,
     QueueNotFoundError,
     StoreRefusedError,
@@ -25,9 +27,18 @@ from bucketq.errors import (
 from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.operations import Request, Retire
 from bucketq.queue.register import Register
+from bucketq.rpc.address import SECURE, is_loopback, secured
 from bucketq.rpc.messages import Hello, Ping, Pong
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
+from bucketq.rpc.transport import (
+    LinkLostError,
+    NobodyThereError,
+    Transport,
+    UntrustedError,
+    WrongProtocolError,
+)
 from bucketq.store.base import ObjectMissingError
+
+_log = logging.getLogger("bucketq.client")
 
 StrayJobs = Callable[[Sequence[JobRecord]], None]
 
@@ -42,6 +53,10 @@ class NotYetError(Exception):
 
 class UnreadableError(NotYetError):
     """The object cannot be read now, so nothing is known of a broker."""
+
+
+class NotForUsError(NotYetError):
+    """A broker may be there, and is not to be talked to, or does not talk to us."""
 
 
 class Finder(Protocol):
@@ -78,6 +93,7 @@ class ObjectFinder:
         is_shared: bool = True,
         launcher: Launcher | None = None,
         write_directly: Callable[[], Awaitable[DirectRoute]] | None = None,
+        wants_tls: bool = False,
     ) -> None:
         """Look in the object of ``register``.
 
@@ -91,6 +107,7 @@ class ObjectFinder:
                 one of this host, whoever recorded it.
             launcher: How a broker is started where there is none.
             write_directly: How to do without one.
+            wants_tls: Whether brokers of other hosts are to be talked to over TLS alone.
         """
         self._register = register
         self._transport = transport
@@ -100,6 +117,8 @@ class ObjectFinder:
         self._is_shared = is_shared
         self._launcher = launcher
         self._write_directly = write_directly
+        self._wants_tls = wants_tls
+        self._is_told = False
         self._incarnation = ""
         self._record: BrokerRecord | None = None
         self._evidence = 0
@@ -112,6 +131,9 @@ class ObjectFinder:
             return await self.find_broker(on_stray_jobs)
         except UnreadableError:
             raise
+        except NotForUsError as error:
+            # Whatever the matter is between us, nobody else's broker is replaced for it.
+            return await self._do_alone(error)
         except NotYetError:
             record = self._record
             if record is None or not record.address:
@@ -141,6 +163,12 @@ class ObjectFinder:
             # A loopback address of another host: not ours to reach, nor to replace.
             message = f"the broker at {record.address} is on another host"
             raise NotYetError(message)
+        if self._wants_tls and not record.tls and not is_loopback(record.address):
+            message = (
+                f"the broker at {record.address} does not speak TLS, and this client was told to: "
+                "start it with --tls-cert and --tls-key"
+            )
+            raise NotForUsError(message)
         if self._evidence < ENOUGH:
             sign = await self._probe(record)
             if sign is Sign.ALIVE:
@@ -155,14 +183,20 @@ class ObjectFinder:
         record = self._record
         if record is None or record.address != route.address:
             return Sign.GONE
-        return await self._probe(record)
+        try:
+            return await self._probe(record)
+        except NotForUsError:
+            return Sign.SILENT
 
     def _is_out_of_reach(self, record: BrokerRecord) -> bool:
         return self._is_shared and is_out_of_reach(record, self._host)
 
     async def _probe(self, record: BrokerRecord) -> Sign:
         """Ask a broker whether it is there, and keep what that tells."""
-        sign = await probe(self._transport, record, self._incarnation)
+        try:
+            sign = await probe(self._transport, record, self._incarnation)
+        except UntrustedError as error:
+            raise NotForUsError(str(error)) from error
         self._evidence = 0 if sign is Sign.ALIVE else self._evidence + WEIGHT[sign]
         return sign
 
@@ -203,10 +237,26 @@ class ObjectFinder:
     ) -> Route:
         hello = Hello(incarnation=incarnation, broker=record.id, client=self._client)
         try:
-            wire = await self._transport.open(record.address, hello, _OPEN_S)
+            address = secured(record.address, tls=record.tls)
+            wire = await self._transport.open(address, hello, _OPEN_S)
+        except (UntrustedError, AccessDeniedError) as error:
+            raise NotForUsError(str(error)) from error
         except (LinkLostError, SupersededError, QueueNotFoundError) as error:
             raise NotYetError(str(error)) from error
         return BrokerRoute(wire, record.address, on_stray_jobs)
+
+    async def _do_alone(self, error: NotForUsError) -> Route:
+        """There is a broker, but not for us: write directly, or say at once that it is so."""
+        if self._write_directly is None:
+            raise AccessDeniedError(str(error)) from error
+        if not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "%s: writing directly, which is slow beside a broker: %s",
+                self._register.where,
+                error,
+            )
+        return await self._write_directly()
 
     async def _do_without(self, record: BrokerRecord | None) -> Route:
         """Nobody leads: start a broker, or write directly, or wait for one."""
@@ -270,6 +320,7 @@ class AddressFinder:
     ) -> None:
         """Look at ``addresses``, and where those who answer say that the leader is."""
         self._addresses = addresses
+        self._is_secure = any(address.startswith(SECURE) for address in addresses)
         self._queue = queue
         self._transport = transport
         self._client = client
@@ -280,9 +331,14 @@ class AddressFinder:
         strangers = 0
         trouble: Exception = NotYetError(f"nobody leads at {', '.join(self._addresses)}")
         asked = list(self._addresses)
+        misfits = 0
         for number, address in enumerate(asked):
             try:
                 pong = await self._transport.ping(address, self._ping(), PING_S)
+            except (UntrustedError, WrongProtocolError) as error:
+                misfits += 1
+                trouble = error
+                continue
             except LinkLostError as error:
                 strangers += isinstance(error, NobodyThereError)
                 trouble = error
@@ -290,8 +346,11 @@ class AddressFinder:
             if pong.role == "leading":
                 self._check_incarnation(address, pong)
                 return await self._converse(address, pong, on_stray_jobs)
-            if number < len(self._addresses) and pong.leader and pong.leader not in asked:
-                asked.append(pong.leader)
+            leader = secured(pong.leader, tls=self._is_secure)
+            if number < len(self._addresses) and pong.leader and leader not in asked:
+                asked.append(leader)
+        if misfits and misfits + strangers == len(asked):
+            raise AccessDeniedError(str(trouble)) from trouble
         if strangers == len(asked) and not self._incarnation:
             await self._refuse_unknown()
         raise NotYetError(str(trouble)) from trouble
@@ -353,6 +412,8 @@ class AddressFinder:
         )
         try:
             wire = await self._transport.open(address, hello, _OPEN_S)
+        except UntrustedError as error:
+            raise AccessDeniedError(str(error)) from error
         except (LinkLostError, SupersededError, QueueNotFoundError) as error:
             raise NotYetError(str(error)) from error
         self._incarnation = wire.welcome.incarnation

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from bucketq.broker.leader import Leader
-from bucketq.errors import ClosedError, SupersededError
+from bucketq.errors import AccessDeniedError, ClosedError, SupersededError
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import AnyOperation, Claim, Request
 from bucketq.queue.direct import DirectQueue
@@ -27,6 +27,10 @@ _ARCHIVE_S = 600.0
 
 class RouteLostError(Exception):
     """This way is closed; what was sent on it may have taken effect."""
+
+
+class TurnedAwayError(RouteLostError):
+    """This way is closed to us; what was sent on it has not taken effect."""
 
 
 class Route(Protocol):
@@ -100,6 +104,7 @@ class BrokerRoute:
         """
         self.address = address
         self.broker = wire.welcome.broker
+        self._shows_token = wire.welcome.proof != b""
         self._wire = wire
         self._on_stray_jobs = on_stray_jobs
         self._loop = asyncio.get_running_loop()
@@ -129,7 +134,13 @@ class BrokerRoute:
 
     async def submit(self, request: Request, ttl_s: float) -> Any:
         """Send a request, and wait for its answer."""
-        return await self._call(request, request.operation, ttl_s)
+        try:
+            return await self._call(request, request.operation, ttl_s)
+        except AccessDeniedError as error:
+            if self._shows_token:
+                raise
+            # The queue asks for tokens since we came: look again, and hear so or do without.
+            raise TurnedAwayError(str(error)) from error
 
     async def flush_archive(self) -> int:
         """Let the broker archive everything that is finished."""

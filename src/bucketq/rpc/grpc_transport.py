@@ -12,7 +12,6 @@ asked for something.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from hmac import compare_digest
@@ -38,15 +37,12 @@ from bucketq.rpc.grpc_session import MIB
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
 from bucketq.rpc.transport import LinkLostError, NobodyThereError, Service, UntrustedError
 
-_log = logging.getLogger("bucketq.rpc")
-
 _NOTHING = Credentials()
 _CLOCK = SystemClock()
 _MESSAGE_BYTES = 8 * MIB
 _MESSAGE_CALLS = 2000
 _CALL_BYTES = MAX_REQUEST_BYTES - MIB
 """The largest call that is sent: a larger message would cost the whole conversation."""
-_MAX_TOLD = 100
 _WORTH_MEASURING_BYTES = 2 * MIB
 """Below that an estimate will do, however long the names are that it does not look at."""
 
@@ -77,17 +73,9 @@ class GrpcTransport:
         self._server_tls = server_tls
         self._clock = clock
         self._wires: dict[GrpcWire, None] = {}
-        self._told: dict[str, None] = {}
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
         """Ask whether a broker is there, over a connection of its own."""
-        try:
-            return await self._ping(address, ping, timeout_s)
-        except UntrustedError as error:
-            self._tell_once(error)
-            raise
-
-    async def _ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
         until_s = asyncio.get_running_loop().time() + timeout_s
         line = await line_to(address, self._credentials, timeout_s)
         channel = line.dial()
@@ -113,13 +101,6 @@ class GrpcTransport:
 
     async def open(self, address: str, hello: Hello, timeout_s: float) -> GrpcWire:
         """Begin a conversation over a connection of its own."""
-        try:
-            return await self._open(address, hello, timeout_s)
-        except UntrustedError as error:
-            self._tell_once(error)
-            raise
-
-    async def _open(self, address: str, hello: Hello, timeout_s: float) -> GrpcWire:
         until_s = asyncio.get_running_loop().time() + timeout_s
         line = await line_to(address, self._credentials, timeout_s)
         if self._credentials.token and not line.may_show_token:
@@ -148,13 +129,6 @@ class GrpcTransport:
             if wire is None:
                 await channel.close(None)
         return wire
-
-    def _tell_once(self, error: UntrustedError) -> None:
-        """Tell operators of somebody who is not talked to; he is asked again and again."""
-        text = str(error)
-        if text not in self._told and len(self._told) < _MAX_TOLD:
-            self._told[text] = None
-            _log.warning("%s", text)
 
     async def _greet(self, line: Line, stream: _Stream, hello: Hello) -> Welcome:
         """Exchange greetings, and show the token to a broker that has proved itself."""

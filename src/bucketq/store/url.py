@@ -84,7 +84,7 @@ def open_store(
         )
     if parts.scheme in _CLOUD_SCHEMES:
         return _open_cloud(parts, credential_provider)
-    if parts.scheme == "bucketq":
+    if parts.scheme in {"bucketq", "bucketqs"}:
         raise InvalidRequestError(
             "a bucketq:// address leads to a broker, and this needs the queue's object itself: "
             "use its own address, like s3://bucket/queue.json"
