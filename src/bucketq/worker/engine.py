@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bucketq.clock import Clock
+from bucketq.errors import BucketQError
+from bucketq.model.operations import Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
@@ -47,6 +49,8 @@ class Tally:
     waiting: int = 0
     """Claimed, and not yet begun."""
     ends: dict[End, int] = field(default_factory=dict)
+    left: Stats | None = None
+    """The queue at the end of a burst, where it could be read: what is left is not due yet."""
 
     def count(self, end: End) -> int:
         """How many attempts ended so."""
@@ -127,7 +131,10 @@ class Engine:
         claiming = loop.create_task(self._claim_on())
         try:
             await asyncio.wait([claiming, *chores], return_when=asyncio.FIRST_COMPLETED)
+            is_burst_over = self._burst and not self._stopping
             await self._drain()
+            if is_burst_over:
+                self.tally.left = await self._look()
         finally:
             for task in (claiming, *chores):
                 task.cancel()
@@ -136,6 +143,18 @@ class Engine:
         for end in ended:
             if isinstance(end, Exception):
                 raise end
+
+    async def stats(self) -> Stats:
+        """Count the jobs of the queue."""
+        return await self._queue.stats()
+
+    async def _look(self) -> Stats | None:
+        """Count the jobs of the queue if that is allowed and quick."""
+        try:
+            async with asyncio.timeout(_LAST_WORDS_S):
+                return await self._queue.stats()
+        except (BucketQError, TimeoutError):
+            return None
 
     async def _read_settings(self) -> None:
         try:
@@ -299,7 +318,8 @@ class Engine:
         if _log.isEnabledFor(level):
             told = {"job": job.id, "kind": job.kind, "attempt": job.attempt, **(facts or {})}
             text = " ".join(f"{name}={value}" for name, value in told.items())
-            _log.log(level, "%s %s", event, text, extra={"bucketq": told}, exc_info=error)
+            facts = {"event": event, **told}
+            _log.log(level, "%s %s", event, text, extra={"bucketq": facts}, exc_info=error)
 
     def _watch_backlog(self) -> None:
         """Look again when the job that has waited longest for a slot should have got one."""

@@ -31,9 +31,10 @@ from typing import Any, Unpack
 from bucketq.client.connect import Options, connect
 from bucketq.client.portal import Portal
 from bucketq.clock import SystemClock
-from bucketq.errors import InvalidRequestError
+from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import Backoff
+from bucketq.model.operations import Stats
 from bucketq.worker.engine import Engine, Tally
 from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
 from bucketq.worker.home import HomeRunner
@@ -71,21 +72,49 @@ class Worker:
                 are told to stop, and their jobs are given back.
             **options: Those of ``connect``; ``worker`` is the name under which jobs are claimed.
         """
-        check.whole_number(concurrency, "concurrency", 1, _HIGHEST_CONCURRENCY)
-        self.url = url
-        self.concurrency = concurrency
-        self.drain_s = drain.total_seconds() if isinstance(drain, timedelta) else drain
-        check.delay(self.drain_s, "drain")
-        self._options = options
+        self.url: str | None = None
+        self.concurrency = 0
+        self.drain_s = 0.0
+        self._options: Options = {}
         self._handlers = Handlers()
         self._engine: Engine | None = None
         self._portal: Portal | None = None
         self._serving: asyncio.Task[Any] | None = None
+        self.configure(url, concurrency=concurrency, drain=drain, **options)
+
+    def configure(
+        self,
+        url: str | None = None,
+        *,
+        concurrency: int | None = None,
+        drain: float | timedelta | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """Change what it was made with, for its next run; what is left out stays as it is."""
+        if concurrency is not None:
+            check.whole_number(concurrency, "concurrency", 1, _HIGHEST_CONCURRENCY)
+            self.concurrency = concurrency
+        if drain is not None:
+            drain_s = drain.total_seconds() if isinstance(drain, timedelta) else drain
+            check.delay(drain_s, "drain")
+            self.drain_s = drain_s
+        self.url = url or self.url
+        self._options |= options
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers, by kind."""
         return self._handlers
+
+    @property
+    def name(self) -> str:
+        """The name under which it claims jobs: that of the option ``worker``, or this process."""
+        return self._options.get("worker") or f"{socket.gethostname()}:{os.getpid()}"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has found its queue and works on it."""
+        return self._engine is not None and self._engine.is_running
 
     @property
     def tally(self) -> Tally:
@@ -176,26 +205,38 @@ class Worker:
         if portal is not None:
             portal.loop.call_soon_threadsafe(partial(self._stop_serving, hurry=hurry))
 
+    async def stats(self) -> Stats:
+        """Count the jobs of the queue that it works on; it writes nothing."""
+        portal, engine = self._portal, self._engine
+        if portal is None or engine is None or not engine.is_running:
+            message = "the worker is not running, so it has no queue to look at"
+            raise ClosedError(message)
+        looking = asyncio.run_coroutine_threadsafe(engine.stats(), portal.loop)
+        return await asyncio.wrap_future(looking)
+
     @contextmanager
     def stopped_by_signals(self) -> Iterator[None]:
         """Let Ctrl-C and SIGTERM stop it; the second one hurries, the third ends the process.
 
-        Not through the event loop: a handler may be blocking that.
+        Not through the event loop: a handler may be blocking that. A signal that this process
+        was started to ignore, as shells do for Ctrl-C behind ``&``, stays ignored.
         """
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        found = {number: signal.getsignal(number) for number in _SIGNALS}
+        before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}
         told = 0
 
         def tell(number: int, _frame: object) -> None:
             nonlocal told
             told += 1
             if told > 1:
-                _restore(before)
+                # What was there before may only ask the event loop to end, which may be blocked.
+                _restore(dict.fromkeys(before, signal.SIG_DFL))
             _log.info(
                 "%s: %s", signal.Signals(number).name, _MEANINGS[min(told, len(_MEANINGS)) - 1]
             )
             self.stop(hurry=told > 1)
 
-        for number in _SIGNALS:
+        for number in before:
             signal.signal(number, tell)
         try:
             yield
@@ -235,7 +276,6 @@ class Worker:
             raise InvalidRequestError(message)
         clock = SystemClock()
         options = self._options
-        name = options.get("worker") or f"{socket.gethostname()}:{os.getpid()}"
         runners = Runners(_runners(home, handlers))
         try:
             async with connect(url, **options) as queue:
@@ -244,7 +284,7 @@ class Worker:
                     handlers,
                     runners,
                     clock,
-                    name=name,
+                    name=self.name,
                     concurrency=self.concurrency,
                     burst=burst,
                     drain_s=self.drain_s,

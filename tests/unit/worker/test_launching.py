@@ -1,0 +1,94 @@
+"""What a launcher needs of a worker: to change what it was made with, and to look at it."""
+
+from __future__ import annotations
+
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import bucketq
+from bucketq.errors import ClosedError, InvalidRequestError
+
+
+def test_what_is_configured_overrides_what_the_worker_was_made_with() -> None:
+    worker = bucketq.Worker("memory://one", concurrency=3, drain=5, worker="ada")
+    worker.configure("memory://two", drain=timedelta(minutes=1))
+    assert (worker.url, worker.concurrency, worker.drain_s) == ("memory://two", 3, 60.0)
+    worker.configure(concurrency=7, worker="grace")
+    assert (worker.url, worker.concurrency, worker.name) == ("memory://two", 7, "grace")
+
+
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"concurrency": 10**6}, {"drain": -1}])
+def test_what_makes_no_sense_is_refused_and_changes_nothing(wrong: dict[str, int]) -> None:
+    worker = bucketq.Worker(concurrency=3, drain=5)
+    with pytest.raises(InvalidRequestError, match=next(iter(wrong))):
+        worker.configure(**wrong)  # type: ignore[arg-type]  # that is the point
+    assert (worker.concurrency, worker.drain_s) == (3, 5)
+
+
+async def test_a_worker_that_runs_can_count_the_jobs_of_its_queue(tmp_path: Path) -> None:
+    url = (tmp_path / "queue.json").as_uri()
+    worker = bucketq.Worker(url, mode="direct")
+    seen: list[int] = []
+
+    @worker.handler("look")
+    async def look() -> None:
+        assert worker.is_ready
+        seen.append((await worker.stats()).total("running"))
+
+    async with bucketq.connect(url, mode="direct") as queue:
+        await queue.push("look", None)
+    with pytest.raises(ClosedError):
+        await worker.stats()
+    await worker.run(burst=True)
+    assert seen == [1]
+    assert not worker.is_ready
+    with pytest.raises(ClosedError):
+        await worker.stats()
+
+
+async def test_a_burst_tells_what_is_left_for_later(tmp_path: Path) -> None:
+    url = (tmp_path / "queue.json").as_uri()
+    worker = bucketq.Worker(url, mode="direct")
+
+    @worker.handler("now")
+    async def now() -> None:
+        raise bucketq.Retry(delay=3600)
+
+    async with bucketq.connect(url, mode="direct") as queue:
+        await queue.push("now", None)
+        await queue.push("now", None, delay_s=3600)
+    await worker.run(burst=True)
+    left = worker.tally.left
+    assert left is not None
+    assert left.counts == {"now": {"queued": 2}}
+
+
+async def test_a_burst_that_is_stopped_does_not_tell_what_is_left(tmp_path: Path) -> None:
+    url = (tmp_path / "queue.json").as_uri()
+    worker = bucketq.Worker(url, mode="direct")
+
+    @worker.handler("now")
+    async def now() -> None:
+        worker.stop()
+
+    async with bucketq.connect(url, mode="direct") as queue:
+        await queue.push("now", None)
+    await worker.run(burst=True)
+    assert worker.tally.count("done") == 1
+    assert worker.tally.left is None
+
+
+def test_signals_that_were_ignored_stay_ignored_and_others_are_put_back() -> None:
+    worker = bucketq.Worker()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        with worker.stopped_by_signals():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not terminate
+        assert signal.getsignal(signal.SIGTERM) is terminate
+    finally:
+        signal.signal(signal.SIGINT, before)
