@@ -43,6 +43,7 @@ EXPORTS = [
     "Stats",
     "StoreRefusedError",
     "SupersededError",
+    "Tls",
     "TokenInfo",
     "UnavailableError",
     "Worker",

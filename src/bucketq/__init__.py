@@ -30,6 +30,7 @@ from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobPage, JobSpec
+from bucketq.rpc.credentials import Tls
 from bucketq.worker.context import Context
 from bucketq.worker.verdicts import GiveUp, JobCancelled, Retry
 from bucketq.worker.worker import Worker
@@ -70,6 +71,7 @@ __all__ = [
     "Stats",
     "StoreRefusedError",
     "SupersededError",
+    "Tls",
     "TokenInfo",
     "UnavailableError",
     "Worker",

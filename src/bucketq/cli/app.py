@@ -68,6 +68,18 @@ _EXAMPLES = "\n".join(
         "  export BUCKETQ_URL=s3://bucket/jobs/queue.json; bucketq stats",
     ]
 )
+_ENVIRONMENT = "\n".join(
+    [
+        "\b",
+        "Environment, for brokers that ask for it:",
+        "  BUCKETQ_TOKEN      the token to show",
+        "  BUCKETQ_TLS_CA     certificates by which brokers are known (PEM)",
+        "  BUCKETQ_TLS_CERT   the client's own certificate, and BUCKETQ_TLS_KEY its key",
+        "  BUCKETQ_TLS_NAME   the name in the broker's certificate, if it is not its host",
+        "  BUCKETQ_NETWORKS   where brokers may be, like 10.0.0.0/8,192.168.7.0/24",
+        "  BUCKETQ_INSECURE   1: show the token to other hosts in plaintext too",
+    ]
+)
 _ARCHIVE_EXAMPLES = "\n".join(
     [
         "\b",
@@ -120,7 +132,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
 
 app = _group(
     "A distributed job queue whose whole state is one JSON object on object storage.",
-    f"{_EXAMPLES}\n\n{_CODES}",
+    f"{_EXAMPLES}\n\n{_ENVIRONMENT}\n\n{_CODES}",
 )
 
 

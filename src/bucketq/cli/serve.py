@@ -8,7 +8,7 @@ import logging
 import re
 import signal
 from contextlib import AsyncExitStack
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ import typer
 from bucketq.archive import Layout, SegmentWriter
 from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output
+from bucketq.cli.protection import check_listen, check_tokens, outgoing, server_tls
 from bucketq.clock import Clock, SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.queue.register import Register
@@ -25,6 +26,7 @@ from bucketq.store.url import Location, open_store
 if TYPE_CHECKING:
     from bucketq.broker.broker import Broker
     from bucketq.broker.server import Server
+    from bucketq.rpc.credentials import ServerTls
     from bucketq.rpc.transport import Transport
 
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
@@ -68,6 +70,21 @@ async def serve(
     idle_exit: Annotated[
         str, typer.Option("--idle-exit", metavar="DURATION", help="End after so long without use.")
     ] = "0",
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate (PEM)."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-client-ca",
+            metavar="FILE",
+            help="Let in only clients with a certificate that one of these has signed.",
+        ),
+    ] = None,
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Listen beyond this host although nothing protects it."),
@@ -82,14 +99,15 @@ async def serve(
     Examples:
         bucketq serve file:///srv/jobs/queue.json
         bucketq serve jobs=s3://bucket/jobs.json mail=s3://bucket/mail.json
-        bucketq serve s3://bucket/jobs.json --listen 10.0.0.7:7700 --insecure
+        bucketq serve s3://bucket/jobs.json --listen 10.0.0.7:7700 --tls-cert c.pem --tls-key k.pem
     """
     from bucketq.broker.server import Server
-    from bucketq.rpc.address import this_host
+    from bucketq.rpc.address import is_loopback, this_host
 
-    transport = _transport()
     check_timeout(out.timeout_s)
-    _check_addresses(listen, advertise, insecure=insecure)
+    tls = server_tls(tls_cert, tls_key, tls_client_ca)
+    transport = _transport(tls)
+    _check_addresses(listen, advertise, tls, insecure=insecure)
     idle_exit_s = parse_duration(idle_exit, "--idle-exit")
     _log_to_stderr(out)
     _settle_memory()
@@ -97,11 +115,16 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         server = Server(transport, clock, this_host())
-        for wanted, location in _locations(url):
+        found = _locations(url)
+        for _, location in found:
             stack.push_async_callback(location.store.close)
+        if not is_loopback(listen) and tls_client_ca is None and not insecure:
+            places = [location for _, location in found]
+            await check_tokens(places, listen, clock, out.timeout_s)
+        for wanted, location in found:
             server.add(wanted.name, _broker(location, transport, clock, takeover=takeover))
         stopped = _signals()
-        await server.start(listen, advertise)
+        await server.start(listen, advertise, tls=tls is not None)
         stack.push_async_callback(server.stop)
         await server.until_open(_OPEN_S)
         names = ", ".join(server.brokers)
@@ -133,17 +156,12 @@ def _locations(urls: list[str]) -> list[tuple[_Wanted, Location]]:
     return found
 
 
-def _check_addresses(listen: str, advertise: str, *, insecure: bool) -> None:
-    from bucketq.rpc.address import is_loopback, split_address
+def _check_addresses(listen: str, advertise: str, tls: ServerTls | None, *, insecure: bool) -> None:
+    from bucketq.rpc.address import split_address
 
     for address in filter(None, (listen, advertise)):
         split_address(address)
-    if not is_loopback(listen) and not insecure:
-        message = (
-            f"--listen {listen} can be reached by other hosts, and nothing protects it: whoever "
-            "reaches it can read and change the queues; add --insecure if that is what you want"
-        )
-        raise InvalidRequestError(message)
+    check_listen(listen, tls, insecure=insecure)
     host, port = split_address(advertise or listen)
     if host in _EVERYWHERE or (advertise and not port):
         message = (
@@ -205,7 +223,7 @@ def _signals() -> asyncio.Event:
     return stopped
 
 
-def _transport() -> Transport:
+def _transport(tls: ServerTls | None) -> Transport:
     try:
         from bucketq.rpc.grpc_transport import GrpcTransport
     except ModuleNotFoundError as error:
@@ -213,7 +231,7 @@ def _transport() -> Transport:
             raise
         message = 'brokers need one more package: pip install "bucketq[broker]"'
         raise InvalidRequestError(message) from error
-    return GrpcTransport()
+    return GrpcTransport(outgoing(tls), server_tls=tls)
 
 
 def _log_to_stderr(out: Output) -> None:

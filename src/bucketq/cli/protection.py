@@ -1,0 +1,96 @@
+"""What protects a broker that other hosts can reach, and whether it is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from bucketq.clock import Clock
+from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
+from bucketq.queue.register import Register
+from bucketq.store.url import Location
+
+if TYPE_CHECKING:
+    from bucketq.rpc.credentials import Credentials, ServerTls
+
+_HOW = (
+    "add --tls-cert and --tls-key, and either --tls-client-ca, or tokens for every queue "
+    "(`bucketq token create URL --name NAME --rights RIGHTS`)"
+)
+
+
+def server_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ServerTls | None:
+    """What the options say of certificates; None: the broker speaks no TLS."""
+    from bucketq.rpc.credentials import ServerTls
+    from bucketq.rpc.tls import read_server
+
+    if cert is None and key is None and client_ca is None:
+        return None
+    if cert is None or key is None:
+        message = "--tls-cert and --tls-key belong together, and --tls-client-ca needs both"
+        raise InvalidRequestError(message)
+    tls = ServerTls(cert=cert, key=key, client_ca=client_ca)
+    read_server(tls)
+    return tls
+
+
+def outgoing(tls: ServerTls | None) -> Credentials:
+    """How a broker looks after others: as the environment says, or else under its own name."""
+    from bucketq.rpc.credentials import Tls, make_credentials
+
+    found = make_credentials(os.environ, token="")
+    if tls is None:
+        return found
+    known = found.tls or Tls(ca=tls.client_ca)
+    if known.cert is None:
+        known = replace(known, cert=tls.cert, key=tls.key)
+    return replace(found, tls=known)
+
+
+def check_listen(listen: str, tls: ServerTls | None, *, insecure: bool) -> None:
+    """Refuse to be reached by other hosts without TLS. Raises ``InvalidRequestError``."""
+    from bucketq.rpc.address import is_loopback
+
+    if tls is None and not insecure and not is_loopback(listen):
+        message = (
+            f"--listen {listen} can be reached by other hosts, and nothing protects it: {_HOW}; "
+            "or add --insecure if everybody who reaches it may read and change the queues"
+        )
+        raise InvalidRequestError(message)
+
+
+async def check_tokens(
+    locations: Iterable[Location], listen: str, clock: Clock, timeout_s: float
+) -> None:
+    """Refuse to serve queues to other hosts that let everybody in.
+
+    Raises ``InvalidRequestError`` where one asks for no token, or is not there yet.
+    """
+    for location in locations:
+        register = Register(location.store, location.key, location.url, clock)
+        try:
+            async with asyncio.timeout(timeout_s):
+                settings = (await register.open(create=False)).state.settings
+        except QueueNotFoundError as error:
+            message = (
+                f"--listen {listen} can be reached by other hosts, and {location.url} is not there "
+                f"yet to ask for tokens: `bucketq create {location.url}`, then `bucketq token "
+                f"create {location.url} --name NAME --rights RIGHTS`; or add --tls-client-ca, or "
+                "--insecure"
+            )
+            raise InvalidRequestError(message) from error
+        except TimeoutError as error:
+            message = f"{location.url} could not be read within {timeout_s:g} s; try again"
+            raise UnavailableError(message) from error
+        if not settings.require_token:
+            message = (
+                f"--listen {listen} can be reached by other hosts, and {location.url} asks for no "
+                f"token: `bucketq token create {location.url} --name NAME --rights RIGHTS`; or add "
+                "--tls-client-ca, or --insecure"
+            )
+            raise InvalidRequestError(message)
