@@ -236,7 +236,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         _brokered().parse_address(url)
         return Connection(url, wishes, SystemClock())
     location = open_store(url, store=store, credential_provider=credential_provider)
-    return Connection(location, wishes, SystemClock())
+    return Connection(location, wishes, location.clock or SystemClock())
 
 
 def _check(wishes: _Wishes) -> None:

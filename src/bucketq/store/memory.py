@@ -53,6 +53,11 @@ class MemoryStore:
         return f"memory://{self._name}"
 
     @property
+    def clock(self) -> Clock:
+        """The time by which its queues go: a store in memory may have one of its own."""
+        return self._clock
+
+    @property
     def write_interval_s(self) -> float:
         """Memory wants no pause."""
         return 0.0
@@ -127,7 +132,16 @@ _shared: dict[str, MemoryStore] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_memory_store(name: str) -> MemoryStore:
-    """Return the store of this name, the same one each time for as long as the process lives."""
+def shared_memory_store(name: str, clock: Clock | None = None) -> MemoryStore:
+    """Return the store of this name, the same one each time until it is forgotten.
+
+    A new one goes by ``clock``, or by the system's.
+    """
     with _shared_lock:
-        return _shared.setdefault(name, MemoryStore(name))
+        return _shared.setdefault(name, MemoryStore(name, clock))
+
+
+def forget_memory_store(name: str) -> None:
+    """Let the next ``shared_memory_store`` of this name be a new one."""
+    with _shared_lock:
+        _shared.pop(name, None)

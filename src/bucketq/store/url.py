@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from bucketq.clock import Clock
 from bucketq.errors import InvalidRequestError
 from bucketq.store.base import ObjectStore
 from bucketq.store.memory import MemoryStore, shared_memory_store
@@ -35,7 +36,8 @@ class Location:
 
     ``url`` is the address in its plainest spelling. It holds no secret. ``is_lent`` means that
     the store belongs to the caller, who also closes it. ``scope`` tells who sees the store: this
-    process, this host, or nobody knows who else.
+    process, this host, or nobody knows who else. ``clock`` is what its queues go by, where that is
+    not the system's.
     """
 
     store: ObjectStore
@@ -43,6 +45,7 @@ class Location:
     url: str
     is_lent: bool = False
     scope: Literal["process", "host", "shared"] = "shared"
+    clock: Clock | None = None
 
     @property
     def is_of_this_host(self) -> bool:
@@ -202,4 +205,4 @@ def _open_memory(parts: SplitResult) -> Location:
             "memory://jobs, or memory:// for a store of your own"
         )
     store = shared_memory_store(parts.netloc) if parts.netloc else MemoryStore()
-    return Location(store, _MEMORY_KEY, store.url, scope="process")
+    return Location(store, _MEMORY_KEY, store.url, scope="process", clock=store.clock)

@@ -6,8 +6,9 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
+from bucketq.clock import SystemClock
 from bucketq.store.base import PreconditionFailedError
-from bucketq.store.memory import MemoryStore, shared_memory_store
+from bucketq.store.memory import MemoryStore, forget_memory_store, shared_memory_store
 
 
 class FixedClock:
@@ -78,3 +79,13 @@ def test_writers_on_event_loops_of_several_threads_lose_no_update() -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: asyncio.run(increment(500)), range(8)))
     assert asyncio.run(store.get("counter")).body == b"4000"
+
+
+def test_a_named_store_goes_by_the_clock_of_whoever_asked_first_until_it_is_forgotten() -> None:
+    clock = SystemClock()
+    store = shared_memory_store("with-a-clock", clock)
+    assert store.clock is clock
+    assert shared_memory_store("with-a-clock", SystemClock()) is store
+    forget_memory_store("with-a-clock")
+    assert shared_memory_store("with-a-clock") is not store
+    forget_memory_store("with-a-clock")

@@ -1,0 +1,131 @@
+"""The parts of a worker, put together to take one job at a time, on the thread of the caller.
+
+Attempts are run, stopped and settled by the code that does it in production. There is no engine:
+nothing is claimed before the job at hand is settled, so that the order is the queue's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from msgspec import structs
+
+from bucketq.clock import Clock
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job
+from bucketq.worker.attempt import Attempt, End, Ended
+from bucketq.worker.context import Context
+from bucketq.worker.handlers import Handler
+from bucketq.worker.lease import LeaseKeeper
+from bucketq.worker.runner import Begun, TaskRunner
+from bucketq.worker.settling import Settling
+from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.verdicts import UnfitPayload
+
+_WORKER = "workbench"
+_BEAT_S = 0.05
+"""How soon a handler hears that its job was cancelled; a test should not wait for seconds."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One attempt at a job."""
+
+    job: Job[Any]
+    """The job as the attempt left it: its status, its result, its errors."""
+    end: End
+    """What became of the attempt: ``done``, ``retried``, ``dead`` or ``cancelled``."""
+    error: BaseException | None = None
+    """What the handler raised."""
+
+
+class Hands:
+    """The parts of a worker, which take one job at a time."""
+
+    def __init__(self, queue: Queue[Any], handlers: Mapping[str, Handler], clock: Clock) -> None:
+        """Work on jobs of an open queue; ``async with`` begins."""
+        self._queue = queue
+        self._handlers = handlers
+        self._settling = Settling(queue, clock)
+        self._runner = InlineRunner()
+
+    async def __aenter__(self) -> Self:
+        """Begin to keep leases."""
+        self._settings = await self._queue.config()
+        beat_s = min(_BEAT_S, self._settings.heartbeat_s)
+        self._keeper = LeaseKeeper(self._queue, structs.replace(self._settings, heartbeat_s=beat_s))
+        self._beating = asyncio.get_running_loop().create_task(self._keeper.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Keep no leases any more, and let the threads end."""
+        self._beating.cancel()
+        await asyncio.gather(self._beating, return_exceptions=True)
+        await self._runner.close()
+
+    async def work_on_next(self) -> Ran | None:
+        """Claim a job and see it through; None: no job is due."""
+        jobs = await self._queue.claim(tuple(self._handlers), worker=_WORKER)
+        if not jobs:
+            return None
+        [job] = jobs
+        now_s = asyncio.get_running_loop().time()
+        attempt = Attempt(job, self._handlers[job.kind], now_s)
+        self._keeper.keep(job.lease, now_s, attempt.stop)
+        try:
+            ended = await self._see_through(attempt)
+        except asyncio.CancelledError:
+            attempt.stop("hurry")
+            raise
+        finally:
+            self._keeper.drop(job.lease)
+        left = await self._queue.get(job.id)
+        return Ran(left, ended.end, _error(attempt, ended, left))
+
+    async def _see_through(self, attempt: Attempt) -> Ended:
+        refused = await attempt.refuse(self._settling)
+        if refused is not None:
+            return refused
+        over = asyncio.Event()
+        await attempt.run(self._runner, over.set)
+        ended = await attempt.settle(self._settling, self._settings)
+        # A thread that was told to stop keeps its slot until it does, and there is only one.
+        await over.wait()
+        return ended
+
+
+class InlineRunner:
+    """Runs handlers on this thread, wherever they belong, unless they would not hear it there.
+
+    A plain function that has a time-out or asks for the ``Context`` is one that can be told to
+    stop. Somebody has to be there to tell it, so it gets a thread, as it does in production.
+    """
+
+    def __init__(self) -> None:
+        """Begin without threads."""
+        self._here = TaskRunner()
+        self._threads = ThreadRunner()
+
+    def run(self, handler: Handler, context: Context, begun: Begun) -> Coroutine[Any, Any, Any]:
+        """Run a handler."""
+        is_plain = handler.place != "loop" and not inspect.iscoroutinefunction(handler.function)
+        hears = handler.timeout_s is not None or "context" in handler.wants.values()
+        runner = self._threads if is_plain and hears else self._here
+        return runner.run(handler, context, begun)
+
+    async def close(self) -> None:
+        """Let the threads end."""
+        await self._threads.close()
+
+
+def _error(attempt: Attempt, ended: Ended, left: Job[Any]) -> BaseException | None:
+    """What a handler raised, told by errors that users know."""
+    if isinstance(ended.error, UnfitPayload):
+        return ended.error.__cause__
+    if attempt.stopped == "timeout" and ended.end in {"retried", "dead"}:
+        return TimeoutError(left.errors[-1].error)
+    return ended.error

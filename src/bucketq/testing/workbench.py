@@ -1,0 +1,313 @@
+"""``Workbench``: for users' own tests of what they push, and of their handlers.
+
+::
+
+    with Workbench(worker) as bench:
+        signup("ada@example.org", bench.queue)
+        assert bench.pushed("email") == [{"to": "ada@example.org"}]
+        [ran] = bench.run()
+        assert ran.end == "done"
+
+It is a real queue, in memory, that goes by a clock which stands still until it is moved; and the
+parts of a real worker, which take one job after another on the thread of the test. So retries,
+time-outs, dead jobs and idempotency keys are what they are in production. What differs: there is
+one job at a time, nothing is fetched ahead, nothing is archived, and no process is started.
+
+The queue lives on a loop in a thread of its own, so that tests and handlers, async or not, can use
+it from wherever they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Self, cast
+
+from bucketq.client.blocking import BlockingQueue
+from bucketq.client.connect import connect
+from bucketq.client.portal import Portal
+from bucketq.clock import SystemClock, new_token
+from bucketq.errors import ClosedError, InvalidRequestError
+from bucketq.model import check
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job
+from bucketq.store.memory import forget_memory_store, shared_memory_store
+from bucketq.testing.inline import Hands, Ran
+from bucketq.worker.handlers import Handler, Handlers
+from bucketq.worker.verdicts import GiveUp, Retry
+from bucketq.worker.worker import Worker
+
+_NAME = "workbench"
+_PAGE_JOBS = 1000
+_MOST_JOBS = 10_000
+"""Jobs that are still not at an end after so many are taken for ones that push each other."""
+_FOR_EVER_S = 1e9
+
+
+class StoppedClock:
+    """A ``Clock`` that stands still until somebody moves it."""
+
+    def __init__(self, at: datetime) -> None:
+        """Stand at ``at``, a time with a zone."""
+        self._now = at.astimezone(UTC)
+        self._system = SystemClock()
+
+    def now(self) -> datetime:
+        """Return the time at which it stands, in UTC."""
+        return self._now
+
+    def entropy(self, size_bytes: int) -> bytes:
+        """Return bytes from the operating system's generator."""
+        return self._system.entropy(size_bytes)
+
+    def advance(self, by: timedelta) -> None:
+        """Move it forward."""
+        self._now += by
+
+
+class Workbench:
+    """A queue in memory, time that stands still, and handlers that run when the test says so."""
+
+    def __init__(self, *workers: Worker, at: datetime | None = None) -> None:
+        """Make a workbench; ``with`` opens it, each time with a new and empty queue.
+
+        Args:
+            *workers: Whose handlers ``run`` calls; none where only pushes are looked at. Their
+                own addresses and options do not matter here.
+            at: The time at which the clock stands first; left out, that of now.
+        """
+        if at is not None and at.utcoffset() is None:
+            message = f"`at` has no time zone: write {at.replace(tzinfo=UTC)!r}, or your own zone"
+            raise InvalidRequestError(message)
+        self._handlers = Handlers()
+        for worker in workers:
+            for handler in worker.handlers.values():
+                self._handlers.add(handler)
+        self._at = at
+        self._opened: _Opened | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Open a new queue."""
+        if self._opened is not None:
+            message = "this workbench is open already: make one for each use"
+            raise InvalidRequestError(message)
+        clock = StoppedClock(SystemClock().now() if self._at is None else self._at)
+        name = f"{_NAME}-{new_token(clock)[:12]}"
+        with ExitStack() as stack:
+            store = shared_memory_store(name, clock)
+            stack.callback(forget_memory_store, name)
+            portal = Portal()
+            stack.callback(portal.stop)
+            connection = connect(store.url, mode="direct", worker=_NAME)
+            bridge = _Bridge(portal, portal.call(connection.__aenter__))
+            stack.callback(portal.call, connection.__aexit__)
+            runner = asyncio.Runner()
+            stack.callback(runner.close)
+            opened = _Opened(store.url, clock, bridge, runner)
+            # Not even by other connections: a test looks at jobs that are done.
+            opened.blocking.config(archive_after_s=_FOR_EVER_S)
+            self._stack = stack.pop_all()
+        self._opened = opened
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the queue, and forget what was in it."""
+        self._opened = None
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the queue, for code of this process that connects by itself."""
+        return self._open().url
+
+    @property
+    def queue(self) -> BlockingQueue[Any]:
+        """The queue, for code without asyncio."""
+        return self._open().blocking
+
+    @property
+    def async_queue(self) -> Queue[Any]:
+        """The same queue for async code, on any event loop."""
+        return cast("Queue[Any]", self._open().bridge)
+
+    @property
+    def now(self) -> datetime:
+        """The time by which the queue goes."""
+        return self._open().clock.now()
+
+    def advance(self, by: float | timedelta) -> None:
+        """Let time pass, in seconds: delayed jobs and retries become due."""
+        by_s = by.total_seconds() if isinstance(by, timedelta) else by
+        check.delay(by_s, "by")
+        self._open().clock.advance(timedelta(seconds=by_s))
+
+    def advance_to_next(self) -> bool:
+        """Let time pass until the next job is due; False: no job waits for its time."""
+        clock = self._open().clock
+        waiting = [job.run_at for job in self.jobs() if job.status == "queued" and job.run_at]
+        later = [run_at for run_at in waiting if run_at > clock.now()]
+        if later:
+            clock.advance(min(later) - clock.now())
+        return bool(later)
+
+    def pushed(self, kind: str | None = None) -> list[Any]:
+        """What was pushed so far, of one kind or of all: the payloads, as plain values."""
+        return [job.payload for job in self.jobs(kind)]
+
+    def jobs(self, kind: str | None = None) -> list[Job[Any]]:
+        """The jobs that were pushed so far, of one kind or of all, as they are now."""
+        found: list[Job[Any]] = []
+        after: int | None = 0
+        while after is not None:
+            page = self.queue.jobs(kinds=kind, after=after, limit=_PAGE_JOBS)
+            found += page.jobs
+            after = page.next_after
+        return found
+
+    def job(self, job_id: str) -> Job[Any]:
+        """A job as it is now. Raises ``JobNotFoundError``."""
+        return self.queue.get(job_id)
+
+    def run(
+        self,
+        kinds: str | Iterable[str] | None = None,
+        *,
+        limit: int | None = None,
+        timeout_s: float | None = None,
+        raise_errors: bool = False,
+    ) -> list[Ran]:
+        """Work on all jobs that are due, one after another, and on those that they push.
+
+        Args:
+            kinds: The kinds to work on; left out, all that have handlers.
+            limit: Stop after so many attempts.
+            timeout_s: Shorten the time-outs of handlers that have one to so much.
+            raise_errors: Raise the first error of a handler, once its job is settled. ``Retry``
+                and ``GiveUp`` are no errors.
+
+        Returns:
+            Every attempt and how it ended, in order.
+        """
+        runner = self._open().runner
+        if _is_in_a_loop():
+            message = "run() would block the event loop that runs here: await bench.run_async()"
+            raise InvalidRequestError(message)
+        return runner.run(
+            self.run_async(kinds, limit=limit, timeout_s=timeout_s, raise_errors=raise_errors)
+        )
+
+    async def run_async(
+        self,
+        kinds: str | Iterable[str] | None = None,
+        *,
+        limit: int | None = None,
+        timeout_s: float | None = None,
+        raise_errors: bool = False,
+    ) -> list[Ran]:
+        """Do what ``run`` does, on the running event loop."""
+        most = _MOST_JOBS if limit is None else limit
+        check.whole_number(most, "limit", 1, _MOST_JOBS)
+        handlers = _shortened(self._wanted(kinds), timeout_s)
+        ran: list[Ran] = []
+        async with Hands(self.async_queue, handlers, self._open().clock) as hands:
+            while len(ran) < most and (attempt := await hands.work_on_next()) is not None:
+                ran.append(attempt)
+                if raise_errors:
+                    _raise_error(attempt)
+        if limit is None and len(ran) == _MOST_JOBS:
+            message = (
+                f"{_MOST_JOBS:,} attempts were made, the last at kind {ran[-1].job.kind!r}: jobs "
+                "that push each other come to no end; pass run() a limit"
+            )
+            raise InvalidRequestError(message)
+        return ran
+
+    def _open(self) -> _Opened:
+        if self._opened is None:
+            message = "the workbench is not open: write `with Workbench(...) as bench:`"
+            raise ClosedError(message)
+        return self._opened
+
+    def _wanted(self, kinds: str | Iterable[str] | None) -> dict[str, Handler]:
+        """The handlers of the kinds that are to be worked on."""
+        if not self._handlers:
+            message = "there are no handlers to run: pass Workbench a worker that has some"
+            raise InvalidRequestError(message)
+        if kinds is None:
+            return dict(self._handlers)
+        wanted = [kinds] if isinstance(kinds, str) else list(kinds)
+        for kind in wanted:
+            if kind not in self._handlers:
+                known = ", ".join(self._handlers)
+                message = f"no handler is for kind {kind!r}; there are some for {known}"
+                raise InvalidRequestError(message)
+        return {kind: self._handlers[kind] for kind in wanted}
+
+
+class _Bridge:
+    """A queue on the loop of a portal, to be awaited on any other loop."""
+
+    def __init__(self, portal: Portal, queue: Queue[Any]) -> None:
+        self.portal = portal
+        self.queue = queue
+
+    def __getattr__(self, name: str) -> Any:
+        """The verb of this name."""
+        if not hasattr(Queue, name):
+            raise AttributeError(name)
+        verb = getattr(self.queue, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if self.portal.loop.is_closed():
+                message = "the workbench is closed, and its queue with it"
+                raise ClosedError(message)
+            there: Coroutine[Any, Any, Any] = verb(*args, **kwargs)
+            return await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(there, self.portal.loop)
+            )
+
+        return call
+
+
+class _Opened(NamedTuple):
+    """What a workbench has while it is open."""
+
+    url: str
+    clock: StoppedClock
+    bridge: _Bridge
+    runner: asyncio.Runner
+
+    @property
+    def blocking(self) -> BlockingQueue[Any]:
+        return BlockingQueue(self.bridge.portal, self.bridge.queue)
+
+
+def _shortened(handlers: dict[str, Handler], limit_s: float | None) -> dict[str, Handler]:
+    """The handlers, with time-outs of at most ``limit_s`` where they have any."""
+    if limit_s is None:
+        return handlers
+    check.delay(limit_s, "timeout_s")
+    return {
+        kind: handler
+        if handler.timeout_s is None
+        else replace(handler, timeout_s=min(handler.timeout_s, limit_s))
+        for kind, handler in handlers.items()
+    }
+
+
+def _raise_error(ran: Ran) -> None:
+    """Raise what a handler raised, unless that only says what it wants."""
+    if ran.error is not None and not isinstance(ran.error, Retry | GiveUp):
+        raise ran.error
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
