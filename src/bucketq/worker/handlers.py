@@ -176,7 +176,7 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
         message = f"the signature of {_name(function)} cannot be read: {error}"
         raise InvalidRequestError(message) from error
     wants: dict[str, str] = {}
-    payload_type: Any = Any
+    types: dict[str, Any] = {}
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -193,8 +193,12 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
             message = f"{parameter.name!r} of {_name(function)} must not be positional-only"
             raise InvalidRequestError(message)
         wants[parameter.name] = role
-        if kind_of_payload is not Any:
-            payload_type = kind_of_payload
+        if kind_of_payload not in (Any, object):
+            types[parameter.name] = kind_of_payload
+    payload_type = next(iter(types.values()), Any)
+    if any(other != payload_type for other in types.values()):
+        message = f"{', '.join(types)} of {_name(function)} tell of payloads of different types"
+        raise InvalidRequestError(message)
     payloads.check_type(payload_type)
     return wants, payload_type
 
