@@ -21,7 +21,7 @@ from bucketq.worker.attempt import Attempt, End, Ended
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler
 from bucketq.worker.lease import LeaseKeeper
-from bucketq.worker.runner import Begun, TaskRunner
+from bucketq.worker.runner import Begun, HandlerExit, TaskRunner
 from bucketq.worker.settling import Settling
 from bucketq.worker.threads import ThreadRunner
 from bucketq.worker.verdicts import UnfitPayload
@@ -126,6 +126,10 @@ def _error(attempt: Attempt, ended: Ended, left: Job[Any]) -> BaseException | No
     """What a handler raised, told by errors that users know."""
     if isinstance(ended.error, UnfitPayload):
         return ended.error.__cause__
+    if isinstance(ended.error, HandlerExit) and isinstance(
+        ended.error.__cause__, KeyboardInterrupt
+    ):
+        return ended.error.__cause__  # Whoever pressed Ctrl-C meant the test.
     if attempt.stopped == "timeout" and ended.end in {"retried", "dead"}:
         return TimeoutError(left.errors[-1].error)
     return ended.error

@@ -216,8 +216,7 @@ class Workbench:
         async with Hands(self.async_queue, handlers, self._open().clock) as hands:
             while len(ran) < most and (attempt := await hands.work_on_next()) is not None:
                 ran.append(attempt)
-                if raise_errors:
-                    _raise_error(attempt)
+                _raise_error(attempt, also_plain=raise_errors)
         if limit is None and len(ran) == _MOST_JOBS:
             message = (
                 f"{_MOST_JOBS:,} attempts were made, the last at kind {ran[-1].job.kind!r}: jobs "
@@ -299,9 +298,15 @@ def _shortened(handlers: dict[str, Handler], limit_s: float | None) -> dict[str,
     }
 
 
-def _raise_error(ran: Ran) -> None:
-    """Raise what a handler raised, unless that only says what it wants."""
-    if ran.error is not None and not isinstance(ran.error, Retry | GiveUp):
+def _raise_error(ran: Ran, *, also_plain: bool) -> None:
+    """Raise what a handler raised, unless that only says what it wants.
+
+    What is no plain error is not for the job but for the test: ``pytest.fail``, a limit of time on
+    the test, Ctrl-C.
+    """
+    if ran.error is None or isinstance(ran.error, Retry | GiveUp):
+        return
+    if also_plain or not isinstance(ran.error, Exception):
         raise ran.error
 
 

@@ -189,6 +189,20 @@ def test_the_first_error_of_a_handler_is_raised_on_request_once_its_job_is_settl
         assert [ran.end for ran in bench.run(raise_errors=True)] == ["done"]
 
 
+@pytest.mark.parametrize("outcome", [pytest.fail.Exception("enough"), KeyboardInterrupt()])
+def test_what_is_meant_for_the_test_passes_through_a_handler(outcome: BaseException) -> None:
+    worker = bucketq.Worker()
+
+    @worker.handler("end")
+    def end() -> None:
+        raise outcome
+
+    with Workbench(worker) as bench:
+        bench.queue.push("end", None)
+        with pytest.raises(type(outcome)):
+            bench.run()
+
+
 def test_what_a_handler_pushes_runs_as_well_whichever_face_of_the_queue_it_uses() -> None:
     worker = bucketq.Worker()
 
