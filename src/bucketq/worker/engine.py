@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bucketq.clock import Clock
-from bucketq.errors import BucketQError
+from bucketq.errors import BucketQError, UnavailableError
 from bucketq.model.operations import Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
@@ -132,6 +132,9 @@ class Engine:
         try:
             await asyncio.wait([claiming, *chores], return_when=asyncio.FIRST_COMPLETED)
             is_burst_over = self._burst and not self._stopping
+            # Also where it was a chore that ended: nobody would keep what is claimed from now on.
+            self.stop()
+            await asyncio.wait([claiming])
             await self._drain()
             if is_burst_over:
                 self.tally.left = await self._look()
@@ -139,6 +142,7 @@ class Engine:
             for task in (claiming, *chores):
                 task.cancel()
             ended = await asyncio.gather(claiming, *chores, return_exceptions=True)
+            await self._settling.close()
             self.is_running = False
         for end in ended:
             if isinstance(end, Exception):
@@ -166,7 +170,10 @@ class Engine:
     async def _refresh(self) -> None:
         while True:
             await asyncio.sleep(_REFRESH_S)
-            await self._read_settings()
+            try:
+                await self._read_settings()
+            except UnavailableError:
+                return  # The worker is in a hurry to end, and waits for no answer.
 
     async def _claim_on(self) -> None:
         """Claim whenever there is room, until it is stopped or a burst is over."""
@@ -340,6 +347,7 @@ class Engine:
 
     def _give_back_next(self) -> None:
         attempt = self._backlog.popleft()
+        self.tally.waiting = len(self._backlog)
         attempt.stop("hurry")
         self._begin(attempt, self._give_back(attempt))
 
@@ -348,12 +356,12 @@ class Engine:
 
     async def _drain(self) -> None:
         """Give back what has not begun, let the rest finish, and hurry when that takes long."""
-        self._stopping = True
         while self._backlog:
             self._give_back_next()
         if self._watching is not None:
             self._watching.cancel()
-        await self._until_settled(self._drain_s)
+        if not self._hurrying:
+            await self._until_settled(self._drain_s)
         if self._tasks:
             self.stop(hurry=True)
             await self._until_settled(_LAST_WORDS_S)

@@ -48,6 +48,12 @@ class Settling:
         """From now on ask once more and no more than that: the worker is to end."""
         self._gives_up.set()
 
+    async def close(self) -> None:
+        """Send nothing any more."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+
     async def complete(self, job: Job[Any], result: Any) -> bool:
         """Finish a job; False: its lease was lost.
 
@@ -102,8 +108,24 @@ class Settling:
                 raise Unsettled(str(error)) from error
             if is_last:
                 raise Unsettled(str(trouble)) from trouble
-            await self._pause(pause_s * (0.5 + fraction(self._clock)))
+            try:
+                await self._pause(pause_s * (0.5 + fraction(self._clock)))
+            except asyncio.CancelledError:
+                if request is not None:
+                    await self._withdraw(ask(request))
+                raise
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _withdraw(self, asking: Awaitable[Any]) -> None:
+        """Ask once more, and let that be withdrawn at once.
+
+        What it did the first time is unknown. A queue gives back the jobs of a claim that is
+        cancelled; those of a claim that is forgotten would wait until their leases run out.
+        """
+        task = asyncio.ensure_future(asking)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     async def _pause(self, pause_s: float) -> None:
         """Wait, unless the worker gives up meanwhile."""

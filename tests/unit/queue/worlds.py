@@ -148,9 +148,9 @@ class World:
         register = Register(self.store.memory, KEY, "test://queue", self.clock)
         return DirectQueue(register, self.clock, worker="rival")
 
-    async def rival_pushes(self, count: int = 1) -> list[str]:
+    async def rival_pushes(self, count: int = 1, kind: str = "rival") -> list[str]:
         async with self.rival() as rival:
-            return [await rival.push("rival", number) for number in range(count)]
+            return [await rival.push(kind, number) for number in range(count)]
 
     async def body(self) -> bytes:
         return (await self.store.memory.get(KEY)).body

@@ -1,0 +1,286 @@
+"""The engine: slots, kinds, bursts, and claims whose answers are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from bucketq.errors import (
+    AccessDeniedError,
+    OverloadedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.settings import Settings
+from bucketq.queue.job import Job, JobSpec
+from tests.unit.queue.worlds import Effect, World, slowly, virtual
+from tests.unit.worker.stage import (
+    Recorder,
+    Way,
+    burst,
+    check_empty,
+    claimed_job,
+    engine_of,
+    failing,
+    handler,
+    opened,
+    until,
+    working,
+)
+
+
+def mails(count: int, kind: str = "mail", **fields: Any) -> list[JobSpec[Any]]:
+    return [JobSpec(kind=kind, payload=number, **fields) for number in range(count)]
+
+
+@handler()
+async def nothing() -> None:
+    """Be done at once."""
+
+
+@virtual
+async def test_jobs_are_done_in_order_with_the_results_of_their_handlers() -> None:
+    done: list[int] = []
+
+    @handler()
+    async def double(payload: int) -> int:
+        done.append(payload)
+        return 2 * payload
+
+    async with opened() as (queue, way):
+        ids = await queue.push_many(mails(20))
+        engine = await burst(way, double, concurrency=1)
+        assert done == list(range(20))
+        assert [(await queue.get(job)).result for job in ids] == [2 * number for number in done]
+        assert engine.tally.claimed == engine.tally.count("done") == 20
+        assert engine.tally.running == engine.tally.waiting == 0
+
+
+@virtual
+@pytest.mark.parametrize("concurrency", [1, 3, 8])
+async def test_no_more_handlers_run_at_once_than_there_are_slots(concurrency: int) -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(30))
+        async with working(way, recorder.bind(), concurrency=concurrency) as engine:
+            await until(lambda: recorder.inside == concurrency)
+            await asyncio.sleep(30)
+            assert recorder.inside == concurrency == engine.tally.running
+            recorder.gate.set()
+            await until(lambda: len(recorder.ended) == 30)
+    assert recorder.most == concurrency
+
+
+@virtual
+async def test_only_jobs_of_its_kinds_are_claimed() -> None:
+    async with opened() as (queue, way):
+        await queue.push_many([*mails(5), *mails(5, "fax")])
+        await burst(way, nothing)
+        stats = await queue.stats()
+        assert stats.counts["mail"] == {"done": 5}
+        assert stats.counts["fax"] == {"queued": 5}
+
+
+@virtual
+async def test_a_burst_waits_for_what_runs_and_does_what_that_pushes() -> None:
+    async with opened() as (queue, way):
+
+        @handler()
+        async def follow(payload: int) -> None:
+            await asyncio.sleep(1)
+            if payload:
+                await queue.push("mail", payload - 1)
+
+        await queue.push("mail", 5)
+        engine = await burst(way, follow)
+        assert engine.tally.count("done") == 6
+        assert not (await queue.stats()).counts["mail"].get("queued")
+
+
+@virtual
+async def test_a_burst_does_not_wait_for_jobs_that_are_not_due() -> None:
+    async with opened() as (queue, way):
+        await queue.push("mail", 0, delay_s=60)
+        began_s = asyncio.get_running_loop().time()
+        await burst(way, nothing)
+        assert asyncio.get_running_loop().time() - began_s < 5
+
+
+@virtual
+async def test_a_job_that_is_pushed_while_the_worker_waits_is_done_at_once() -> None:
+    async with opened() as (queue, way), working(way, nothing) as engine:
+        await asyncio.sleep(50)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await queue.push("mail", 0)
+        await until(lambda: engine.tally.count("done") == 1)
+        assert loop.time() - began_s < 0.1
+
+
+@virtual
+async def test_a_claim_whose_answer_is_unknown_is_made_again_and_strands_no_job() -> None:
+    world = World()
+    async with world.embedded(timeout_s=1.0) as queue:
+        way = Way(queue)
+        await queue.push_many(mails(4))
+        # It lands, but nobody hears of it in time.
+        world.store.plan("replace", slowly(1.5))
+        engine = await burst(way, nothing)
+        assert engine.tally.count("done") == 4
+        assert [job.attempt for job in (await queue.jobs()).jobs] == [1, 1, 1, 1]
+        first, again = way.requests["claim"][:2]
+        assert (first, again is None) == (None, False)
+
+
+@virtual
+async def test_a_claim_in_doubt_is_made_once_more_when_the_worker_stops() -> None:
+    world = World()
+    async with world.embedded(timeout_s=1.0) as queue:
+        way = Way(queue)
+        engine = engine_of(way, nothing)
+
+        async def stop_when_in_doubt(effect: Effect) -> Any:
+            try:
+                return await effect()
+            except UnavailableError:
+                engine.stop()
+                raise
+
+        way.plan("claim", stop_when_in_doubt)
+        running = asyncio.create_task(engine.run())
+        await until(lambda: way.count("claim") == 1)
+        world.store.stand("replace", slowly(25.0))
+        await world.rival_pushes(2, "mail")
+        await running
+        check_empty(engine)
+        world.store.stand("replace", None)
+        await asyncio.sleep(30)
+        stats = await queue.stats()
+        assert stats.counts["mail"] == {"queued": 2}, "they would wait for their leases to run out"
+
+
+@virtual
+async def test_an_overloaded_queue_is_asked_again_after_as_long_as_it_says() -> None:
+    async with opened() as (queue, way):
+        await queue.push_many(mails(1))
+        way.plan("claim", failing(OverloadedError("too much", retry_after_s=7)))
+        await burst(way, nothing)
+        first, again = way.times("claim")[:2]
+        assert 3.5 <= again - first <= 10.5
+
+
+@virtual
+@pytest.mark.parametrize(
+    "error",
+    [AccessDeniedError("the token is not good"), SupersededError("the queue was deleted")],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("verb", ["claim", "config"])
+async def test_what_makes_the_queue_unusable_ends_the_worker_with_that_error(
+    verb: str, error: Exception
+) -> None:
+    async with opened() as (_, way):
+        way.plan(verb, failing(error))
+        engine = engine_of(way, nothing)
+        with pytest.raises(type(error), match=str(error)):
+            await engine.run()
+        check_empty(engine)
+
+
+@virtual
+@pytest.mark.parametrize("verb", ["claim", "config", "heartbeat"])
+async def test_a_queue_that_becomes_unusable_ends_the_worker_when_its_handlers_are_done(
+    verb: str,
+) -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(2))
+        engine = engine_of(way, recorder.bind(), concurrency=3)
+        running = asyncio.create_task(engine.run())
+        await until(lambda: recorder.inside == 2)
+        way.stand(verb, failing(SupersededError("the queue was deleted")))
+        await asyncio.sleep(61)
+        recorder.gate.set()
+        with pytest.raises(SupersededError):
+            await running
+        check_empty(engine)
+
+
+@virtual
+async def test_a_worker_that_ends_by_itself_takes_no_job_that_nobody_keeps() -> None:
+    """The keeper of leases has failed: what is claimed now would be nobody's."""
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        engine = engine_of(way, recorder.bind(), concurrency=3)
+        running = asyncio.create_task(engine.run())
+        await until(lambda: recorder.inside == 1)
+        way.plan("heartbeat", failing(SupersededError("the queue was deleted")))
+        await until(lambda: way.count("heartbeat") == 1)
+        await asyncio.sleep(0.1)
+        await queue.push_many(mails(2))
+        await asyncio.sleep(1)
+        recorder.gate.set()
+        with pytest.raises(SupersededError):
+            await running
+        check_empty(engine)
+        assert (await queue.stats()).counts["mail"] == {"done": 1, "queued": 2}
+
+
+@virtual
+async def test_new_settings_are_heeded_within_a_minute() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way), working(way, recorder.bind()):
+        await queue.push("mail", 0)
+        await until(lambda: recorder.inside == 1)
+        await queue.config(heartbeat_s=0.5)
+        await asyncio.sleep(70)
+        before = way.count("heartbeat")
+        await asyncio.sleep(10)
+        assert way.count("heartbeat") - before >= 18
+
+
+@virtual
+async def test_a_worker_that_cannot_read_the_settings_at_first_tries_on() -> None:
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        way.plan("config", *[failing(UnavailableError("no answer"))] * 5)
+        engine = await burst(way, nothing)
+        assert engine.tally.count("done") == 1
+
+
+class Endless:
+    """A queue in memory that costs nothing: it hands out jobs and takes them back."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.done = 0
+
+    async def config(self) -> Settings:
+        return Settings()
+
+    async def claim(self, _kinds: object, *, limit: int, **_: object) -> list[Job[Any]]:
+        await asyncio.sleep(0.01)
+        count = min(limit, self.left)
+        self.left -= count
+        return [claimed_job(id=f"job-{self.left + number}") for number in range(count)]
+
+    async def heartbeat(self, leases: list[LeaseRef]) -> list[Pulse]:
+        return [Pulse(lease.job, held=True) for lease in leases]
+
+    async def complete_many(self, jobs: list[object], **_: object) -> list[bool]:
+        await asyncio.sleep(0.01)
+        self.done += len(jobs)
+        return [True] * len(jobs)
+
+
+@virtual
+async def test_fifty_thousand_jobs_leave_nothing_behind() -> None:
+    endless = Endless(50_000)
+    engine = await burst(cast("Way", endless), nothing, concurrency=50)
+    assert engine.tally.count("done") == endless.done == 50_000
+    assert engine._busy == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
