@@ -1,0 +1,280 @@
+"""How a worker ends: handlers finish, what has not begun is given back, and hurry is heeded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bucketq.errors import UnavailableError
+from bucketq.queue.base import Queue
+from bucketq.worker.context import Context
+from bucketq.worker.engine import Engine
+from bucketq.worker.handlers import Handler
+from bucketq.worker.runner import Begun, call
+from tests.unit.queue.worlds import say_nothing, virtual
+from tests.unit.worker.stage import Recorder, Way, check_empty, engine_of, handler, opened, until
+from tests.unit.worker.test_engine import mails
+
+
+class Obstinate:
+    """Runs handlers as a thread does: they cannot be stopped, and are heard when they end."""
+
+    def __init__(self) -> None:
+        self.running = 0
+
+    async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
+        begun()
+        self.running += 1
+        work = asyncio.ensure_future(call(handler, context))
+        while not work.done():
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError:
+                continue
+        self.running -= 1
+        return work.result()
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+
+async def counts(queue: Queue[Any]) -> dict[str, int]:
+    return (await queue.stats()).counts["mail"]
+
+
+async def begin(
+    way: Way, recorder: Recorder, inside: int, **options: Any
+) -> tuple[Engine, asyncio.Task[None]]:
+    engine = engine_of(way, recorder.bind(), **options)
+    running = asyncio.create_task(engine.run())
+    await until(lambda: recorder.inside == inside)
+    return engine, running
+
+
+@virtual
+async def test_a_stopped_worker_claims_no_more_and_lets_its_handlers_finish() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(5))
+        engine, running = await begin(way, recorder, 2)
+        engine.stop()
+        await asyncio.sleep(20)
+        assert not running.done()
+        assert not recorder.cancelled
+        recorder.gate.set()
+        await running
+        check_empty(engine)
+        assert await counts(queue) == {"done": 2, "queued": 3}
+        assert len(recorder.began) == 2
+
+
+@virtual
+async def test_leases_are_kept_while_a_worker_drains() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(1))
+        engine, running = await begin(way, recorder, 1, drain_s=300)
+        engine.stop()
+        for _ in range(20):
+            await asyncio.sleep(10)
+            assert await queue.claim() == []
+        recorder.gate.set()
+        await running
+        assert (await counts(queue)) == {"done": 1}
+
+
+@virtual
+async def test_a_worker_that_waits_for_jobs_stops_at_once() -> None:
+    async with opened() as (_, way):
+        engine = engine_of(way, Recorder().bind())
+        running = asyncio.create_task(engine.run())
+        await asyncio.sleep(3)
+        began_s = asyncio.get_running_loop().time()
+        engine.stop()
+        await running
+        assert asyncio.get_running_loop().time() - began_s < 0.1
+
+
+@virtual
+async def test_handlers_that_take_longer_than_the_drain_are_told_to_stop() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(2))
+        engine, running = await begin(way, recorder, 2, drain_s=7)
+        began_s = asyncio.get_running_loop().time()
+        engine.stop()
+        await running
+        assert 7 <= asyncio.get_running_loop().time() - began_s < 8
+        assert sorted(recorder.cancelled) == [0, 1]
+        check_empty(engine)
+        assert await counts(queue) == {"queued": 2}
+        assert engine.tally.count("released") == 2
+
+
+@virtual
+async def test_jobs_that_are_given_back_have_lost_none_of_their_attempts() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(2, max_attempts=1))
+        engine, running = await begin(way, recorder, 2)
+        engine.stop(hurry=True)
+        await running
+        for job in (await queue.jobs()).jobs:
+            assert (job.status, job.failures, job.lost_leases) == ("queued", 0, 0)
+            assert not job.errors
+
+
+@virtual
+async def test_a_second_stop_hurries() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(4))
+        engine, running = await begin(way, recorder, 2, drain_s=1000)
+        engine.stop()
+        await asyncio.sleep(5)
+        assert not running.done()
+        began_s = asyncio.get_running_loop().time()
+        engine.stop(hurry=True)
+        await running
+        assert asyncio.get_running_loop().time() - began_s < 1
+        check_empty(engine)
+        assert await counts(queue) == {"queued": 4}
+
+
+@virtual
+async def test_a_handler_that_does_not_stop_does_not_keep_its_job_from_others() -> None:
+    recorder, runner = Recorder(), Obstinate()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(1))
+        engine, running = await begin(way, recorder, 1, runner=runner)
+        began_s = asyncio.get_running_loop().time()
+        engine.stop(hurry=True)
+        await running
+        assert asyncio.get_running_loop().time() - began_s < 3
+        assert await counts(queue) == {"queued": 1}
+        assert runner.running == 1
+        recorder.gate.set()
+
+
+@virtual
+async def test_a_handler_that_does_not_stop_keeps_its_slot() -> None:
+    recorder, runner = Recorder(), Obstinate()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(3))
+        engine, running = await begin(way, recorder, 2, runner=runner, concurrency=2)
+        # Somebody else has taken both jobs, and done them.
+        engine_jobs = [attempt.job for attempt in engine._attempts.values()]
+        for job in engine_jobs:
+            await queue.complete(job)
+        await asyncio.sleep(30)
+        assert recorder.inside == 2, "the third would have no slot of its own"
+        assert engine.tally.count("lost") == 2
+        recorder.gate.set()
+        await until(lambda: len(recorder.ended) == 3)
+        engine.stop()
+        await running
+        assert await counts(queue) == {"done": 3}
+        assert engine._busy == 0
+
+
+@virtual
+async def test_a_queue_that_does_not_answer_keeps_nobody_who_is_in_a_hurry() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(2))
+        engine, running = await begin(way, recorder, 2)
+        for verb in ("release", "complete", "complete_many", "claim", "heartbeat", "config"):
+            way.stand(verb, say_nothing)
+        engine.stop(hurry=True)
+        began_s = asyncio.get_running_loop().time()
+        await running
+        assert asyncio.get_running_loop().time() - began_s < 10
+        check_empty(engine)
+
+
+@virtual
+async def test_completions_that_have_no_answer_are_not_left_behind_by_a_worker_that_ends() -> None:
+    async with opened() as (queue, way):
+
+        @handler()
+        async def nothing() -> None:
+            """Be done at once."""
+
+        await queue.push_many(mails(2))
+        way.stand("complete_many", say_nothing)
+        before = asyncio.all_tasks()
+        engine = engine_of(way, nothing)
+        running = asyncio.create_task(engine.run())
+        await until(lambda: way.count("complete_many") == 1)
+        engine.stop(hurry=True)
+        await running
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        check_empty(engine)
+
+
+@virtual
+async def test_a_worker_in_a_hurry_says_once_more_how_its_jobs_ended() -> None:
+    """The answer was lost; the queue is there again when the worker is told to hurry."""
+    async with opened() as (queue, way):
+
+        @handler()
+        async def nothing() -> None:
+            """Be done at once."""
+
+        async def lose(_: object) -> None:
+            raise UnavailableError("no answer")
+
+        await queue.push_many(mails(1))
+        way.plan("complete_many", *[lose] * 8)
+        engine = engine_of(way, nothing)
+        running = asyncio.create_task(engine.run())
+        await until(lambda: way.count("complete_many") == 8)
+        engine.stop(hurry=True)
+        await running
+        assert await counts(queue) == {"done": 1}
+
+
+@virtual
+async def test_reading_the_settings_in_vain_is_no_error_of_a_worker_that_ends() -> None:
+    async with opened() as (_, way):
+        engine = engine_of(way, Recorder().bind())
+        running = asyncio.create_task(engine.run())
+        await asyncio.sleep(1)
+        way.cut()
+        await asyncio.sleep(70)
+        engine.stop(hurry=True)
+        await running
+
+
+@virtual
+@pytest.mark.parametrize("hurry", [False, True])
+async def test_what_waits_for_a_slot_is_given_back_at_once(*, hurry: bool) -> None:
+    """Short handlers have let the worker fetch ahead; then one is long."""
+    recorder = Recorder()
+    recorder.gate.set()
+    recorder.takes_s = 0.01
+    async with opened() as (queue, way):
+
+        async def slow(effect: Any) -> Any:
+            await asyncio.sleep(0.2)
+            return await effect()
+
+        way.stand("claim", slow)
+        await queue.push_many(mails(400))
+        engine = engine_of(way, recorder.bind(), concurrency=2)
+        running = asyncio.create_task(engine.run())
+        await until(lambda: len(recorder.began) > 20)
+        recorder.gate.clear()
+        await until(lambda: recorder.inside == 2 and engine.tally.waiting > 10)
+        engine.stop(hurry=hurry)
+        await asyncio.sleep(0.5)
+        assert not engine._backlog
+        assert engine.tally.waiting == 0
+        running_now = (await counts(queue)).get("running", 0)
+        assert running_now == (0 if hurry else 2)
+        recorder.gate.set()
+        await running
+        check_empty(engine)
