@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.chaos.casts import PLAIN, WORKERS, Cast
 from tests.chaos.failover import with_a_standby, without_a_standby
 from tests.chaos.run import run
 from tests.chaos.verdict import quantiles
@@ -21,6 +22,7 @@ from tests.servers.process import NotInstalledError
 from tests.servers.server import ENVIRON, Server
 
 LIMIT_S = 5.0
+_CASTS = {cast.name: cast for cast in (WORKERS, PLAIN)}
 
 
 def main() -> int:
@@ -29,11 +31,13 @@ def main() -> int:
     parser.add_argument("--duration-s", type=float, default=120.0)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--only", choices=["file", "seaweedfs", "failover"])
+    parser.add_argument("--cast", choices=list(_CASTS), default=WORKERS.name)
     given = parser.parse_args()
     os.environ.update(ENVIRON)
+    cast = _CASTS[given.cast]
     is_good = True
     if given.only in {None, "file"}:
-        is_good = rage("a local file", None, given.seed, given.duration_s) and is_good
+        is_good = rage("a local file", None, cast, given) and is_good
     if given.only in {None, "seaweedfs"}:
         with new_folder() as folder:
             try:
@@ -41,7 +45,7 @@ def main() -> int:
             except NotInstalledError as error:
                 say(str(error))
             else:
-                is_good = rage("SeaweedFS", server, given.seed, given.duration_s) and is_good
+                is_good = rage("SeaweedFS", server, cast, given) and is_good
                 server.stop()
     if given.only in {None, "failover"}:
         is_good = measure("one `serve` stands by", with_a_standby, given) and is_good
@@ -49,10 +53,10 @@ def main() -> int:
     return 0 if is_good else 1
 
 
-def rage(where: str, server: Server | None, seed: int, duration_s: float) -> bool:
-    say(f"on {where}, SEED={seed}, {duration_s:g} s of faults")
+def rage(where: str, server: Server | None, cast: Cast, given: argparse.Namespace) -> bool:
+    say(f"{cast.name} on {where}, SEED={given.seed}, {given.duration_s:g} s of faults")
     with new_folder() as folder:
-        verdict = asyncio.run(run(folder, server, seed, duration_s))
+        verdict = asyncio.run(run(folder, server, given.seed, given.duration_s, cast))
         say(verdict.table())
         for problem in verdict.problems:
             say(f"  WRONG: {problem}")

@@ -20,6 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 import bucketq
+from tests.chaos.diary import read_diary
 from tests.servers.process import Child
 from tests.servers.server import ENVIRON
 
@@ -143,12 +144,6 @@ class ClientProcess:
         return read_diary(self.diary)
 
 
-def read_diary(path: Path) -> list[dict[str, Any]]:
-    """What a client has written down; a last line that is not whole was not yet said."""
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
 class Fleet:
     """All processes of one run."""
 
@@ -190,7 +185,8 @@ class Fleet:
         life = sum(client.number == number for client in self.clients)
         diary = self.folder / f"client-{number}-{life}"
         line = {"url": url, "role": role, "seed": seed, "diary": str(diary)}
-        line |= {"mode": "auto", "launch": "never", "timeout_s": 60.0, "pause_s": 0.02} | wish
+        line |= {"mode": "auto", "launch": "never", "timeout_s": 60.0, "pause_s": 0.02}
+        line |= {"kinds": "plain"} | wish
         nursery = self._nursery or self._start_nursery()
         assert nursery.stdin is not None
         assert nursery.stdout is not None
@@ -203,7 +199,7 @@ class Fleet:
     def _start_nursery(self) -> subprocess.Popen[str]:
         with self._complaints.open("wb") as complaints:
             self._nursery = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.programs"],
+                [sys.executable, "-m", "tests.chaos.nursery"],
                 cwd=ROOT,
                 env={**os.environ, **self.environ},
                 stdin=subprocess.PIPE,
@@ -246,13 +242,23 @@ class Fleet:
 
     def orphans(self) -> list[str]:
         """Who still bears the mark; everybody who is known has been ended before."""
+        return [f"{pid}: {words}" for pid, words in self._marked().items()]
+
+    def strangers(self) -> list[str]:
+        """Who bears the mark and was not started from here, like the process of a handler."""
+        known = {broker.pid for broker in self.brokers}
+        known |= {client.pid for client in self.clients if client.is_alive}
+        known |= {self._nursery.pid} if self._nursery is not None else set()
+        return [f"{pid}: {words}" for pid, words in self._marked().items() if pid not in known]
+
+    def _marked(self) -> dict[int, str]:
         needle = f"{_MARK}={self.mark}".encode()
-        found = []
+        found = {}
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if needle in (place / "environ").read_bytes():
                     words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    found.append(f"{place.name}: {words}")
+                    found[int(place.name)] = words
         return found
 
 

@@ -1,22 +1,16 @@
 """Clients of a queue that expect to be killed: they write down what they were promised.
 
-``python -m tests.chaos.programs`` reads a line of JSON for each client from its standard input,
-forks a process for it, and answers with the process id; so all of them are imported once.
-
-A diary is a file of JSON lines, each written by one system call. Whatever happens to its writer,
-the lines that are there are true: what was intended, then what became of it.
+Those who push and those who claim by hand tell their diary first what they intend, then what became
+of it. A worker's handlers tell it what they do, and its log how each attempt ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import json
 import logging
 import os
 import random
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
@@ -35,37 +29,26 @@ from bucketq.errors import (
 )
 from bucketq.rpc import grpc_transport  # noqa: F401 - the same; it is used after the fork only
 from bucketq.store import cloud, local  # noqa: F401 - the same
+from tests.chaos import handlers
+from tests.chaos.casts import LARGEST_PAYLOAD_BYTES
+from tests.chaos.diary import Diary
 
 A = TypeVar("A")
 
-LARGEST_PAYLOAD_BYTES = 2000
-"""The queue's limit, which some pushes exceed on purpose."""
-_DEATH_SIGNAL = 1
 _BEAT_S = 0.4
 _NAP_S = 4.5
 
 
-class Diary:
-    """What one client was promised."""
-
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    def note(self, what: str, **facts: object) -> None:
-        line = json.dumps({"what": what, "at": time.monotonic(), **facts})
-        os.write(self._file, f"{line}\n".encode())
-
-
-class _Takeovers(logging.Handler):
-    """Writes into the diary what a broker inside this process says."""
+class _Log(logging.Handler):
+    """Writes into the diary what a worker or a broker inside this process says."""
 
     def __init__(self, diary: Diary) -> None:
         super().__init__()
         self._diary = diary
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._diary.note("log", text=record.getMessage())
+        facts = getattr(record, "bucketq", {})
+        self._diary.note("log", text=record.getMessage(), **facts)
 
 
 class GaveUpError(Exception):
@@ -121,6 +104,16 @@ class Client:
         first, self._number = self._number, self._number + count
         return [f"{self.diary.name}-{number}" for number in range(first, self._number)]
 
+    def _spec(self, token: str, key: str | None = None) -> JobSpec[str]:
+        """A job of some kind: what plain clients claim, or what workers have handlers for."""
+        if self.wish["kinds"] == "plain":
+            return JobSpec(kind="mail", payload=token, key=key)
+        shares = [kind.share for kind in handlers.KINDS.values()]
+        (name,) = self.chance.choices(list(handlers.KINDS), shares)
+        kind = handlers.KINDS[name]
+        limit = kind.limit if kind.is_job_limit else None
+        return JobSpec(kind=name, payload=token, key=key, max_attempts=limit)
+
     async def produce(self) -> None:
         """Push: one, several, or what must be refused."""
         dice = self.chance.random()
@@ -129,24 +122,27 @@ class Client:
         elif dice < 0.1:
             small, large = self._tokens(2)
             jobs = [
-                JobSpec(kind="mail", payload=small),
-                JobSpec(kind="mail", payload=large + LARGEST_PAYLOAD_BYTES * "."),
+                self._spec(small),
+                self._spec(large + LARGEST_PAYLOAD_BYTES * "."),
             ]
             await self._push([small, large], jobs, PayloadTooLargeError)
         elif dice < 0.6:
             await self.push_one()
         else:
             tokens = self._tokens(self.chance.randint(2, 12))
-            await self._push(tokens, [JobSpec(kind="mail", payload=token) for token in tokens])
+            await self._push(tokens, [self._spec(token) for token in tokens])
 
     async def push_one(self) -> None:
         """Push one job."""
         (token,) = self._tokens(1)
         self.diary.note("intends", tokens=[token])
         began = time.monotonic()
+        spec = self._spec(token)
         try:
             job_id = await self._certainly(
-                lambda request: self.queue.push("mail", token, request=request)
+                lambda request: self.queue.push(
+                    spec.kind, token, max_attempts=spec.max_attempts, request=request
+                )
             )
         except GaveUpError:
             self.diary.note("unknown", tokens=[token])
@@ -156,10 +152,8 @@ class Client:
     async def _push_under_a_key_twice(self) -> None:
         """The second time with other content, which is refused whatever became of the first."""
         first, second = self._tokens(2)
-        if await self._push([first], [JobSpec(kind="mail", payload=first, key=first)]):
-            await self._push(
-                [second], [JobSpec(kind="mail", payload=second, key=first)], KeyConflictError
-            )
+        if await self._push([first], [self._spec(first, key=first)]):
+            await self._push([second], [self._spec(second, key=first)], KeyConflictError)
 
     async def _push(
         self,
@@ -276,41 +270,48 @@ class Client:
 
 
 def run(wish: dict[str, Any]) -> None:
+    """Live one life of one process, until it is told to end."""
     diary = Diary(Path(wish["diary"]))
     log = logging.getLogger("bucketq")
-    log.addHandler(_Takeovers(diary))
+    log.addHandler(_Log(diary))
     log.setLevel(logging.INFO)
-
-    async def live() -> None:
-        client = Client(diary, wish)
-        while not client.stopped.is_set():
-            try:
-                await client.run()
-            except UnavailableError as error:
-                diary.note("not_connected", why=str(error))
-
     try:
-        asyncio.run(live())
+        if wish["role"] == "work":
+            work(diary, wish)
+        else:
+            asyncio.run(_live(diary, wish))
     except BaseException:
         diary.note("crashed", why=traceback.format_exc())
         raise
 
 
-def fork_for_each_line() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Whoever ends is gone at once.
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            if sys.platform == "linux":
-                ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-            try:
-                run(json.loads(line))
-            finally:
-                os._exit(0)
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
+async def _live(diary: Diary, wish: dict[str, Any]) -> None:
+    client = Client(diary, wish)
+    while not client.stopped.is_set():
+        try:
+            await client.run()
+        except UnavailableError as error:
+            diary.note("not_connected", why=str(error))
 
 
-if __name__ == "__main__":
-    fork_for_each_line()
+def work(diary: Diary, wish: dict[str, Any]) -> None:
+    """Be a worker, as a user writes one."""
+    os.environ[handlers.DIARY_VARIABLE] = wish["diary"]
+    worker = bucketq.Worker(
+        wish["url"],
+        concurrency=wish["concurrency"],
+        drain=wish["drain_s"],
+        mode=wish["mode"],
+        launch=wish["launch"],
+        worker=diary.name,
+        timeout_s=wish["timeout_s"],
+        create=False,
+    )
+    handlers.register(worker, with_processes=wish["with_processes"])
+    while True:
+        try:
+            worker.run_sync()
+        except UnavailableError as error:
+            diary.note("not_connected", why=str(error))
+        else:
+            return

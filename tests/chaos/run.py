@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
+from tests.chaos.casts import Cast
 from tests.chaos.fleet import fleet
 from tests.chaos.places import on_a_file, on_a_server
 from tests.chaos.verdict import Verdict, judge
+from tests.chaos.ways import BrokerWay
 from tests.chaos.world import BROKERS, World
 from tests.servers.server import Server
 
 
-async def run(folder: Path, server: Server | None, seed: int, duration_s: float) -> Verdict:
+async def run(
+    folder: Path, server: Server | None, seed: int, duration_s: float, cast: Cast
+) -> Verdict:
     """Let faults rage for a while, on a file or on a server."""
     where = on_a_server(server, BROKERS, seed) if server else on_a_file(folder, BROKERS)
-    with where as place:
+    with ExitStack() as stack:
+        place = stack.enter_context(where)
+        ways = [
+            stack.enter_context(BrokerWay(f"{seed}/broker way/{slot}"))
+            for slot in range(BROKERS if cast.has_ways else 0)
+        ]
         with fleet(folder) as processes:
-            world = World(processes, place, seed)
+            world = World(processes, place, seed, cast, ways)
             await world.live(duration_s)
-        return await judge(processes, place.url, world.events)
+        return await judge(processes, place.url, cast, world.events)

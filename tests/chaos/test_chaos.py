@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.casts import PLAIN, WORKERS, Cast
 from tests.chaos.failover import with_a_standby, without_a_standby
 from tests.chaos.run import run
 from tests.servers.running import running
 from tests.servers.server import ENVIRON, Server
 
-RAGE_S = 7.0
+RAGE_S = {PLAIN.name: 7.0, WORKERS.name: 15.0}
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -31,9 +32,9 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-async def check(folder: Path, server: Server | None) -> None:
+async def check(folder: Path, server: Server | None, cast: Cast) -> None:
     seed = random.randrange(2**32)
-    verdict = await run(folder, server, seed, RAGE_S)
+    verdict = await run(folder, server, seed, RAGE_S[cast.name], cast)
     hint = f"SEED={seed}\n{verdict.table()}"
     assert not verdict.problems, "\n".join([*verdict.problems, hint])
     assert verdict.numbers["takeovers"] > 0, hint
@@ -50,14 +51,16 @@ def test_another_broker_answers_soon_after_the_leader_was_killed(
     assert max(times_s) < 15, times_s
 
 
-async def test_nothing_is_lost_or_doubled_on_a_file(folder: Path) -> None:
-    await check(folder, None)
+@pytest.mark.parametrize("cast", [PLAIN, WORKERS], ids=lambda cast: cast.name)
+async def test_nothing_is_lost_or_doubled_on_a_file(folder: Path, cast: Cast) -> None:
+    await check(folder, None, cast)
 
 
 @pytest.mark.servers
+@pytest.mark.parametrize("cast", [PLAIN, WORKERS], ids=lambda cast: cast.name)
 async def test_nothing_is_lost_or_doubled_on_a_server_whose_answers_get_lost(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cast: Cast
 ) -> None:
     for variable, value in ENVIRON.items():
         monkeypatch.setenv(variable, value)
-    await check(folder, running("seaweedfs"))
+    await check(folder, running("seaweedfs"), cast)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,10 @@ import bucketq
 from bucketq.clock import SystemClock
 from bucketq.queue.register import Register
 from bucketq.store.url import open_store
-from tests.chaos.fleet import Fleet, read_diary
+from tests.chaos.attempts import Attempts
+from tests.chaos.casts import Cast
+from tests.chaos.diary import read_diary
+from tests.chaos.fleet import Fleet
 from tests.chaos.world import Events
 
 _ACKNOWLEDGED = {"pushed", "completed", "given_back"}
@@ -25,13 +28,16 @@ class Verdict:
 
     numbers: dict[str, int] = field(default_factory=dict)
     failovers_s: list[float] = field(default_factory=list)
+    more: dict[str, str] = field(default_factory=dict)
+    """What is told in words."""
     problems: list[str] = field(default_factory=list)
 
     def table(self) -> str:
         rows = {name: f"{number:,}" for name, number in self.numbers.items()}
         if self.failovers_s:
             rows |= {f"failover {name}": text for name, text in quantiles(self.failovers_s)}
-        return "\n".join(f"  {name:<22} {text:>10}" for name, text in rows.items())
+        rows |= self.more
+        return "\n".join(f"  {name:<24} {text:>16}" for name, text in rows.items())
 
 
 def quantiles(times_s: list[float]) -> Iterator[tuple[str, str]]:
@@ -47,10 +53,31 @@ def quantiles(times_s: list[float]) -> Iterator[tuple[str, str]]:
 class Found:
     """A job that is there in the end."""
 
+    kind: str
     token: str
     status: str
+    outcome: str | None
     attempt: int
+    failures: int
+    lost_leases: int
+    worker: str | None
+    lease: str
     result: Any
+
+    @classmethod
+    def of(cls, job: bucketq.Job[Any]) -> Found:
+        return cls(
+            job.kind,
+            job.payload,
+            job.status,
+            job.outcome,
+            job.attempt,
+            job.failures,
+            job.lost_leases,
+            job.worker,
+            job.lease.lease,
+            job.result,
+        )
 
 
 async def find_jobs(url: str) -> tuple[dict[str, Found], list[str], int]:
@@ -66,7 +93,7 @@ async def find_jobs(url: str) -> tuple[dict[str, Found], list[str], int]:
         since, until = now - timedelta(days=1), now + timedelta(hours=1)
         jobs += [job async for job in archive.jobs(since, until)]
     for job in jobs:
-        one = Found(job.payload, job.status, job.attempt, job.result)
+        one = Found.of(job)
         if found.setdefault(job.id, one) != one:
             problems.append(f"job {job.id} is {found[job.id]} and {one}")
     return found, problems, state.epoch
@@ -83,6 +110,10 @@ class Diaries:
             for line in lines:
                 if line["what"] in what:
                     yield line
+
+    def each(self) -> Iterable[list[dict[str, Any]]]:
+        """The diaries one by one, each in the order in which it was written."""
+        return self._lines.values()
 
     def tokens(self, what: str) -> set[str]:
         return {token for line in self.of(what) for token in line["tokens"]}
@@ -101,7 +132,7 @@ class Diaries:
         )
 
 
-async def judge(fleet: Fleet, url: str, events: Events) -> Verdict:
+async def judge(fleet: Fleet, url: str, cast: Cast, events: Events) -> Verdict:
     """Compare what was promised with what is there."""
     diaries = Diaries(fleet)
     found, contradictions, epoch = await find_jobs(url)
@@ -121,33 +152,38 @@ async def judge(fleet: Fleet, url: str, events: Events) -> Verdict:
         after = diaries.first_after(moment, name)
         if after is not None:
             verdict.failovers_s.append(after - moment)
+    verdict.numbers = dict(sorted(events.counts.items())) | {"takeovers": epoch - 1}
+    verdict.numbers |= _operations(diaries)
+    verdict.numbers["jobs"] = len(found)
+    if cast.has_workers:
+        verdict.numbers |= Attempts(diaries, found, say).judge()
+    verdict.numbers |= {"lost": lost, "doubled": doubled}
+    verdict.more["time to empty"] = f"{events.emptied_s:.1f} s"
+    verdict.more |= _judge_memory(events, say)
+    return verdict
+
+
+def _operations(diaries: Diaries) -> dict[str, int]:
     acknowledged = sum(1 for _ in diaries.of(*_ACKNOWLEDGED, "claimed"))
     unknown = sum(1 for _ in diaries.of("unknown", "completion_unknown"))
     refused = sum(1 for _ in diaries.of("refused", "completion_refused"))
-    counts = {name: events.counts[name] for name in _COUNTED}
-    verdict.numbers = counts | {
-        "takeovers": epoch - 1,
+    return {
         "operations": acknowledged + unknown + refused,
         "acknowledged": acknowledged,
         "refused": refused,
         "unknown": unknown,
-        "jobs": len(found),
-        "lost": lost,
-        "doubled": doubled,
+        "pushes acknowledged": sum(len(line["jobs"]) for line in diaries.of("pushed")),
     }
-    return verdict
 
 
-_COUNTED = (
-    "kills",
-    "kills of the leader",
-    "stops",
-    "terminations",
-    "cuts",
-    "slow storage",
-    "kills of clients",
-    "stops of clients",
-)
+def _judge_memory(events: Events, say: Any) -> dict[str, str]:
+    """The memory of whoever lived long; of each role, whoever has grown most is shown."""
+    rows: dict[str, str] = {}
+    for growth in events.memory.growths():
+        rows.setdefault(f"memory of {growth.role}", str(growth))
+        if growth.is_too_much:
+            say(f"the memory of {growth.name} grew in {growth.lived_s:.0f} s: {growth}")
+    return rows
 
 
 def _judge_pushes(diaries: Diaries, found: dict[str, Found], say: Any) -> tuple[int, int]:

@@ -18,7 +18,8 @@ import bucketq
 from bucketq.client.blocking import BlockingConnection
 from bucketq.codec import read_heading
 from bucketq.model.job import BrokerRecord
-from tests.chaos.fleet import BrokerProcess, Fleet, fleet, read_diary, wait_until
+from tests.chaos.diary import read_diary
+from tests.chaos.fleet import BrokerProcess, Fleet, fleet, wait_until
 from tests.servers.process import HOST
 
 pytestmark = pytest.mark.timeout(120)
