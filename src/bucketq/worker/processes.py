@@ -114,6 +114,10 @@ class ProcessRunner:
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler in a process; where that is cancelled, the process is ended."""
         child = self._idle.pop() if self._idle else await self._start()
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            self._idle.append(child)  # It was to stop before there was a process for it.
+            raise asyncio.CancelledError
         self._busy[id(child)] = child
         begun()
         ask = partial(child.ask, handler.kind, context.job.record)
