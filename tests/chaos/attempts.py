@@ -104,7 +104,7 @@ class Attempts:
         for line in self._diaries.of("log"):
             if "took_s" not in line:
                 continue
-            name, attempt, end = line["job"], line["attempt"], line["text"].split()[0]
+            name, attempt, end = line["job"], line["attempt"], line["event"]
             job = self._found.get(name)
             if job is None:
                 self._complain("gone", f"{end} was acknowledged, and the job is lost: {line}")

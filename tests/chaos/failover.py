@@ -68,7 +68,7 @@ class Failovers:
 
     def _until_acknowledged(self, moment: float, but: str) -> float:
         def first() -> float | None:
-            return Diaries(self._processes).first_after(moment, but)
+            return Diaries.of_fleet(self._processes).first_after(moment, but)
 
         wait_until(first, _PATIENCE_S, "until an operation was acknowledged")
         return first() or 0.0

@@ -102,8 +102,13 @@ async def find_jobs(url: str) -> tuple[dict[str, Found], list[str], int]:
 class Diaries:
     """What all clients wrote down, in all their lives."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._lines = {client.diary.name: read_diary(client.diary) for client in fleet.clients}
+    def __init__(self, lines: dict[str, list[dict[str, Any]]]) -> None:
+        self._lines = lines
+
+    @classmethod
+    def of_fleet(cls, fleet: Fleet) -> Diaries:
+        """Read all of them as they are now."""
+        return cls({client.diary.name: read_diary(client.diary) for client in fleet.clients})
 
     def of(self, *what: str) -> Iterator[dict[str, Any]]:
         for lines in self._lines.values():
@@ -134,7 +139,7 @@ class Diaries:
 
 async def judge(fleet: Fleet, url: str, cast: Cast, events: Events) -> Verdict:
     """Compare what was promised with what is there."""
-    diaries = Diaries(fleet)
+    diaries = Diaries.of_fleet(fleet)
     found, contradictions, epoch = await find_jobs(url)
     verdict = Verdict(problems=contradictions + events.exits)
     say = verdict.problems.append
