@@ -183,11 +183,14 @@ class Engine:
             if room <= 0:
                 await self._changed.wait()
                 continue
+            # Before the claim: what ends while it is under way may put a job back behind it.
+            was_idle = not self._attempts
             jobs = await self._claim(room)
             if not jobs and self._burst:
-                if not self._attempts:
+                if was_idle:
                     return
-                await self._changed.wait()
+                if self._attempts:
+                    await self._changed.wait()
 
     def _room(self) -> int:
         """How many jobs to ask for."""

@@ -13,10 +13,11 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
+from bucketq.model.job import Backoff
 from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job, JobSpec
-from tests.unit.queue.worlds import Effect, World, slowly, virtual
+from tests.unit.queue.worlds import Effect, Fault, World, slowly, virtual
 from tests.unit.worker.stage import (
     Recorder,
     Way,
@@ -30,6 +31,20 @@ from tests.unit.worker.stage import (
     until,
     working,
 )
+
+
+def after(pause: Fault) -> Fault:
+    """Take effect at once, and answer after a while."""
+
+    async def fault(effect: Effect) -> Any:
+        answer = await effect()
+
+        async def give() -> Any:
+            return answer
+
+        return await pause(give)
+
+    return fault
 
 
 def mails(count: int, kind: str = "mail", **fields: Any) -> list[JobSpec[Any]]:
@@ -98,6 +113,22 @@ async def test_a_burst_waits_for_what_runs_and_does_what_that_pushes() -> None:
         engine = await burst(way, follow)
         assert engine.tally.count("done") == 6
         assert not (await queue.stats()).counts["mail"].get("queued")
+
+
+@virtual
+async def test_a_burst_does_what_is_put_back_while_it_finds_nothing() -> None:
+    """An empty claim is answered when the last job has just failed, and is there again."""
+    async with opened() as (queue, way):
+
+        @handler(backoff=Backoff(base_s=0, factor=1, max_s=0))
+        async def fail() -> None:
+            await asyncio.sleep(0.1)
+            raise ValueError
+
+        way.stand("claim", after(slowly(0.2)))
+        await queue.push("mail", 0, max_attempts=7)
+        engine = await burst(way, fail)
+        assert (engine.tally.count("retried"), engine.tally.count("dead")) == (6, 1)
 
 
 @virtual
