@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from bucketq.errors import PayloadError, RejectedError
+from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
 from bucketq.model.retry import delay_after_failure
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
@@ -122,8 +122,9 @@ class Attempt:
             if self.stopped is None:
                 return await self._fail(settling, settings, error)
             return await self._settle_stopped(settling, settings, error)
-        except Unsettled:
-            return Ended("unsettled")
+        except (Unsettled, RejectedError) as error:
+            # Rejected: storage or broker take nothing from this worker, and it is not the job's.
+            return Ended("unsettled", error)
 
     async def refuse(self, settling: Settling) -> Ended | None:
         """Bury a job whose attempts were used up by lost leases; None: it may be run.
@@ -149,7 +150,7 @@ class Attempt:
                 raw, encoding = payloads.encode(result, "result")
                 result = raw if encoding is None else result
             done = await settling.complete(self.job, result)
-        except (PayloadError, RejectedError) as error:
+        except (InvalidRequestError, PayloadTooLargeError) as error:
             # It would be the same the next time, and the work is done.
             message = f"the handler is done, but its result cannot be kept: {error}"
             status = await settling.fail(self.job, message, retry=False, delay_s=None)

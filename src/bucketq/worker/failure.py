@@ -16,8 +16,8 @@ def describe(error: BaseException, limit_bytes: int) -> str:
     What a handler raises to say what it wants is told by its reason alone.
     """
     if isinstance(error, Retry | GiveUp | UnfitPayload | HandlerFailed):
-        return _cut(_clean(str(error) or type(error).__name__), limit_bytes)
-    summary = _clean(f"{type(error).__name__}: {error}".removesuffix(": "))
+        return _cut(_clean(_words(error) or type(error).__name__), limit_bytes)
+    summary = _clean(f"{type(error).__name__}: {_words(error)}".removesuffix(": "))
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -26,7 +26,7 @@ def describe(error: BaseException, limit_bytes: int) -> str:
     lines = traceback.format_list(frames)
     if error.__cause__ is not None:
         cause = error.__cause__
-        lines.insert(0, f"  caused by {type(cause).__name__}: {_clean(str(cause))}\n")
+        lines.insert(0, f"  caused by {type(cause).__name__}: {_clean(_words(cause))}\n")
     head = _cut(summary, limit_bytes // 2 if lines else limit_bytes)
     left = limit_bytes - len(head.encode()) - len(_CUT) - 1
     kept: list[str] = []
@@ -37,6 +37,14 @@ def describe(error: BaseException, limit_bytes: int) -> str:
             break
         kept.append(line)
     return "\n".join(filter(None, (head, "".join(reversed(kept)).rstrip("\n"))))
+
+
+def _words(error: BaseException) -> str:
+    """What an error says; it may fail at that, and its job is to be told of all the same."""
+    try:
+        return str(error)
+    except Exception as other:  # noqa: BLE001 - a handler's own code, whatever it raises
+        return f"(what it says cannot be told: {type(other).__name__})"
 
 
 def _clean(text: str) -> str:

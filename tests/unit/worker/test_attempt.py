@@ -1,0 +1,454 @@
+"""One attempt at a job: every way in which it can end, and what the queue is told."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bucketq.errors import AccessDeniedError, StoreRefusedError
+from bucketq.model.job import Backoff
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job
+from bucketq.worker.context import Context
+from bucketq.worker.verdicts import GiveUp, Retry
+from tests.unit.queue.worlds import slowly, virtual
+from tests.unit.worker.stage import Recorder, burst, engine_of, failing, handler, opened, working
+from tests.unit.worker.stage import until as wait_until
+from tests.unit.worker.test_engine_drain import Obstinate
+
+
+async def only(queue: Queue[Any]) -> Job[Any]:
+    (job,) = (await queue.jobs()).jobs
+    return job
+
+
+@handler()
+async def nothing() -> None:
+    """Be done at once."""
+
+
+@virtual
+async def test_a_failed_job_is_tried_again_as_the_queue_says_until_it_is_dead() -> None:
+    began: list[float] = []
+
+    @handler()
+    async def fail() -> None:
+        began.append(asyncio.get_running_loop().time())
+        raise ValueError("no such address")
+
+    async with opened() as (queue, way):
+        await queue.config(max_attempts=3, backoff=Backoff(base_s=10, factor=2, max_s=1000))
+        await queue.push("mail", 0)
+        async with working(way, fail) as engine:
+            await wait_until(lambda: engine.tally.count("dead") == 1)
+        job = await only(queue)
+        assert (job.status, job.failures, job.lost_leases) == ("dead", 3, 0)
+        assert engine.tally.count("retried") == 2
+        first, second, third = began
+        assert 5 <= second - first <= 11
+        assert 10 <= third - second <= 22
+        for failure in job.errors:
+            assert failure.error.startswith("ValueError: no such address\n")
+            assert "in fail" in failure.error
+            assert "bucketq/worker" not in failure.error
+
+
+@virtual
+async def test_the_backoff_of_a_handler_is_heeded_unless_the_job_has_its_own() -> None:
+    @handler(backoff=Backoff(base_s=100, factor=3, max_s=1000))
+    async def fail() -> None:
+        raise ValueError
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        await queue.push("mail", 1, backoff=Backoff(base_s=1, factor=1, max_s=1))
+        began = (await queue.jobs()).jobs[0].pushed_at
+        await burst(way, fail)
+        slow, quick = (await queue.jobs()).jobs
+        assert slow.run_at is not None
+        assert quick.run_at is not None
+        assert timedelta(seconds=50) <= slow.run_at - began <= timedelta(seconds=101)
+        assert quick.run_at - began <= timedelta(seconds=2)
+        await asyncio.sleep(101)
+        again = (await queue.jobs()).jobs[0].run_at
+        await burst(way, fail)
+        later = (await queue.jobs()).jobs[0].run_at
+        assert again is not None
+        assert later is not None
+        assert later - again >= timedelta(seconds=150), (
+            "the second failure waits three times as long"
+        )
+
+
+@virtual
+@pytest.mark.parametrize(("allowed", "own", "tried"), [(2, None, 2), (2, 4, 4), (3, 1, 1)])
+async def test_a_handler_says_how_often_unless_the_job_does(
+    allowed: int, own: int | None, tried: int
+) -> None:
+    @handler(max_attempts=allowed, backoff=Backoff(base_s=0, factor=1, max_s=0))
+    async def fail() -> None:
+        raise ValueError
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0, max_attempts=own)
+        await burst(way, fail)
+        job = await only(queue)
+        assert (job.status, job.failures) == ("dead", tried)
+
+
+@virtual
+async def test_lost_workers_count_against_the_attempts_that_a_handler_allows() -> None:
+    """A job that takes its worker down with it is not handed to one worker after another."""
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        for _ in range(2):
+            assert len(await queue.claim(wait_s=1000)) == 1
+        async with working(way, recorder.bind(max_attempts=2)) as engine:
+            await wait_until(lambda: engine.tally.count("dead") == 1, 1000)
+        job = await only(queue)
+        assert (job.status, job.lost_leases, job.failures) == ("dead", 2, 1)
+        assert "its worker was lost or it failed 2 times, and 2 are allowed" in job.errors[-1].error
+        assert not recorder.began
+        assert engine._busy == 0
+
+
+@virtual
+async def test_a_retry_waits_as_long_as_it_says_and_tells_its_reason() -> None:
+    @handler()
+    async def retry(context: Context) -> str:
+        if context.attempt == 1:
+            raise Retry("the printer is busy", delay=timedelta(minutes=5))
+        return "printed"
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        async with working(way, retry) as engine:
+            await asyncio.sleep(290)
+            assert engine.tally.count("retried") == 1
+            assert (await only(queue)).errors[0].error == "the printer is busy"
+            await asyncio.sleep(20)
+            job = await only(queue)
+            assert (job.status, job.result, job.failures) == ("done", "printed", 1)
+
+
+@virtual
+async def test_a_retry_meets_the_limit_of_attempts() -> None:
+    @handler()
+    async def retry() -> None:
+        raise Retry
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0, max_attempts=4)
+        engine = await burst(way, retry)
+        assert ((await only(queue)).status, engine.tally.count("retried")) == ("dead", 3)
+
+
+@virtual
+async def test_a_job_that_is_given_up_is_dead_at_once_with_the_reason() -> None:
+    @handler()
+    async def give_up() -> None:
+        raise GiveUp("no such person")
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        await burst(way, give_up)
+        job = await only(queue)
+        assert (job.status, job.failures) == ("dead", 1)
+        assert job.errors[0].error == "no such person"
+
+
+@virtual
+async def test_a_payload_that_does_not_fit_is_dead_at_once_with_the_reason() -> None:
+    @handler()
+    async def add(payload: int) -> int:
+        return payload + 1
+
+    async with opened() as (queue, way):
+        await queue.push("mail", "one")
+        engine = await burst(way, add)
+        job = await only(queue)
+        assert (job.status, job.failures, engine.tally.count("dead")) == ("dead", 1, 1)
+        assert "cannot be read as int" in job.errors[0].error
+
+
+@virtual
+async def test_a_handler_that_takes_too_long_is_told_to_stop_and_has_failed() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        engine = engine_of(way, recorder.bind(timeout=20, max_attempts=1), burst=True)
+        began_s = asyncio.get_running_loop().time()
+        await engine.run()
+        assert 20 <= asyncio.get_running_loop().time() - began_s < 21
+        job = await only(queue)
+        assert recorder.cancelled == [0]
+        assert (job.status, job.failures) == ("dead", 1)
+        assert job.errors[0].error == "it took longer than 20 s, and was told to stop"
+
+
+@virtual
+async def test_a_handler_that_is_done_when_it_is_told_to_stop_is_believed() -> None:
+    @handler(timeout=5)
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            return "just in time"
+        return "never"
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        await burst(way, stubborn)
+        job = await only(queue)
+        assert (job.status, job.result, job.failures) == ("done", "just in time", 0)
+
+
+@virtual
+async def test_a_handler_that_does_not_stop_in_time_has_failed_all_the_same() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        bound = recorder.bind(timeout=5, backoff=Backoff(base_s=600, factor=1, max_s=600))
+        async with working(way, bound, runner=Obstinate()) as engine:
+            await asyncio.sleep(10)
+            job = await only(queue)
+            assert (job.status, job.failures) == ("queued", 1)
+            assert engine.tally.running == 1, "it still has its slot"
+            recorder.gate.set()
+            await wait_until(lambda: engine.tally.running == 0)
+            assert (await only(queue)).status == "queued"
+
+
+@virtual
+async def test_a_handler_that_cancels_itself_has_failed() -> None:
+    @handler(max_attempts=1)
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        await burst(way, give_up)
+        job = await only(queue)
+        assert (job.status, job.errors[0].error) == ("dead", "the handler cancelled itself")
+
+
+@virtual
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+async def test_a_handler_that_would_end_the_process_fails_its_job_alone(
+    error: BaseException,
+) -> None:
+    @handler(max_attempts=1)
+    async def leave(payload: int) -> None:
+        if payload == 0:
+            raise error
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        await queue.push("mail", 1)
+        engine = await burst(way, leave, concurrency=1)
+        assert (engine.tally.count("dead"), engine.tally.count("done")) == (1, 1)
+        assert type(error).__name__ in (await queue.jobs()).jobs[0].errors[0].error
+
+
+@virtual
+async def test_an_error_that_cannot_say_what_it_is_fails_its_job_like_any_other() -> None:
+    class SpeechlessError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    @handler(max_attempts=1)
+    async def fail() -> None:
+        raise SpeechlessError
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        engine = await burst(way, fail)
+        assert engine.tally.count("dead") == 1
+        assert (await only(queue)).errors[0].error.startswith("SpeechlessError")
+
+
+@virtual
+async def test_a_lost_lease_stops_the_handler_and_nothing_is_settled() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        job_id = await queue.push("mail", 0)
+        async with working(way, recorder.bind(), concurrency=1) as engine:
+            await wait_until(lambda: recorder.inside == 1)
+            # Somebody takes the job away and has it now.
+            (attempt,) = engine._attempts.values()
+            await queue.release(attempt.job)
+            (job,) = await queue.claim(worker="other")
+            await asyncio.sleep(6)
+            assert recorder.cancelled == [0]
+            assert engine.tally.count("lost") == 1
+            for verb in ("release", "fail", "complete", "complete_many"):
+                assert not way.count(verb)
+            await queue.complete(job, "by another")
+        assert (await queue.get(job_id)).result == "by another"
+
+
+@virtual
+async def test_a_completion_after_the_lease_was_lost_changes_nothing() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        async with working(way, recorder.bind(), concurrency=1) as engine:
+            await wait_until(lambda: recorder.inside == 1)
+            (attempt,) = engine._attempts.values()
+            await queue.release(attempt.job)
+            (job,) = await queue.claim(worker="other")
+            recorder.gate.set()
+            await wait_until(lambda: engine.tally.count("lost") == 1)
+            assert (await only(queue)).status == "running"
+            await queue.complete(job, "by another")
+        assert (await only(queue)).result == "by another"
+
+
+@virtual
+async def test_a_cancelled_job_is_stopped_and_ends_as_cancelled() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        job_id = await queue.push("mail", 0)
+        async with working(way, recorder.bind()) as engine:
+            await wait_until(lambda: recorder.inside == 1)
+            assert await queue.cancel(job_id) == "requested"
+            await asyncio.sleep(6)
+            assert recorder.cancelled == [0]
+            assert engine.tally.count("cancelled") == 1
+        job = await only(queue)
+        assert (job.status, job.outcome) == ("done", "cancelled")
+
+
+@virtual
+async def test_a_cancelled_job_is_running_until_its_handler_stands_still() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        job_id = await queue.push("mail", 0)
+        async with working(way, recorder.bind(), runner=Obstinate()):
+            await wait_until(lambda: recorder.inside == 1)
+            await queue.cancel(job_id)
+            await asyncio.sleep(300)
+            assert (await only(queue)).status == "running"
+            recorder.gate.set()
+            await wait_until(lambda: recorder.inside == 0)
+            await asyncio.sleep(1)
+            assert (await only(queue)).status == "done"
+
+
+@virtual
+async def test_a_handler_is_stopped_when_its_lease_may_have_run_out() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        async with working(way, recorder.bind()):
+            await wait_until(lambda: recorder.inside == 1)
+            began_s = asyncio.get_running_loop().time()
+            way.cut()
+            await wait_until(lambda: recorder.cancelled == [0])
+            # Before 30 s, when the queue gives the job to another.
+            assert 20 <= asyncio.get_running_loop().time() - began_s <= 29
+            way.mend()
+            await wait_until(lambda: way.count("release") > 0)
+            await asyncio.sleep(10)
+
+
+@virtual
+async def test_heartbeats_go_on_until_the_completion_is_acknowledged() -> None:
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        way.plan("complete_many", slowly(200))
+        engine = engine_of(way, nothing, burst=True)
+        running = asyncio.create_task(engine.run())
+        await wait_until(lambda: way.count("complete_many") == 1)
+        for _ in range(15):
+            await asyncio.sleep(10)
+            assert await queue.claim() == [], "it was taken from a healthy worker"
+        await running
+        assert engine.tally.count("done") == 1
+        assert (await only(queue)).attempt == 1
+        beats = way.times("heartbeat")
+        assert len(beats) >= 38
+        await asyncio.sleep(60)
+        assert way.times("heartbeat") == beats
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [(object(), "is unsupported"), (float("nan"), "NaN"), ("x" * 70_000, "max_result_bytes")],
+    ids=["no-json", "nan", "too-large"],
+)
+async def test_a_result_that_cannot_be_kept_buries_its_job_and_no_other(
+    result: object, reason: str
+) -> None:
+    @handler()
+    async def give(payload: int) -> object:
+        return result if payload == 1 else payload
+
+    async with opened() as (queue, way):
+        for number in range(3):
+            await queue.push("mail", number)
+        engine = await burst(way, give, concurrency=3)
+        first, spoiled, last = (await queue.jobs()).jobs
+        assert (first.result, last.result) == (0, 2)
+        assert (spoiled.status, spoiled.failures) == ("dead", 1)
+        assert "the handler is done, but its result cannot be kept" in spoiled.errors[0].error
+        assert reason in spoiled.errors[0].error
+        assert engine.tally.count("dead") == 1
+
+
+@virtual
+@pytest.mark.parametrize(
+    "error",
+    [StoreRefusedError("no space left"), AccessDeniedError("the token was revoked")],
+    ids=["store", "token"],
+)
+async def test_a_job_whose_completion_the_queue_refuses_for_now_is_not_buried(
+    error: Exception,
+) -> None:
+    """Its handler has done its work, and the refusal is not about the result."""
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        way.plan("complete_many", failing(error))
+        way.plan("complete", failing(error))
+        engine = await burst(way, nothing)
+        job = await only(queue)
+        assert (job.status, job.failures) == ("running", 0)
+        assert engine.tally.count("unsettled") == 1
+
+
+@virtual
+async def test_results_of_every_kind_arrive_as_they_are() -> None:
+    results: list[Any] = [None, 0, "", b"\x00\xff", {"a": [1, 2]}, "ü"]
+
+    @handler()
+    async def give(payload: int) -> Any:
+        return results[payload]
+
+    async with opened() as (queue, way):
+        ids = [await queue.push("mail", number) for number in range(len(results))]
+        await burst(way, give)
+        assert [(await queue.get(job_id)).result for job_id in ids] == results
+
+
+@virtual
+async def test_a_context_says_that_its_job_was_stopped() -> None:
+    seen: list[Context] = []
+
+    @handler()
+    async def wait(context: Context) -> None:
+        seen.append(context)
+        await asyncio.sleep(1000)
+
+    async with opened() as (queue, way):
+        await queue.push("mail", 0)
+        async with working(way, wait):
+            await wait_until(lambda: len(seen) == 1)
+            assert not seen[0].cancelled
+            seen[0].raise_if_cancelled()
+        assert seen[0].cancelled
+        assert (seen[0].attempt, seen[0].lease.job) == (1, (await only(queue)).id)
