@@ -59,8 +59,11 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def secured(address: str, *, tls: bool) -> str:
-    """The address as a transport wants it."""
-    return SECURE + address if tls else address
+    """The address as a transport wants it.
+
+    One that bears the mark already is no address, and with a second one it is refused as such.
+    """
+    return SECURE + address if tls or address.startswith(SECURE) else address
 
 
 class Place(NamedTuple):
