@@ -104,14 +104,14 @@ class Engine:
         self._changed = asyncio.Event()
         """A slot is free, a job is settled, or the worker is stopped."""
         self._watching: asyncio.TimerHandle | None = None
-        self._stopping = False
+        self._stopped = asyncio.Event()
         self._hurrying = False
         self.is_running = False
         self.tally = Tally()
 
     def stop(self, *, hurry: bool = False) -> None:
         """Claim no more; let handlers finish, or with ``hurry`` tell them to stop."""
-        self._stopping = True
+        self._stopped.set()
         if hurry:
             self._hurrying = True
             self._settling.give_up()
@@ -131,7 +131,7 @@ class Engine:
         claiming = loop.create_task(self._claim_on())
         try:
             await asyncio.wait([claiming, *chores], return_when=asyncio.FIRST_COMPLETED)
-            is_burst_over = self._burst and not self._stopping
+            is_burst_over = self._burst and not self._stopped.is_set()
             # Also where it was a chore that ended: nobody would keep what is claimed from now on.
             self.stop()
             await asyncio.wait([claiming])
@@ -177,7 +177,7 @@ class Engine:
 
     async def _claim_on(self) -> None:
         """Claim whenever there is room, until it is stopped or a burst is over."""
-        while not self._stopping:
+        while not self._stopped.is_set():
             self._changed.clear()
             room = self._room()
             if room <= 0:
@@ -229,14 +229,11 @@ class Engine:
 
     async def _unless_stopped(self, claiming: asyncio.Task[list[Job[Any]]]) -> list[Job[Any]]:
         """Wait for a claim; when the worker is stopped, withdraw it."""
+        stopping = asyncio.get_running_loop().create_task(self._stopped.wait())
         try:
-            while not claiming.done() and not self._stopping:
-                changing = asyncio.get_running_loop().create_task(self._changed.wait())
-                await asyncio.wait([claiming, changing], return_when=asyncio.FIRST_COMPLETED)
-                changing.cancel()
-                if not self._stopping:
-                    self._changed.clear()
+            await asyncio.wait([claiming, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            stopping.cancel()
             if not claiming.done():
                 claiming.cancel()
                 await asyncio.gather(claiming, return_exceptions=True)
@@ -257,7 +254,7 @@ class Engine:
 
     def _fill(self) -> None:
         """Begin with jobs of the backlog while slots are free."""
-        while self._backlog and self._busy < self._concurrency and not self._stopping:
+        while self._backlog and self._busy < self._concurrency and not self._stopped.is_set():
             attempt = self._backlog.popleft()
             self._busy += 1
             self._begin(attempt, self._work(attempt))
