@@ -11,12 +11,14 @@ Promises:
   ``.bucketq.lock`` in the file's directory. That one is never unlinked and never renamed,
   because a lock on a file that can be replaced locks nothing.
 * An etag never names two contents of one path. See ``_stamp``.
-* A stopped process stops nobody. The slow part, filling and syncing a hidden file, needs
-  no lock; the lock is held for microseconds. Under a lock around the whole write, a broker
-  that is suspended under load would nearly always hold it, and none could take its place.
+* A stopped process stops no reader, and hardly ever a writer. All that can be done without
+  the lock is done without it; what is left is to look once more and to rename, some tens of
+  microseconds. Under a lock around the whole write, a broker that is suspended under load
+  would nearly always hold it. One that is suspended in just that moment still does, and none
+  can take its place until it goes on or is killed, which ends every lock.
 
 A write fills a hidden file in the same directory, which it owns (see ``owned_file``), and
-syncs it. Under the lock, it gives the file that is there a second, hidden name, and renames
+syncs it. It gives the file that is there a second, hidden name and, under the lock, renames
 its own over the first. Then it syncs the directory, and only then returns. So the name means
 a file whose bytes are all on the disk, wherever the power fails, as long as nobody changes a
 file to which the name on the disk still points. Two rules see to that:
@@ -126,8 +128,9 @@ def write(
 ) -> str:
     """Put a file in place, if what is there meets the demand; return its etag.
 
-    The demand is made twice. The first time, without the lock, spares the disk a write that
-    has already lost; the second time, under it, is the one that counts.
+    The demand is made three times. Only the last one, under the lock, counts; the others spare
+    the disk what a writer would do that has already lost. The file is made ready to replace
+    what the second look finds, and under the lock once more if the last one finds another.
 
     A write that recycles uses spares, and leaves one. The settled etag is that of a version
     of which the caller knows that it was replaced, and the directory synced since.
@@ -149,15 +152,20 @@ def write(
             can_recycle = recycles and (spare is not None or owned_file.lease(file))
             _fill(file, body)
             owned_file.end_lease(file)
-            with _locked(directory) as lock:
-                current = _find(directory, path.name)
-                demand(current)
-                _demand_writable(directory, path.name, current)
-                etag = _stamp(file, lock, current)
+            current = _find(directory, path.name)
+            demand(current)
+            _demand_writable(directory, path.name, current)
+            etag = "" if current is None else _stamp(file, directory, current)
+            if can_recycle and current is not None:
+                owned_file.keep_spare(directory, path.name, current)
+            with _locked(directory):
+                found = _find(directory, path.name)
+                demand(found)
+                if found is None or current is None or not _is_same(found, current):
+                    _demand_writable(directory, path.name, found)
+                    etag = _stamp(file, directory, found)
                 if not owned_file.is_named(directory, hidden_name, file):
                     raise FileNotFoundError(errno.ENOENT, f"somebody has removed {hidden_name}")
-                if can_recycle and current is not None:
-                    owned_file.keep_spare(directory, path.name, current)
                 os.rename(hidden_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         _sync_directory(directory)
     return etag
@@ -228,6 +236,18 @@ def _demand_writable(directory: int, name: str, current: os.stat_result | None) 
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
+def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
+    """Tell whether two looks have found one version, with the same owner and rights."""
+    return (
+        one.st_mtime_ns == other.st_mtime_ns
+        and one.st_ino == other.st_ino
+        and one.st_size == other.st_size
+        and one.st_mode == other.st_mode
+        and one.st_uid == other.st_uid
+        and one.st_gid == other.st_gid
+    )
+
+
 def _demand_regular(info: os.stat_result) -> None:
     """Refuse all but plain files: a rename would replace a link, and leave its target behind."""
     if stat.S_ISDIR(info.st_mode):
@@ -240,7 +260,7 @@ def _demand_regular(info: os.stat_result) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: int) -> Iterator[int]:
-    """Hold the lock of a directory, for a few system calls; yield the lock file."""
+    """Hold the lock of a directory, for very few system calls; yield the lock file."""
     while True:
         lock = os.open(
             _LOCK_NAME, os.O_RDONLY | os.O_CREAT | owned_file.SAFE, 0o666, dir_fd=directory
@@ -275,7 +295,7 @@ def _fill(temp: int, body: bytes) -> None:
         os.fdatasync(temp)  # With the size; the times follow with the directory.
 
 
-def _stamp(temp: int, lock: int, current: os.stat_result | None) -> str:
+def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
     """Give a file that is about to take a name the rights and a later time than the one there.
 
     The etag is made of time, inode and size, since the bytes themselves must stay plain JSON.
@@ -287,7 +307,8 @@ def _stamp(temp: int, lock: int, current: os.stat_result | None) -> str:
     Syncing the directory later makes this durable too; were it lost with the power, nobody
     would be left who knows the lost etag.
     """
-    floor_ns = os.fstat(lock).st_mtime_ns
+    lock = _find(directory, _LOCK_NAME)
+    floor_ns = 0 if lock is None else lock.st_mtime_ns
     if current is not None:
         floor_ns = max(floor_ns, current.st_mtime_ns)
         _dress(temp, current)

@@ -84,8 +84,9 @@ def take_spare(directory: int, path: Path) -> tuple[int, str] | None:
 def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
     """Give the file that is about to be replaced a second name, if there is one to give.
 
-    A file that has a second name already is somebody's copy, or a writer has died at this
-    point; then it is a spare as soon as it is replaced.
+    A file that has a second name already is somebody's copy, or a writer has died after this
+    point, or lost; then it is a spare as soon as it is replaced. Two writers who come here at
+    once may give it two names, and whoever takes the one removes the other.
     """
     if current.st_nlink != 1:
         return
@@ -143,8 +144,8 @@ def release(descriptor: int) -> None:
     copy of the descriptor, and would keep lock and lease for the rest of its life.
     """
     try:
-        end_lease(descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
+        end_lease(descriptor)
     finally:
         os.close(descriptor)
 

@@ -16,11 +16,14 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from bucketq.errors import StoreRefusedError
 from bucketq.store import atomic_file, owned_file
+from bucketq.store.base import StoredObject
 from bucketq.store.local import LocalStore
 
 KEY = "queue.json"
@@ -172,19 +175,76 @@ async def test_a_cancelled_write_leaves_nothing_locked_and_nothing_torn(
 async def test_two_writers_never_compare_and_rename_at_the_same_time(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stamp = atomic_file._stamp
+    rename = os.rename
     meeting = threading.Barrier(2)
     has_met = []
 
-    def waiting_stamp(temp: int, lock: int, current: os.stat_result | None) -> str:
+    def waiting_rename(*names: str, src_dir_fd: int, dst_dir_fd: int) -> None:
         with contextlib.suppress(threading.BrokenBarrierError):
             meeting.wait(timeout=0.2)
             has_met.append(True)
-        return stamp(temp, lock, current)
+        rename(*names, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(atomic_file, "_stamp", waiting_stamp)
+    monkeypatch.setattr(os, "rename", waiting_rename)
     await asyncio.gather(store.put(KEY, b"one"), store.put(KEY, b"two"))
     assert not has_met
+
+
+async def test_what_can_be_done_without_the_lock_is_done_without_it(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is stopped while it holds the lock holds up every other writer."""
+    etag = await store.replace(KEY, b"two", await store.create(KEY, b"one"))
+    calls: list[str] = []
+
+    def noting(module: ModuleType, name: str) -> None:
+        call = getattr(module, name)
+
+        def noting_call(*args: Any, **options: Any) -> Any:
+            result = call(*args, **options)
+            is_lock = name == "flock" and args[1] in {fcntl.LOCK_EX, fcntl.LOCK_UN}
+            calls.append(f"{name} {args[1]}" if is_lock else name)
+            return result
+
+        monkeypatch.setattr(module, name, noting_call)
+
+    for name in ("open", "access", "fchmod", "utime", "write", "fsync", "fdatasync"):
+        noting(os, name)
+    for name in ("stat", "fstat", "link", "unlink", "rename"):
+        noting(os, name)
+    for name in ("flock", "fcntl"):
+        noting(fcntl, name)
+    await store.replace(KEY, b"six", etag)
+    held = calls[calls.index(f"flock {fcntl.LOCK_EX}") + 1 :]
+    held = held[: held.index(f"flock {fcntl.LOCK_UN}")]
+    assert held[-1] == "rename"
+    assert set(held[:-1]) == {"stat", "fstat"}
+    assert len(held) <= 6
+    assert "link" in calls
+
+
+async def test_a_version_that_comes_between_is_followed_in_time_and_rights(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put(KEY, b"one")
+    in_2100_ns = 4_102_444_800 * 10**9
+    flock = fcntl.flock
+    other = tmp_path / "other"
+
+    def late_flock(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            other.write_bytes(b"by another writer")
+            other.chmod(0o640)
+            os.utime(other, ns=(in_2100_ns, in_2100_ns))
+            other.rename(tmp_path / KEY)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late_flock)
+    etag = await store.put(KEY, b"two")
+    info = (tmp_path / KEY).stat()
+    assert info.st_mtime_ns > in_2100_ns
+    assert stat.S_IMODE(info.st_mode) == 0o640
+    assert (await store.get(KEY)) == StoredObject(b"two", etag)
 
 
 async def test_a_lock_file_that_was_removed_by_hand_is_made_again(

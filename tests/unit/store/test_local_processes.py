@@ -216,3 +216,26 @@ async def test_a_stopped_writer_stops_nobody_and_is_refused_when_it_goes_on(fold
         assert one.read_until_ended() == ["refused"]
     assert await read_count(folder) == 7
     assert temp_names(folder) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGCONT, signal.SIGKILL])
+async def test_a_writer_stopped_in_the_moment_of_its_rename_holds_up_writers_and_no_reader(
+    folder: Path, how: signal.Signals
+) -> None:
+    """This is the limit of a lock: were it broken, the rename could still come."""
+    await write_count(folder, 0)
+    await replace_counts(folder, 2)
+    with nursery() as one:
+        pid = one.start("stop_while_renaming", folder)
+        try:
+            assert one.read() == "stopping"
+            others = asyncio.create_task(replace_counts(folder, 5))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(others), 0.3)
+            assert await read_count(folder) == 2
+        finally:
+            os.kill(pid, how)
+        assert one.read_until_ended() == []
+        async with asyncio.timeout(10):
+            assert await others == (1_000_005 if how is signal.SIGCONT else 7)
+    assert temp_names(folder) == []

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bucketq.store import atomic_file
 from bucketq.store.base import PreconditionFailedError
 from bucketq.store.local import LocalStore
 
@@ -66,13 +65,13 @@ async def increment(store: LocalStore) -> int:
 async def increment_times(folder: Path, times: int) -> None:
     """Add one to the counter so many times, slowly where only the lock keeps writers apart."""
     store = LocalStore(folder)
-    stamp = atomic_file._stamp
+    rename = os.rename
 
-    def slow_stamp(temp: int, lock: int, current: os.stat_result | None) -> str:
+    def slow_rename(*names: str, src_dir_fd: int, dst_dir_fd: int) -> None:
         time.sleep(0.0005)
-        return stamp(temp, lock, current)
+        rename(*names, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    atomic_file._stamp = slow_stamp
+    os.rename = slow_rename  # type: ignore[assignment]
     for _ in range(times):
         await increment(store)
 
@@ -118,18 +117,27 @@ async def die_at_call(folder: Path, number: int) -> None:
 
 
 async def stop_while_syncing(folder: Path, _: int) -> None:
-    """Add one to the counter, but be stopped while the temporary file is synced."""
+    """Set the counter, but be stopped while the temporary file is synced."""
+    await _stop_before(folder, "fdatasync")
+
+
+async def stop_while_renaming(folder: Path, _: int) -> None:
+    """Set the counter, but be stopped when it has been compared, and before the rename."""
+    await _stop_before(folder, "rename")
+
+
+async def _stop_before(folder: Path, call_name: str) -> None:
     store = LocalStore(folder)
     stored = await store.get(KEY)
-    fdatasync = os.fdatasync
+    call = getattr(os, call_name)
 
-    def stopping_fdatasync(descriptor: int) -> None:
+    def stopping_call(*args: Any, **kwargs: Any) -> None:
         say("stopping")
         # To this thread: sent to the process, it would let this one run on for a while.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-        fdatasync(descriptor)
+        call(*args, **kwargs)
 
-    atomic_file.os.fdatasync = stopping_fdatasync  # type: ignore[attr-defined]
+    setattr(os, call_name, stopping_call)
     try:
         await store.replace(KEY, counter_body(1_000_000), stored.etag)
     except PreconditionFailedError:
@@ -153,8 +161,8 @@ async def read_slowly(folder: Path, times: int) -> None:
 COMMANDS = {
     command.__name__: command
     for command in (
-        *(increment_times, increment_forever, die_at_call, stop_while_syncing),
-        read_slowly,
+        *(increment_times, increment_forever, die_at_call, read_slowly),
+        *(stop_while_syncing, stop_while_renaming),
     )
 }
 
