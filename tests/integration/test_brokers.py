@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from bucketq.client.blocking import BlockingConnection
 from bucketq.codec import read_heading
 from bucketq.model.job import BrokerRecord
 from tests.chaos.diary import read_diary
-from tests.chaos.fleet import BrokerProcess, Fleet, fleet, wait_until
+from tests.chaos.fleet import BrokerProcess, ClientProcess, Fleet, fleet, wait_until
 from tests.servers.process import HOST
 
 pytestmark = pytest.mark.timeout(120)
@@ -64,6 +65,41 @@ def recorded(url: str) -> BrokerRecord:
 def remote(url: str) -> BlockingConnection[Any]:
     """A client that goes to a broker or nowhere."""
     return bucketq.connect_sync(url, mode="remote", timeout_s=30)
+
+
+def freeze(one: BrokerProcess | ClientProcess, folder: Path) -> None:
+    """Stop a process, but not in the moment in which it holds the lock of the queue's file.
+
+    No other writer gets on then, and no broker either: that is a limit of file locks
+    (``docs/storage.md``), and has a test of its own beside those of the file store.
+    """
+
+    def is_frozen_without_the_lock() -> bool:
+        one.send(signal.SIGSTOP)
+        if sys.platform != "linux":
+            return True  # Nobody tells who holds a lock.
+        wait_until(lambda: is_frozen(one.pid), 10, "until all its threads stood still")
+        if not holds_lock(one.pid, folder / ".bucketq.lock"):
+            return True
+        one.send(signal.SIGCONT)
+        return False
+
+    wait_until(is_frozen_without_the_lock, 20, "until it was frozen without the lock")
+
+
+def is_frozen(pid: int) -> bool:
+    """Whether the kernel says of each thread that it is stopped."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return all("State:\tT" in (task / "status").read_text() for task in tasks)
+
+
+def holds_lock(pid: int, path: Path) -> bool:
+    """Whether a process holds a lock on a file, as the kernel tells; who waits has an arrow."""
+    inode = path.stat().st_ino
+    return any(
+        words[1] != "->" and int(words[4]) == pid and words[5].endswith(f":{inode}")
+        for words in map(str.split, Path("/proc/locks").read_text().splitlines())
+    )
 
 
 def leading(processes: Fleet, url: str, *words: str) -> BrokerProcess:
@@ -155,7 +191,9 @@ def test_a_second_broker_stands_by_and_takes_over(processes: Fleet, url: str) ->
     third.wait_until_leading(3)
 
 
-def test_a_broker_that_was_frozen_steps_down_and_harms_nobody(processes: Fleet, url: str) -> None:
+def test_a_broker_that_was_frozen_steps_down_and_harms_nobody(
+    processes: Fleet, url: str, folder: Path
+) -> None:
     first = leading(processes, url)
     second = processes.serve(url)
     second.wait_until_serving()
@@ -163,7 +201,7 @@ def test_a_broker_that_was_frozen_steps_down_and_harms_nobody(processes: Fleet, 
         queue.push("slow", "work")
         (job,) = queue.claim("slow")
         load(processes, url, mode="remote")
-        first.send(signal.SIGSTOP)
+        freeze(first, folder)
         second.wait_until_leading(2)
         until_pushed(processes, time.monotonic())
         assert [pulse.held for pulse in queue.heartbeat(job)] == [True]
@@ -273,7 +311,9 @@ def test_a_spawned_broker_serves_others_and_outlives_whoever_started_it(
     wait_until(lambda: recorded(url).address != address, 30, "until it was gone")
 
 
-def test_a_frozen_client_that_leads_does_not_hold_up_the_others(processes: Fleet, url: str) -> None:
+def test_a_frozen_client_that_leads_does_not_hold_up_the_others(
+    processes: Fleet, url: str, folder: Path
+) -> None:
     """Whoever blocks its event loop, or sits in a debugger, is a broker that does not answer."""
     first = processes.client(0, url, "push_one", 0, launch="inside")
     until_pushed(processes, time.monotonic())
@@ -282,9 +322,9 @@ def test_a_frozen_client_that_leads_does_not_hold_up_the_others(processes: Fleet
         processes.client(number, url, "push_one", number, launch="inside") for number in (1, 2)
     ]
     until_pushed(processes, time.monotonic())
-    frozen_at = time.monotonic()
-    first.send(signal.SIGSTOP)
     try:
+        freeze(first, folder)
+        frozen_at = time.monotonic()
         for other in others:
             wait_until(
                 lambda: any(
