@@ -62,6 +62,8 @@ class LeaseKeeper:
         self.settings = settings
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._news = asyncio.Event()
+        self._woke_at = float("-inf")
+        """When this process was last found to have stood still, by the loop's time."""
 
     def keep(self, lease: LeaseRef, since_s: float, tell: Callable[[News], None]) -> None:
         """Keep a lease that was asked for at ``since_s``, by the loop's time."""
@@ -77,7 +79,9 @@ class LeaseKeeper:
         loop = asyncio.get_running_loop()
         while True:
             await self._until_something_is_kept()
+            slept_at = loop.time()
             await asyncio.sleep(self.settings.heartbeat_s)
+            self._note_standstill(slept_at, self.settings.heartbeat_s)
             sent_at = loop.time()
             leases = [kept.lease for kept in self._kept.values()]
             size = min(_LARGEST_BATCH, self.settings.max_batch_jobs)
@@ -91,10 +95,13 @@ class LeaseKeeper:
 
     async def _beat(self, leases: list[LeaseRef], sent_at: float) -> None:
         """Send one heartbeat; while it has no answer, watch for leases that may run out."""
-        beating = asyncio.get_running_loop().create_task(self._ask(leases))
+        loop = asyncio.get_running_loop()
+        beating = loop.create_task(self._ask(leases))
         try:
             while not beating.done():
-                await asyncio.wait([beating], timeout=self.settings.heartbeat_s / 2)
+                waited_at, patience_s = loop.time(), self.settings.heartbeat_s / 2
+                await asyncio.wait([beating], timeout=patience_s)
+                self._note_standstill(waited_at, patience_s)
                 if not beating.done():
                     self._fence()
         finally:
@@ -115,16 +122,29 @@ class LeaseKeeper:
         if kept is None:
             return  # It ended meanwhile.
         if not pulse.held:
+            self.drop(lease)  # It never comes back.
             kept.news("lost")
             return
         kept.proved_at = max(kept.proved_at, sent_at)
         if pulse.cancel_requested:
             kept.news("cancel")
 
+    def _note_standstill(self, since: float, meant_s: float) -> None:
+        """Note it where a pause took far longer than it was meant to."""
+        now = asyncio.get_running_loop().time()
+        if now - since > meant_s + self.settings.heartbeat_s:
+            self._woke_at = now
+
     def _fence(self) -> None:
-        """Tell of leases that may have run out."""
+        """Tell of leases that may have run out.
+
+        Not right after this process stood still: the queue may hold them yet (it, too, can have
+        stood still), and an answer that says so may be waiting to be read.
+        """
         limit_s = self.settings.lease_s * (1 - _MARGIN)
         now_s = asyncio.get_running_loop().time()
+        if now_s - self._woke_at < self.settings.heartbeat_s:
+            return
         for kept in list(self._kept.values()):
             if now_s - kept.proved_at >= limit_s:
                 kept.news("silent")

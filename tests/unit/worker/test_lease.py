@@ -1,0 +1,280 @@
+"""Leases are kept by heartbeats until they are dropped, and whoever holds them is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.settings import Settings
+from bucketq.testing.loop import VirtualLoop, run
+from bucketq.worker.lease import LeaseKeeper, News
+from tests.unit.queue.worlds import virtual
+
+FENCE_S = 24.0
+"""Four fifths of a lease."""
+
+
+class Beaten:
+    """A queue that notes heartbeats, and answers as it is told to."""
+
+    def __init__(self) -> None:
+        self.beats: list[tuple[float, list[str]]] = []
+        self.lost: dict[str, None] = {}
+        self.cancelled: dict[str, None] = {}
+        self.takes_s = 0.1
+        self.error: Exception | None = None
+
+    async def heartbeat(self, jobs: list[LeaseRef], /) -> list[Pulse]:
+        self.beats.append((asyncio.get_running_loop().time(), [lease.job for lease in jobs]))
+        await asyncio.sleep(self.takes_s)
+        if self.error is not None:
+            raise self.error
+        return [
+            Pulse(
+                lease.job,
+                held=lease.job not in self.lost,
+                cancel_requested=lease.job in self.cancelled,
+            )
+            for lease in jobs
+        ]
+
+
+class Holder:
+    """Keeps leases, and notes what it is told of each."""
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self.keeper = keeper
+        self.told: list[tuple[str, News, float]] = []
+
+    def keep(self, *names: str) -> None:
+        loop = asyncio.get_running_loop()
+        for name in names:
+
+            def tell(news: News, name: str = name) -> None:
+                self.told.append((name, news, loop.time()))
+
+            self.keeper.keep(lease(name), loop.time(), tell)
+
+    @property
+    def news(self) -> list[tuple[str, News]]:
+        return [(name, news) for name, news, _ in self.told]
+
+
+def lease(name: str) -> LeaseRef:
+    return LeaseRef(name, f"lease of {name}")
+
+
+@asynccontextmanager
+async def keeping(queue: Beaten, settings: Settings | None = None) -> AsyncIterator[Holder]:
+    keeper = LeaseKeeper(queue, settings or Settings())
+    running = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0)
+    yield Holder(keeper)
+    assert not running.done(), "it beats until it is cancelled"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@virtual
+async def test_a_lease_is_kept_from_its_claim_until_it_is_dropped() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        await asyncio.sleep(100)
+        assert not queue.beats, "there was nothing to keep"
+        holder.keep("a")
+        await asyncio.sleep(60)
+        assert 11 <= len(queue.beats) <= 12
+        assert all(names == ["a"] for _, names in queue.beats)
+        holder.keep("b")
+        await asyncio.sleep(6)
+        assert queue.beats[-1][1] == ["a", "b"]
+        holder.keeper.drop(lease("a"))
+        await asyncio.sleep(6)
+        assert queue.beats[-1][1] == ["b"]
+        holder.keeper.drop(lease("b"))
+        count = len(queue.beats)
+        await asyncio.sleep(60)
+        assert len(queue.beats) <= count + 1
+        assert not holder.told
+
+
+@virtual
+async def test_a_lost_lease_is_told_once_and_to_its_holder_alone() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a", "b")
+        queue.lost["b"] = None
+        await asyncio.sleep(200)
+        assert holder.news == [("b", "lost")]
+
+
+@virtual
+async def test_a_cancelled_job_is_told_once_and_its_lease_is_kept_on() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a", "b")
+        queue.cancelled["a"] = None
+        await asyncio.sleep(60)
+        assert holder.news == [("a", "cancel")]
+        assert queue.beats[-1][1] == ["a", "b"]
+
+
+@virtual
+async def test_the_holder_is_told_of_silence_before_the_lease_runs_out() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a")
+        await asyncio.sleep(12)
+        last_s = queue.beats[-1][0]
+        queue.error = UnavailableError("no answer")
+        await asyncio.sleep(100)
+        ((name, news, at_s),) = holder.told
+        assert (name, news) == ("a", "silent")
+        assert FENCE_S <= at_s - last_s <= 30
+
+
+@virtual
+async def test_a_heartbeat_that_is_never_answered_is_silence_too() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a")
+        await asyncio.sleep(12)
+        last_s = queue.beats[-1][0]
+        queue.takes_s = 10_000
+        await asyncio.sleep(100)
+        ((_, news, at_s),) = holder.told
+        assert news == "silent"
+        assert FENCE_S <= at_s - last_s <= 30
+
+
+@virtual
+async def test_what_proves_a_lease_is_when_the_heartbeat_was_sent_and_not_its_answer() -> None:
+    """The queue may have heard it at once: its lease runs from there."""
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a")
+        queue.takes_s = 20
+        await asyncio.sleep(26)
+        assert not holder.told
+        queue.takes_s = 10_000
+        await asyncio.sleep(100)
+        ((_, _, at_s),) = holder.told
+        first_s = queue.beats[0][0]
+        assert FENCE_S <= at_s - first_s <= 30
+
+
+@virtual
+async def test_a_queue_that_refuses_heartbeats_for_a_while_ends_no_keeper() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a")
+        queue.error = InvalidRequestError("too many")
+        await asyncio.sleep(12)
+        queue.error = None
+        await asyncio.sleep(100)
+        assert not holder.told
+
+
+@virtual
+async def test_silence_that_ends_in_time_is_not_told() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a")
+        queue.error = UnavailableError("no answer")
+        await asyncio.sleep(18)
+        queue.error = None
+        await asyncio.sleep(100)
+        assert not holder.told
+
+
+@virtual
+async def test_many_leases_go_in_batches_that_the_queue_takes() -> None:
+    queue = Beaten()
+    async with keeping(queue, Settings(max_batch_jobs=100)) as holder:
+        holder.keep(*[f"job-{number}" for number in range(250)])
+        queue.lost["job-249"] = None
+        await asyncio.sleep(6)
+        assert [len(names) for _, names in queue.beats] == [100, 100, 50]
+        assert holder.news == [("job-249", "lost")]
+
+
+@virtual
+async def test_two_attempts_at_one_job_are_told_apart() -> None:
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        first, second = LeaseRef("a", "first"), LeaseRef("a", "second")
+        told: list[str] = []
+        holder.keeper.keep(first, 0.0, lambda news: told.append(f"first {news}"))
+        holder.keeper.keep(second, 0.0, lambda news: told.append(f"second {news}"))
+        holder.keeper.drop(first)
+        queue.lost["a"] = None
+        await asyncio.sleep(6)
+        assert told == ["second lost"]
+
+
+def test_a_process_that_stood_still_gives_up_no_lease_that_the_queue_still_holds() -> None:
+    """A laptop was closed, or a machine moved. It asks first, also if it stopped while asking."""
+
+    async def main(loop: VirtualLoop) -> None:
+        for frozen_at_s in (2.0, 5.05, 6.0, 10.05):
+            queue = Beaten()
+            told: list[tuple[str, News]] = []
+
+            async def hold(queue: Beaten = queue, told: list[tuple[str, News]] = told) -> None:
+                async with keeping(queue) as holder:
+                    holder.keep("a")
+                    await asyncio.sleep(200)
+                    told.extend(holder.news)
+
+            process = loop.spawn("worker", hold)
+            await asyncio.sleep(frozen_at_s)
+            process.freeze(60)
+            await process.wait()
+            assert not told, f"frozen after {frozen_at_s} s"
+
+    run(main)
+
+
+def test_a_process_that_stood_still_too_long_is_told_so_by_the_queue() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        queue = Beaten()
+        told: list[tuple[str, News]] = []
+
+        async def hold() -> None:
+            async with keeping(queue) as holder:
+                holder.keep("a")
+                await asyncio.sleep(100)
+                told.extend(holder.news)
+
+        process = loop.spawn("worker", hold)
+        await asyncio.sleep(6)
+        process.freeze(60)
+        queue.lost["a"] = None
+        await process.wait()
+        assert told == [("a", "lost")]
+
+    run(main)
+
+
+def test_silence_goes_on_counting_while_a_process_stands_still_now_and_then() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        queue = Beaten()
+        told: list[tuple[str, News]] = []
+
+        async def hold() -> None:
+            async with keeping(queue) as holder:
+                holder.keep("a")
+                await asyncio.sleep(90)
+                told.extend(holder.news)
+
+        process = loop.spawn("worker", hold)
+        await asyncio.sleep(6)
+        queue.takes_s = 10_000
+        process.freeze(30)
+        await process.wait()
+        assert told == [("a", "silent")]
+
+    run(main)
