@@ -338,10 +338,10 @@ class Engine:
     def _unjam(self) -> None:
         """Let others have the jobs for which there is no slot in time."""
         self._watching = None
-        late_s = asyncio.get_running_loop().time() - _LONGEST_BACKLOG_S
-        if self._backlog and self._backlog[0].claimed_s <= late_s:
+        now_s = asyncio.get_running_loop().time()
+        # The same sum as for the timer: another could find it early for ever, by its rounding.
+        while self._backlog and self._backlog[0].claimed_s + _LONGEST_BACKLOG_S <= now_s:
             self._pace.note_jam(_LONGEST_BACKLOG_S)
-        while self._backlog and self._backlog[0].claimed_s <= late_s:
             self._give_back_next()
         self._watch_backlog()
 

@@ -1,0 +1,196 @@
+"""The queue is told how jobs ended until it says that it knows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from bucketq.errors import (
+    LeaseLostError,
+    OverloadedError,
+    PayloadTooLargeError,
+    RejectedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.queue.base import Queue
+from bucketq.queue.job import Job, JobSpec
+from bucketq.testing.clock import SimulatedClock
+from bucketq.testing.loop import current_loop
+from bucketq.worker.settling import Settling, Unsettled
+from tests.unit.queue.worlds import World, slowly, virtual
+from tests.unit.worker.stage import Way, failing, opened
+
+
+def settling_of(way: Way) -> Settling:
+    return Settling(cast("Queue[Any]", way), SimulatedClock(current_loop()))
+
+
+async def claimed(queue: Queue[Any], count: int) -> list[Job[Any]]:
+    await queue.push_many([JobSpec(kind="mail", payload=number) for number in range(count)])
+    return await queue.claim(limit=count)
+
+
+@virtual
+async def test_completions_that_are_ready_together_go_together() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 2500)
+        settling = settling_of(way)
+        done = await asyncio.gather(*(settling.complete(job, job.payload) for job in jobs))
+        assert done == [True] * 2500
+        assert 3 <= way.count("complete_many") <= 4
+        assert not way.count("complete")
+        page = await queue.jobs(limit=2500)
+        assert all(job.result == job.payload for job in page.jobs)
+
+
+@virtual
+@pytest.mark.parametrize("verb", ["complete", "fail", "release"])
+async def test_while_the_outcome_is_unknown_the_same_request_is_sent_again(verb: str) -> None:
+    world = World()
+    async with world.embedded(timeout_s=1.0) as queue:
+        way = Way(queue)
+        (job,) = await claimed(queue, 1)
+        settling = settling_of(way)
+        # It lands after everybody has stopped waiting.
+        world.store.plan("replace", slowly(2.5))
+        if verb == "complete":
+            assert await settling.complete(job, "result") is True
+            requests = way.requests["complete_many"]
+        elif verb == "fail":
+            assert await settling.fail(job, "why", retry=True, delay_s=5.0) == "queued"
+            requests = way.requests["fail"]
+        else:
+            assert await settling.release(job) is True
+            requests = way.requests["release"]
+        assert len(requests) >= 2
+        assert requests[0] is None
+        assert all(request == requests[1] for request in requests[1:])
+        (after,) = (await queue.jobs()).jobs
+        assert after.failures == (1 if verb == "fail" else 0)
+        assert after.status == ("done" if verb == "complete" else "queued")
+
+
+@virtual
+async def test_pauses_between_two_tries_grow_and_have_an_end() -> None:
+    async with opened() as (queue, way):
+        (job,) = await claimed(queue, 1)
+        way.plan("release", *[failing(UnavailableError("no answer"))] * 12)
+        assert await settling_of(way).release(job)
+        times = way.times("release")
+        pauses = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
+        assert pauses[0] < 0.16
+        assert 2.4 < max(pauses) < 7.6
+
+
+@virtual
+async def test_an_overloaded_queue_is_left_alone_for_as_long_as_it_says() -> None:
+    async with opened() as (queue, way):
+        (job,) = await claimed(queue, 1)
+        way.plan("fail", failing(OverloadedError("too much", retry_after_s=40)))
+        assert await settling_of(way).fail(job, "why", retry=False, delay_s=None) == "dead"
+        first, again = way.times("fail")
+        assert again - first >= 20
+
+
+@virtual
+async def test_a_result_that_the_queue_does_not_take_spoils_no_other() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 4)
+        await queue.release(jobs[3])
+        settling = settling_of(way)
+        results = ["fine", "x" * 100_000, b"\x00", "of a job that is lost"]
+        ends = await asyncio.gather(
+            *(settling.complete(*pair) for pair in zip(jobs, results, strict=True)),
+            return_exceptions=True,
+        )
+        assert isinstance(ends[1], PayloadTooLargeError)
+        assert (ends[0], ends[2], ends[3]) == (True, True, False)
+        first, large, third, lost = (await queue.jobs()).jobs
+        assert (first.result, third.result) == ("fine", b"\x00")
+        assert (large.status, lost.status) == ("running", "queued")
+
+
+@virtual
+async def test_a_lost_lease_is_told_and_is_no_error() -> None:
+    async with opened() as (queue, way):
+        mine, other = await claimed(queue, 2)
+        await queue.release(mine)
+        settling = settling_of(way)
+        ends = await asyncio.gather(settling.complete(mine, 1), settling.complete(other, 2))
+        assert ends == [False, True]
+        assert await settling.release(mine) is False
+        assert await settling.fail(mine, "why", retry=True, delay_s=None) is None
+        with pytest.raises(LeaseLostError):
+            await queue.complete(mine)
+
+
+@virtual
+async def test_a_queue_that_is_gone_is_not_asked_for_ever() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 2)
+        for verb in ("complete_many", "fail", "release"):
+            way.stand(verb, failing(SupersededError("it was deleted")))
+        settling = settling_of(way)
+        for ending in (
+            settling.complete(jobs[0], None),
+            settling.fail(jobs[0], "why", retry=True, delay_s=None),
+            settling.release(jobs[1]),
+        ):
+            with pytest.raises(Unsettled, match="it was deleted"):
+                await ending
+
+
+@virtual
+async def test_whoever_gives_up_asks_once_more_and_no_more_than_that() -> None:
+    async with opened() as (queue, way):
+        (job,) = await claimed(queue, 1)
+        way.stand("release", failing(UnavailableError("no answer")))
+        settling = settling_of(way)
+        releasing = asyncio.create_task(settling.release(job))
+        await asyncio.sleep(30)
+        before = way.count("release")
+        settling.give_up()
+        with pytest.raises(Unsettled, match="no answer"):
+            await releasing
+        assert way.count("release") == before + 1
+
+
+@virtual
+async def test_completions_are_sent_on_after_one_batch_went_wrong() -> None:
+    async with opened() as (queue, way):
+        first, second = await claimed(queue, 2)
+        settling = settling_of(way)
+        way.plan("complete_many", failing(RuntimeError("a fault of ours")))
+        with pytest.raises(RuntimeError, match="a fault of ours"):
+            await settling.complete(first, None)
+        assert await settling.complete(second, None)
+
+
+@virtual
+async def test_one_who_no_longer_waits_harms_nobody() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 3)
+        way.plan("complete_many", slowly(5))
+        settling = settling_of(way)
+        tasks = [asyncio.create_task(settling.complete(job, None)) for job in jobs]
+        await asyncio.sleep(1)
+        tasks[1].cancel()
+        assert await asyncio.gather(tasks[0], tasks[2]) == [True, True]
+        assert (await queue.stats()).counts["mail"] == {"done": 3}
+
+
+@virtual
+async def test_a_refusal_of_all_is_told_to_all() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 3)
+        for verb in ("complete", "complete_many"):
+            way.stand(verb, failing(RejectedError("no")))
+        settling = settling_of(way)
+        ends = await asyncio.gather(
+            *(settling.complete(job, None) for job in jobs), return_exceptions=True
+        )
+        assert [type(end) for end in ends] == [RejectedError] * 3
+        assert not settling._ready
