@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, cast
 
 from bucketq.clock import Clock, new_token
-from bucketq.errors import (
-    BucketQError,
-    InvalidRequestError,
-    RejectedError,
-)
+from bucketq.errors import BucketQError, InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model import operations as ops
 from bucketq.model.job import Backoff, Status
@@ -29,6 +26,7 @@ from bucketq.queue.tokens import TokenVerbs
 
 T = TypeVar("T")
 A = TypeVar("A")
+_AT_ONCE = 16
 
 
 class Verbs(TokenVerbs, Generic[T]):
@@ -394,11 +392,12 @@ class Verbs(TokenVerbs, Generic[T]):
 
     def _give_back_later(self, task: asyncio.Task[Any]) -> None:
         async def give_back() -> None:
-            try:
-                for record in await task:
-                    await self._do(ops.Release(job=record.id, lease=record.lease), None)
-            except BucketQError:
-                return  # The leases run out by themselves.
+            with suppress(BucketQError):  # The leases run out by themselves.
+                releases = [ops.Release(job=each.id, lease=each.lease) for each in await task]
+                while releases:  # Some at once: nobody beats for them, and others wait, too.
+                    some, releases = releases[:_AT_ONCE], releases[_AT_ONCE:]
+                    releasing = (self._do(each, None) for each in some)
+                    await asyncio.gather(*releasing, return_exceptions=True)
 
         self._finish_later(asyncio.get_running_loop().create_task(give_back()))
 

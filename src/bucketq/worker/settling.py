@@ -25,6 +25,7 @@ from bucketq.queue.job import Job
 A = TypeVar("A")
 
 _LARGEST_BATCH = 1000
+_RELEASED_AT_ONCE = 16
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 
@@ -43,6 +44,8 @@ class Settling:
         self._ready: list[tuple[Job[Any], Any, asyncio.Future[bool]]] = []
         self._sending: asyncio.Task[None] | None = None
         self._gives_up = asyncio.Event()
+        # A whole backlog at once would hold up heartbeats where each is a commit of its own.
+        self._releasing = asyncio.Semaphore(_RELEASED_AT_ONCE)
 
     def give_up(self) -> None:
         """From now on ask once more and no more than that: the worker is to end."""
@@ -82,7 +85,8 @@ class Settling:
     async def release(self, job: Job[Any]) -> bool:
         """Give a job back; False: its lease was lost."""
         try:
-            await self.insist(lambda request: self._queue.release(job, request=request))
+            async with self._releasing:
+                await self.insist(lambda request: self._queue.release(job, request=request))
         except LeaseLostError:
             return False
         return True
@@ -99,7 +103,9 @@ class Settling:
             try:
                 return await ask(request)
             except UnavailableError as error:
-                request = error.request or request
+                # None: it is older than what the queue remembers of its clients. Sent anew it is
+                # judged by its lease, and a claim takes other jobs.
+                request = error.request
                 trouble: Exception = error
             except OverloadedError as error:
                 pause_s = max(pause_s, error.retry_after_s)

@@ -17,6 +17,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.state import RING_LENGTH
+from bucketq.queue.job import JobSpec
 from tests.unit.queue.worlds import (
     Fault,
     Gate,
@@ -339,3 +340,20 @@ async def test_a_caller_who_waited_in_vain_can_ask_again_to_the_effect_of_once()
         assert await world.ids() == [old, pushed]
         await asyncio.sleep(100)
         assert await world.ids() == [old, pushed]
+
+
+@virtual
+async def test_many_jobs_of_a_cancelled_claim_are_given_back_together() -> None:
+    """One after the other they would take longer than their leases last."""
+    world = World()
+    async with world.embedded() as queue:
+        await queue.push_many(JobSpec(kind="mail", payload=number) for number in range(50))
+        gate = Gate()
+        world.store.plan("replace", gate)
+        claim = start(queue.claim("mail", limit=50))
+        await gate.reached.wait()
+        claim.cancel()
+        world.store.stand("replace", slowly(1))
+        gate.open()
+        await asyncio.sleep(6)
+        assert not (await world.state()).running
