@@ -1,0 +1,90 @@
+"""Push a job for each period of time, once, however many of these run.
+
+    python examples/cron.py file:///tmp/jobs/queue.json report --every 60
+
+A job is due at the beginning of each period, by UTC. Its key names the period, like
+``report/2026-11-15T10:00``, so two instances that push it have pushed it once. Nothing is kept but
+the queue: an instance may be killed at any moment, and one that is started later pushes what was
+missed, back to ``--catch-up`` seconds ago.
+
+The queue must remember keys for longer than that, or what was pushed would be pushed again. It does
+so for an hour; for longer periods change it: ``bucketq config URL key_retention_s=172800``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import bucketq
+from bucketq import Queue, UnavailableError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MARGIN = timedelta(seconds=60)
+"""How far the clocks of instances may be apart."""
+
+
+def period_of(when: datetime, every: timedelta) -> datetime:
+    """The beginning of the period that a moment is in."""
+    return EPOCH + (when - EPOCH) // every * every
+
+
+def key_of(kind: str, period: datetime) -> str:
+    """What makes the job of a period the same job for everybody."""
+    return f"{kind}/{period:%Y-%m-%dT%H:%M}" + (f":{period:%S}" if period.second else "")
+
+
+async def push(queue: Queue[Any], kind: str, period: datetime) -> None:
+    """Push the job of a period, until it is certain that it is there."""
+    request = None
+    while True:
+        try:
+            # The payload depends on the period alone, or instances would contradict each other.
+            payload = {"period": period.isoformat()}
+            await queue.push(kind, payload, key=key_of(kind, period), request=request)
+        except UnavailableError as error:
+            print(f"{error}; trying again", file=sys.stderr)
+            request = error.request
+        else:
+            print(f"pushed {key_of(kind, period)}", flush=True)
+            return
+
+
+async def run(url: str, kind: str, every: timedelta, catch_up: timedelta) -> None:
+    """Push what was missed, then each period when it begins."""
+    async with bucketq.connect(url) as queue:
+        kept = timedelta(seconds=(await queue.config()).key_retention_s)
+        if kept < catch_up + MARGIN:
+            wanted_s = (catch_up + MARGIN).total_seconds()
+            sys.exit(
+                f"{url} forgets keys after {kept}: set key_retention_s to {wanted_s:g} or more"
+            )
+        period = period_of(datetime.now(UTC) - catch_up, every) + every
+        while True:
+            while period <= datetime.now(UTC):
+                await push(queue, kind, period)
+                period += every
+            await asyncio.sleep((period - datetime.now(UTC)).total_seconds())
+
+
+def main() -> None:
+    """Read the command line, and run until Ctrl-C."""
+    parser = argparse.ArgumentParser(description="Push a job for each period, once.")
+    parser.add_argument("url")
+    parser.add_argument("kind")
+    parser.add_argument("--every", type=int, default=60, metavar="SECONDS")
+    parser.add_argument("--catch-up", type=int, default=1800, metavar="SECONDS")
+    given = parser.parse_args()
+    every = timedelta(seconds=given.every)
+    catch_up = max(every, timedelta(seconds=given.catch_up))
+    try:
+        asyncio.run(run(given.url, given.kind, every, catch_up))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
