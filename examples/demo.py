@@ -1,8 +1,8 @@
 """See a queue work: in one process, on one local file, without an account.
 
-A few thousand jobs are pushed and worked off by several workers at once. Some fail and are tried
-again; one dies and is redriven. Afterwards everything is archived and counted. Run it with
-``make demo``, or ``python examples/demo.py DIRECTORY`` to choose where the file goes.
+A few thousand jobs are pushed and worked off by a worker that runs many handlers at once. Some
+fail and are tried again; one dies and is redriven. Afterwards everything is archived and counted.
+Run it with ``make demo``, or ``python examples/demo.py DIRECTORY`` to choose where the file goes.
 
 It exits with 0 if every job came out as it should, with 1 if not, and with 130 after Ctrl-C.
 """
@@ -10,6 +10,7 @@ It exits with 0 if every job came out as it should, with 1 if not, and with 130 
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,13 +20,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import bucketq
-from bucketq import Backoff, Job, JobSpec, Queue
+from bucketq import Backoff, Job, JobSpec, Queue, Worker
 
 BATCHES = 4
 BATCH_JOBS = 500
 SINGLE_PUSHES = 1000
-WORKERS = 8
-CLAIM_JOBS = 25
+SLOTS = 20
 FLAKY_EVERY = 50
 TIME_LIMIT_S = 120.0
 QUICKLY = Backoff(base_s=0.05, max_s=0.2)
@@ -40,13 +40,11 @@ class Number:
 
 @dataclass
 class Tally:
-    """What the workers did, to be held against what the queue says in the end."""
+    """What the handler did, to be held against what the queue says in the end."""
 
     attempts: dict[int, int] = field(default_factory=dict)
-    completed: dict[int, int] = field(default_factory=dict)
+    returned: dict[int, int] = field(default_factory=dict)
     failed_count: int = 0
-    last_s: float = 0.0
-    """When the last job was completed, by the loop's clock."""
     poison_is_mended: bool = False
 
 
@@ -71,46 +69,45 @@ async def push_all(queue: Queue[Number]) -> None:
     await queue.push("square", POISON, backoff=QUICKLY, max_attempts=2, priority=-1)
 
 
-async def work(queue: Queue[Number], tally: Tally, name: str) -> None:
-    """Claim and handle jobs until no more come."""
-    while jobs := await queue.claim("square", limit=CLAIM_JOBS, wait_s=1.0, worker=name):
-        # A worker whose jobs take longer says so all the time with queue.heartbeat(jobs).
-        async with asyncio.TaskGroup() as handling:
-            for job in jobs:
-                handling.create_task(handle(queue, tally, job))
+def make_worker(url: str, tally: Tally) -> Worker:
+    """A worker with a handler that squares. Some jobs fail at first; one fails until mended."""
+    worker = Worker(url, concurrency=SLOTS, mode="embedded")
+
+    @worker.handler("square")
+    async def square(number: Number, job: Job[Number]) -> int:
+        n = number.n
+        tally.attempts[n] = tally.attempts.get(n, 0) + 1
+        is_flaky = n % FLAKY_EVERY == 0 and job.attempt == 1
+        is_poison = number == POISON and not tally.poison_is_mended
+        if is_flaky or is_poison:
+            tally.failed_count += 1
+            message = f"cannot square {n} today"
+            raise ValueError(message)
+        tally.returned[n] = tally.returned.get(n, 0) + 1
+        return n * n
+
+    return worker
 
 
-async def handle(queue: Queue[Number], tally: Tally, job: Job[Number]) -> None:
-    """Square a number. Some fail at first; the poisoned one fails until it is mended."""
-    n = job.payload.n
-    tally.attempts[n] = tally.attempts.get(n, 0) + 1
-    is_flaky = n % FLAKY_EVERY == 0 and job.attempt == 1
-    is_poison = job.payload == POISON and not tally.poison_is_mended
-    if is_flaky or is_poison:
-        tally.failed_count += 1
-        await queue.fail(job, ValueError(f"cannot square {n} today"))
-        return
-    await queue.complete(job, result=n * n)
-    tally.completed[n] = tally.completed.get(n, 0) + 1
-    tally.last_s = asyncio.get_running_loop().time()
+async def work_off(queue: Queue[Number], worker: Worker) -> None:
+    """Let the worker run until the queue has nothing more for it, not even for later."""
+    while True:
+        await worker.run(burst=True)
+        if not (await queue.stats()).total("queued"):
+            return
+        await asyncio.sleep(QUICKLY.max_s / 2)  # Some wait for their next attempt.
 
 
-async def work_off(queue: Queue[Number], tally: Tally) -> None:
-    """Run all workers until the queue has nothing more for them."""
-    async with asyncio.TaskGroup() as workers:
-        for number in range(WORKERS):
-            workers.create_task(work(queue, tally, f"worker-{number}"))
-
-
-async def redrive(queue: Queue[Number], tally: Tally) -> None:
+async def redrive(queue: Queue[Number], worker: Worker, tally: Tally) -> None:
     """Show the job that died, mend what was wrong with it, and give it a new life."""
     page = await queue.jobs(statuses="dead")
     for job in page.jobs:
-        print(f"dead      {job.id} after {job.attempt} attempts: {job.errors[-1].error}")
+        reason = job.errors[-1].error.splitlines()[0]
+        print(f"dead      {job.id} after {job.attempt} attempts: {reason}")
     tally.poison_is_mended = True
     count = await queue.redrive()
     print(f"redriven  {count} job, now that its handler is mended")
-    await work_off(queue, tally)
+    await work_off(queue, worker)
 
 
 def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
@@ -120,8 +117,8 @@ def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
         yield f"{TOTAL_JOBS} jobs were pushed, the archive holds {len(jobs)}"
     if {job.payload.n for job in jobs} != expected:
         yield "the payloads in the archive are not those that were pushed"
-    if tally.completed != dict.fromkeys(expected, 1):
-        yield "some jobs were not completed, or more than once"
+    if tally.returned != dict.fromkeys(expected, 1):
+        yield "some jobs were not squared, or more than once"
     for job in jobs:
         n = job.payload.n
         if job.status != "done" or job.outcome != "completed" or job.result != n * n:
@@ -143,11 +140,7 @@ def timed(verb: str, count: int, what: str) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     begin = loop.time()
     yield
-    print_rate(verb, count, what, loop.time() - begin)
-
-
-def print_rate(verb: str, count: int, what: str, took_s: float) -> None:
-    """Print how many of something were done in which time."""
+    took_s = loop.time() - begin
     print(f"{verb:9} {count:5,} {what} in {took_s:.2f} s, {count / took_s:,.0f}/s", flush=True)
 
 
@@ -170,12 +163,11 @@ async def demo(path: Path) -> int:
     ):
         print(f"queue     {path}")
         await push_all(queue)
-        begin_s = asyncio.get_running_loop().time()
-        await work_off(queue, tally)
-        took_s = tally.last_s - begin_s  # Then the workers waited a second for more.
-        print_rate("completed", len(tally.completed), f"jobs with {WORKERS} workers", took_s)
+        worker = make_worker(path.as_uri(), tally)
+        with timed("completed", TOTAL_JOBS - 1, f"jobs in {SLOTS} slots of a worker"):
+            await work_off(queue, worker)
         print(f"failed    {tally.failed_count:5,} attempts; their jobs were tried again, one died")
-        await redrive(queue, tally)
+        await redrive(queue, worker, tally)
         stats = await queue.stats()
         show(path)
         await queue.flush_archive()
@@ -197,6 +189,8 @@ def main() -> int:
     here = Path(__file__).resolve().parents[1] / "build" / "demo"
     folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else here
     folder.mkdir(parents=True, exist_ok=True)
+    # Some jobs fail on purpose, and a worker warns of each.
+    logging.getLogger("bucketq").setLevel(logging.ERROR)
     path = folder / "queue.json"
     path.unlink(missing_ok=True)
     shutil.rmtree(path.with_suffix("") / "archive", ignore_errors=True)
