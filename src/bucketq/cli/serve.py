@@ -43,52 +43,63 @@ class _Wanted(NamedTuple):
     url: str
 
 
+Urls = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="URL...",
+        help="Addresses of queues, or NAME=URL; without a name, a queue is called after its "
+        "object, or after the folder where that is called queue.json.",
+        show_default=False,
+    ),
+]
+Listen = Annotated[
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0: any.")
+]
+Advertise = Annotated[
+    str,
+    typer.Option(
+        "--advertise", metavar="HOST:PORT", help="Where clients find it, if that is elsewhere."
+    ),
+]
+Takeover = Annotated[
+    bool, typer.Option("--takeover", help="Take over at once, though another broker answers.")
+]
+IdleExit = Annotated[
+    str, typer.Option("--idle-exit", metavar="DURATION", help="End after so long without use.")
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate (PEM)."),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="Let in only clients with a certificate that one of these has signed.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Listen beyond this host although nothing protects it."),
+]
+
+
 async def serve(
     out: Output,
     *,
-    url: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="URL...",
-            help="Addresses of queues, or NAME=URL; without a name, a queue is called after its "
-            "object, or after the folder where that is called queue.json.",
-            show_default=False,
-        ),
-    ],
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0: any.")
-    ] = "127.0.0.1:0",
-    advertise: Annotated[
-        str,
-        typer.Option(
-            "--advertise", metavar="HOST:PORT", help="Where clients find it, if that is elsewhere."
-        ),
-    ] = "",
-    takeover: Annotated[
-        bool, typer.Option("--takeover", help="Take over at once, though another broker answers.")
-    ] = False,
-    idle_exit: Annotated[
-        str, typer.Option("--idle-exit", metavar="DURATION", help="End after so long without use.")
-    ] = "0",
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate (PEM)."),
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-client-ca",
-            metavar="FILE",
-            help="Let in only clients with a certificate that one of these has signed.",
-        ),
-    ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Listen beyond this host although nothing protects it."),
-    ] = False,
+    url: Urls,
+    listen: Listen = "127.0.0.1:0",
+    advertise: Advertise = "",
+    takeover: Takeover = False,
+    idle_exit: IdleExit = "0",
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    insecure: Insecure = False,
 ) -> None:
     """Serve queues: commit for everybody who asks, until it is stopped.
 
