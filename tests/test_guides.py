@@ -49,7 +49,15 @@ class Block(NamedTuple):
         if self.name is None:
             return ["-c", self.text]
         if self.name.startswith("test_"):
-            return ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", f"{self.name}.py"]
+            return [
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--rootdir=.",
+                f"{self.name}.py",
+            ]
         return ["-c", f"import {self.name}"]
 
 

@@ -29,7 +29,7 @@ README = ROOT / "README.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 WIRE = ROOT / "docs" / "wire.md"
-ROOMS = ("model", "codec", "store", "archive", "queue", "rpc", "broker", "client")
+ROOMS = ("model", "codec", "store", "archive", "queue", "rpc", "broker", "client", "worker")
 TIMEOUT_S = 45
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
