@@ -52,7 +52,6 @@ class Guard:
 
         Raises ``AccessDeniedError`` where a token is wanted and none is named, or is shown and bad.
         """
-        state = self._known(state)
         if hello.token:
             return welcome, self.admit(state, hello.token)
         if hello.token_id:
@@ -60,16 +59,16 @@ class Guard:
                 message = f"`nonce` must have {NONCE_BYTES} bytes, drawn for this stream"
                 raise InvalidRequestError(message)
             proof = broker_proof(
-                self._digest_of(state, hello.token_id),
+                self._digest_of(self._known(state), hello.token_id),
                 hello.nonce,
                 welcome.incarnation,
                 welcome.broker,
                 welcome.epoch,
             )
             return replace(welcome, proof=proof), None
-        if state.settings.require_token:
+        if state is not None and state.settings.require_token:
             raise AccessDeniedError(_NONE_SHOWN)
-        return welcome, None
+        return welcome, None  # Each of its calls is looked at again.
 
     def admit(self, state: State | None, token: str) -> Shown | None:
         """Take a token that is shown. Raises ``AccessDeniedError`` on one that is bad."""

@@ -114,6 +114,9 @@ def test_a_token_is_good_until_it_expires(guard: Guard) -> None:
 def test_while_the_state_is_read_again_nobody_is_let_in_or_sent_away_for_good(guard: Guard) -> None:
     with pytest.raises(UnavailableError):
         guard.greet(None, Hello(token=TOKEN), WELCOME)
+    with pytest.raises(UnavailableError):
+        guard.greet(None, Hello(token_id="0123abcd", nonce=bytes(16)), WELCOME)
+    assert guard.greet(None, Hello(), WELCOME) == (WELCOME, None), "its calls are looked at again"
     guard.check(None, None, PUSH)
 
 

@@ -74,6 +74,9 @@ class EchoConversation:
     def welcome(self) -> Welcome:
         return Welcome(incarnation="i", broker=self.service.name, epoch=1, version=1)
 
+    def show(self, token: str) -> None:
+        self.service.note("show", token)
+
     def receive(self, calls: Sequence[Call]) -> None:
         self.service.note("receive", *(call.tag for call in calls))
         self.send(Answers([Answer(call.tag, value=call.tag) for call in calls]))
