@@ -13,6 +13,7 @@ from bucketq.cli.doctor import doctor
 from bucketq.cli.edit import edit
 from bucketq.cli.import_jobs import import_jobs
 from bucketq.cli.push import push
+from bucketq.cli.run_worker import work as run_worker
 from bucketq.cli.serve import serve
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -24,6 +25,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "fail": work.fail,
     "release": work.release,
     "serve": serve,
+    "work": run_worker,
     "stats": look.stats,
     "ls": look.ls,
     "show": look.show,

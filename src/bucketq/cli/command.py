@@ -26,6 +26,7 @@ from bucketq.cli.output import Output
 from bucketq.errors import BucketQError, UnavailableError
 
 ADDRESS_VARIABLE = "BUCKETQ_URL"
+DEFAULT_TIMEOUT_S = 60.0
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OTHER_ADDRESS = (["source"], ["target"])
@@ -50,7 +51,7 @@ _COMMON = {
                 help="How long to try before the outcome is called unknown.",
             ),
         ],
-        60.0,
+        DEFAULT_TIMEOUT_S,
     ),
 }
 

@@ -309,7 +309,8 @@ class Engine:
         if ended.error is not None:
             # Not its message: that may quote the payload, and is recorded in the job.
             facts["error"] = type(ended.error).__name__
-        level = logging.INFO if quiet else logging.WARNING
+        # A dead job needs somebody, also where its handler wanted it so.
+        level = logging.INFO if quiet and ended.end != "dead" else logging.WARNING
         shown = ended.error if _log.isEnabledFor(logging.DEBUG) and not quiet else None
         self._log(level, ended.end, attempt.job, facts, shown)
 

@@ -1,0 +1,158 @@
+"""Runs a worker in a child process, and starts it again when its source changes.
+
+For development. Files are looked at a few times a second; nothing needs to be installed for that.
+A child that ends by itself, as one does whose module cannot be imported, is started again at the
+next change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from bucketq.cli import exits
+from bucketq.cli.output import printable
+
+_LOOK_S = 0.25
+_PATIENCE_S = 5.0
+"""How long a child may take to end before it is told again, and then before it is killed."""
+_NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
+_CLEAR_LINE = "\r\x1b[2K"
+
+Marks = dict[Path, tuple[int, int]]
+"""When each file was changed, and its size."""
+
+
+class Reloader:
+    """One child at a time, until a signal ends it all."""
+
+    def __init__(self, command: Sequence[str], folder: Path, *, quiet: bool) -> None:
+        """Run a command whose source is somewhere under a folder."""
+        self._command = list(command)
+        self._folder = folder
+        self._quiet = quiet
+        self._signals = 0
+        self._told = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run children until Ctrl-C or SIGTERM, and return the exit code."""
+        self._say(f"watching {self._folder} for changes")
+        with self._hearing_signals():
+            while True:
+                marks = source_marks(self._folder)
+                child = self._start()
+                changed = await self._until_change(child, marks)
+                if changed is None:
+                    return await self._end(child)
+                self._say(f"{changed} changed: starting again")
+                await self._stop(child)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # Ctrl-C goes to all processes of a terminal. This one hears it and tells the child.
+        deaf = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+        return subprocess.Popen(  # noqa: S603 - it is this program
+            self._command,
+            preexec_fn=deaf,  # noqa: PLW1509 - there are no other threads here
+        )
+
+    async def _until_change(self, child: subprocess.Popen[bytes], marks: Marks) -> str | None:
+        """Wait for a change, and return what changed; None: a signal came."""
+        is_told_of = False
+        while not self._signals:
+            await self._pause()
+            if (changed := _first_change(marks, source_marks(self._folder))) is not None:
+                return str(changed.relative_to(self._folder))
+            if child.poll() is not None and not is_told_of:
+                is_told_of = True
+                self._say(f"the worker has ended ({child.returncode}); waiting for a change")
+        return None
+
+    async def _stop(self, child: subprocess.Popen[bytes]) -> None:
+        """End a child: let it drain, hurry it, kill it."""
+        for _ in range(2):
+            if child.poll() is None:
+                child.terminate()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PATIENCE_S):
+                        while child.poll() is None and not self._signals:
+                            await self._pause()
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+
+    async def _end(self, child: subprocess.Popen[bytes]) -> int:
+        """Pass signals on to a child until it has ended."""
+        heard = 0
+        while child.poll() is None:
+            if self._signals > heard:
+                heard += 1
+                child.kill() if heard > 2 else child.terminate()  # noqa: PLR2004 - the third
+            else:
+                await self._pause()
+        # A child that ended by itself was told of before.
+        return exits.INTERRUPTED if heard and child.returncode < 0 else exits.OK
+
+    async def _pause(self) -> None:
+        """Wait a moment, or until a signal comes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await self._told.wait()
+        self._told.clear()
+
+    @contextmanager
+    def _hearing_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def hear() -> None:
+            self._signals += 1
+            self._told.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, hear)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            # The child may have written to the last line of the terminal, and will again.
+            clear = _CLEAR_LINE if sys.stderr.isatty() else ""
+            sys.stderr.write(f"{clear}bucketq: {printable(text)}\n")
+            sys.stderr.flush()
+
+
+def source_marks(folder: Path) -> Marks:
+    """The Python files under a folder, but for what was installed, built or is hidden."""
+    marks: Marks = {}
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        folders[:] = [name for name in folders if _is_source(here / name)]
+        for name in names:
+            if name.endswith(".py"):
+                with suppress(OSError):  # It was there a moment ago.
+                    status = (here / name).stat()
+                    marks[here / name] = (status.st_mtime_ns, status.st_size)
+    return marks
+
+
+def _is_source(folder: Path) -> bool:
+    if folder.name.startswith(".") or folder.name in _NOT_SOURCE:
+        return False
+    return not (folder / "pyvenv.cfg").exists()
+
+
+def _first_change(before: Marks, after: Marks) -> Path | None:
+    """A file that is new, gone or different."""
+    for path in (*after, *before):
+        if before.get(path) != after.get(path):
+            return path
+    return None

@@ -1,0 +1,188 @@
+"""``bucketq work``: run a worker that a module of the user defines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
+from bucketq.cli.find_worker import Target, find_worker, parse_target, source_folder
+from bucketq.cli.options import check_timeout, parse_duration
+from bucketq.cli.output import Output, counted
+from bucketq.cli.worker_line import WorkerLine
+from bucketq.cli.worker_log import Format, Lines, log_to
+from bucketq.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from bucketq.worker.engine import Tally
+    from bucketq.worker.worker import Worker
+
+_log = logging.getLogger("bucketq.worker")
+_NOTE_S = 3.0
+"""After how long without a queue that is told."""
+
+
+def work(
+    out: Output,
+    *,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:WORKER",
+            help="Where the worker is: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; "
+            "without a name, the one called worker, or the only one.",
+            show_default=False,
+        ),
+    ],
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url", metavar="URL", help="Address of the queue, if not as the worker says."
+        ),
+    ] = "",
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", "-c", metavar="N", help="How many handlers run at once."),
+    ] = None,
+    kinds: Annotated[
+        str, typer.Option("--kinds", "-k", metavar="A,B", help="Work on these kinds only.")
+    ] = "",
+    burst: Annotated[
+        bool, typer.Option("--burst", help="End when no job can be claimed any more.")
+    ] = False,
+    drain: Annotated[
+        str,
+        typer.Option(
+            "--drain", metavar="DURATION", help="How long handlers may go on when it is stopped."
+        ),
+    ] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="The name under which jobs are claimed.")
+    ] = "",
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start again when the source changes.")
+    ] = False,
+    log_format: Annotated[
+        str,
+        typer.Option(
+            "--log-format", metavar="text|json", help="How to log to stderr; --json: json."
+        ),
+    ] = "",
+) -> int | None:
+    """Run a worker: claim jobs and call their handlers until it is stopped.
+
+    Ctrl-C or SIGTERM lets handlers finish, a second one tells them to stop and gives their jobs
+    back, a third ends the process. The queue is the one of --url, else of the worker, else of
+    BUCKETQ_URL. The log tells of jobs, never of what is in them; the tracebacks that --debug adds
+    may quote payloads.
+
+    Examples:
+        bucketq work tasks:worker
+        bucketq work shop.tasks:worker --url s3://bucket/jobs/queue.json --concurrency 50
+        bucketq work tasks.py --kinds email,report --burst
+        bucketq work tasks:worker --reload
+        bucketq work tasks:worker --drain 2m --name mailer-1 --log-format json
+    """
+    form = _format(log_format, out)
+    wanted = tuple(kind.strip() for kind in kinds.split(",")) if kinds else None
+    drain_s = parse_duration(drain, "--drain") if drain else None
+    check_timeout(out.timeout_s)
+    found = parse_target(target)
+    if reload:
+        return _run_again_and_again(found, out)
+    with WorkerLine(is_wanted=not out.quiet and form == "text") as line:
+        worker = find_worker(found)
+        worker.configure(url, concurrency=concurrency, drain=drain_s)
+        if name:
+            worker.configure(worker=name)
+        # A worker may have a timeout of its own, which only one that is given overrides.
+        if out.timeout_s != DEFAULT_TIMEOUT_S:
+            worker.configure(timeout_s=out.timeout_s)
+        lines = Lines(form, line.say, tracebacks=out.debug)
+        lines.worker = worker.name
+        log_to(lines, quiet=out.quiet, debug=out.debug)
+        prints_json, out.json = out.json, form == "json"
+        asyncio.run(_work(worker, line, wanted, burst=burst))
+        out.json = prints_json
+    _sum_up(worker, wanted or tuple(worker.handlers), out, form)
+    return None
+
+
+async def _work(
+    worker: Worker, line: WorkerLine, kinds: tuple[str, ...] | None, *, burst: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    beside = [
+        loop.create_task(line.follow(worker, kinds or tuple(worker.handlers))),
+        loop.create_task(_tell_of_silence(worker)),
+    ]
+    try:
+        with worker.stopped_by_signals():
+            await worker.run(burst=burst, kinds=kinds)
+    finally:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _tell_of_silence(worker: Worker) -> None:
+    """Say that there is no queue yet, to somebody who wonders why nothing happens."""
+    await asyncio.sleep(_NOTE_S)
+    if not worker.is_ready:
+        url = worker.url or os.environ.get(ADDRESS_VARIABLE)
+        _log.warning("%s does not answer yet: trying on", url)
+
+
+def _run_again_and_again(found: Target, out: Output) -> int:
+    from bucketq.cli.reload import Reloader
+
+    words = [word for word in sys.argv[1:] if word != "--reload"]
+    command = [sys.executable, "-m", "bucketq.cli", *words]
+
+    async def run() -> int:
+        return await Reloader(command, source_folder(found), quiet=out.quiet).run()
+
+    return asyncio.run(run())
+
+
+def _format(text: str, out: Output) -> Format:
+    if text not in {"", "text", "json"}:
+        message = f"--log-format must be text or json, got {text!r}"
+        raise InvalidRequestError(message)
+    return "json" if text == "json" or (out.json and not text) else "text"
+
+
+def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -> None:
+    """Tell what was done, and after a burst what is left."""
+    tally = worker.tally
+    facts: dict[str, object] = {str(end): count for end, count in tally.ends.items()}
+    queued = _queued(tally, kinds)
+    if queued is not None:
+        facts["queued"] = queued
+    if form == "json":
+        _log.info("ended", extra={"bucketq": {"event": "ended", **facts}})
+    if form == "text" or out.json:
+        out.done(_summary(tally, kinds, queued), facts)
+
+
+def _queued(tally: Tally, kinds: tuple[str, ...]) -> int | None:
+    """How many jobs of these kinds still waited at the end of a burst; None: nobody knows."""
+    if tally.left is None:
+        return None
+    return sum(tally.left.counts.get(kind, {}).get("queued", 0) for kind in kinds)
+
+
+def _summary(tally: Tally, kinds: tuple[str, ...], queued: int | None) -> str:
+    attempts = counted(sum(tally.ends.values()), "attempt")
+    ends = ", ".join(f"{count:,} {end}" for end, count in tally.ends.items())
+    text = f"{attempts}: {ends}" if ends else "no job was worked on"
+    if not queued or tally.left is None:
+        return text
+    is_paused = tally.left.paused or not set(kinds).isdisjoint(tally.left.paused_kinds)
+    why = "for a later time, or because of a pause" if is_paused else "for a later time"
+    return f"{text}; {counted(queued, 'job waits', 'jobs wait')} {why}"
