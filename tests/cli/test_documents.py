@@ -14,6 +14,7 @@ from bucketq.cli import exits
 from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, TOKEN_COMMANDS, app
 from bucketq.cli.command import help_of
 from bucketq.cli.doctor import PRICES
+from bucketq.cli.find_worker import parse_target
 from tests.cli.console import ROOT, Console
 
 CLI = ROOT / "docs" / "cli.md"
@@ -59,7 +60,10 @@ def check_call(words: list[str]) -> None:
     known = {option for param in command(name).params for option in param.opts}
     options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
     assert options <= known, (words, options - known)
-    assert any("://" in word or "BUCKETQ_URL" in word for word in words) or len(words) == 1, words
+    names_queue = any("://" in word or "BUCKETQ_URL" in word for word in words) or len(words) == 1
+    # It takes a worker first, which knows its queue.
+    names_worker = name == "work" and parse_target(words[1].replace("/", ".").removesuffix(".py"))
+    assert names_queue or names_worker, words
 
 
 @pytest.mark.parametrize("document", [CLI, OPERATIONS], ids=lambda path: path.name)

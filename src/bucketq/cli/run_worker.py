@@ -98,6 +98,7 @@ def work(
     with WorkerLine(is_wanted=not out.quiet and form == "text") as line:
         worker = find_worker(found)
         worker.configure(url, concurrency=concurrency, drain=drain_s)
+        _check_address(worker)
         if name:
             worker.configure(worker=name)
         # A worker may have a timeout of its own, which only one that is given overrides.
@@ -111,6 +112,15 @@ def work(
         out.json = prints_json
     _sum_up(worker, wanted or tuple(worker.handlers), out, form)
     return None
+
+
+def _check_address(worker: Worker) -> None:
+    if not worker.url and not os.environ.get(ADDRESS_VARIABLE):
+        message = (
+            "the worker has no queue: add --url, pass an address to bucketq.Worker, or set "
+            f"{ADDRESS_VARIABLE}"
+        )
+        raise InvalidRequestError(message)
 
 
 async def _work(
