@@ -68,8 +68,8 @@ class Console:
             cwd=self.folder,
             env=os.environ | {"PYTHONPATH": str(ROOT / "src")} | options.pop("env", {}),
             stdin=options.pop("stdin", subprocess.DEVNULL),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=options.pop("stdout", subprocess.PIPE),
+            stderr=options.pop("stderr", subprocess.PIPE),
             **options,
         )
 

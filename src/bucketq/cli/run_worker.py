@@ -74,7 +74,7 @@ def work(
         ),
     ] = "",
 ) -> int | None:
-    """Run a worker: claim jobs and call their handlers until it is stopped.
+    """Run a worker of yours: claim jobs and call their handlers.
 
     Ctrl-C or SIGTERM lets handlers finish, a second one tells them to stop and gives their jobs
     back, a third ends the process. The queue is the one of --url, else of the worker, else of

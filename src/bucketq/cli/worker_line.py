@@ -53,7 +53,6 @@ class WorkerLine:
         self._worker: Worker | None = None
         self._kinds: tuple[str, ...] = ()
         self._queued: int | None = None
-        self._was_ready = False
         self._rate = Rate()
         self._console: Any = None
         self._live: Any = None
@@ -125,8 +124,7 @@ class WorkerLine:
         if worker is None:
             return ""
         if not worker.is_ready:
-            return "" if self._was_ready else "looking for the queue"
-        self._was_ready = True
+            return "looking for the queue"
         tally = worker.tally
         done, retried, dead = (tally.count(end) for end in ("done", "retried", "dead"))
         rate = self._rate.note(self._console.get_time(), done + retried + dead)

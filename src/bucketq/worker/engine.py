@@ -106,6 +106,7 @@ class Engine:
         self._watching: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self._hurrying = False
+        self.has_begun = False
         self.is_running = False
         self.tally = Tally()
 
@@ -126,7 +127,7 @@ class Engine:
         """
         loop = asyncio.get_running_loop()
         await self._read_settings()
-        self.is_running = True
+        self.has_begun = self.is_running = True
         chores = [loop.create_task(self._keeper.run()), loop.create_task(self._refresh())]
         claiming = loop.create_task(self._claim_on())
         try:

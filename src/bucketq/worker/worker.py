@@ -113,8 +113,8 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has found its queue and works on it."""
-        return self._engine is not None and self._engine.is_running
+        """Whether it has found its queue, in this run."""
+        return self._engine is not None and self._engine.has_begun
 
     @property
     def tally(self) -> Tally:
@@ -170,6 +170,7 @@ class Worker:
             message = "this worker is running already"
             raise InvalidRequestError(message)
         home = asyncio.get_running_loop()
+        self._engine = None
         self._portal = portal = Portal()
         serving = self._serve(home, handlers, burst=burst)
         running = asyncio.run_coroutine_threadsafe(serving, portal.loop)

@@ -42,9 +42,9 @@ async def test_a_worker_that_runs_can_count_the_jobs_of_its_queue(tmp_path: Path
         await queue.push("look", None)
     with pytest.raises(ClosedError):
         await worker.stats()
+    assert not worker.is_ready
     await worker.run(burst=True)
     assert seen == [1]
-    assert not worker.is_ready
     with pytest.raises(ClosedError):
         await worker.stats()
 
