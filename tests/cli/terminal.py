@@ -35,6 +35,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=_take_terminal,
             env={"TERM": "xterm", "PYTHONDONTWRITEBYTECODE": "1"},
         )
         os.close(theirs)
@@ -104,6 +105,11 @@ class Terminal:
                 lines[row] = line[:column] + letter + line[column + 1 :]
                 column += 1
         return lines
+
+
+def _take_terminal() -> None:
+    """Let Ctrl-C that is typed at this terminal reach the processes that run in it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def write_module(folder: Path, source: str, name: str = "tasks.py") -> None:
