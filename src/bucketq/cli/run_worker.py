@@ -27,52 +27,55 @@ _NOTE_S = 3.0
 """After how long without a queue that is told."""
 
 
+Where = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:WORKER",
+        help="Where the worker is: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; "
+        "without a name, the one called worker, or the only one.",
+        show_default=False,
+    ),
+]
+Address = Annotated[
+    str,
+    typer.Option("--url", metavar="URL", help="Address of the queue, if not as the worker says."),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option("--concurrency", "-c", metavar="N", help="How many handlers run at once."),
+]
+Kinds = Annotated[
+    str, typer.Option("--kinds", "-k", metavar="A,B", help="Work on these kinds only.")
+]
+Burst = Annotated[bool, typer.Option("--burst", help="End when no job can be claimed any more.")]
+Drain = Annotated[
+    str,
+    typer.Option(
+        "--drain", metavar="DURATION", help="How long handlers may go on when it is stopped."
+    ),
+]
+Name = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="The name under which jobs are claimed.")
+]
+Reload = Annotated[bool, typer.Option("--reload", help="Start again when the source changes.")]
+LogFormat = Annotated[
+    str,
+    typer.Option("--log-format", metavar="text|json", help="How to log to stderr; --json: json."),
+]
+
+
 def work(
     out: Output,
     *,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:WORKER",
-            help="Where the worker is: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; "
-            "without a name, the one called worker, or the only one.",
-            show_default=False,
-        ),
-    ],
-    url: Annotated[
-        str,
-        typer.Option(
-            "--url", metavar="URL", help="Address of the queue, if not as the worker says."
-        ),
-    ] = "",
-    concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", "-c", metavar="N", help="How many handlers run at once."),
-    ] = None,
-    kinds: Annotated[
-        str, typer.Option("--kinds", "-k", metavar="A,B", help="Work on these kinds only.")
-    ] = "",
-    burst: Annotated[
-        bool, typer.Option("--burst", help="End when no job can be claimed any more.")
-    ] = False,
-    drain: Annotated[
-        str,
-        typer.Option(
-            "--drain", metavar="DURATION", help="How long handlers may go on when it is stopped."
-        ),
-    ] = "",
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="The name under which jobs are claimed.")
-    ] = "",
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Start again when the source changes.")
-    ] = False,
-    log_format: Annotated[
-        str,
-        typer.Option(
-            "--log-format", metavar="text|json", help="How to log to stderr; --json: json."
-        ),
-    ] = "",
+    target: Where,
+    url: Address = "",
+    concurrency: Concurrency = None,
+    kinds: Kinds = "",
+    burst: Burst = False,
+    drain: Drain = "",
+    name: Name = "",
+    reload: Reload = False,
+    log_format: LogFormat = "",
 ) -> int | None:
     """Run a worker of yours: claim jobs and call their handlers.
 
