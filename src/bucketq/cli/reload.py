@@ -53,6 +53,8 @@ class Reloader:
                     return await self._end(child)
                 self._say(f"{changed} changed: starting again")
                 await self._stop(child)
+                if self._signals:
+                    return await self._end(child)
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Ctrl-C goes to all processes of a terminal. This one hears it and tells the child.
@@ -71,21 +73,21 @@ class Reloader:
                 return str(changed.relative_to(self._folder))
             if child.poll() is not None and not is_told_of:
                 is_told_of = True
-                self._say(f"the worker has ended ({child.returncode}); waiting for a change")
+                self._say(
+                    f"the worker has ended with code {child.returncode}; waiting for a change"
+                )
         return None
 
     async def _stop(self, child: subprocess.Popen[bytes]) -> None:
-        """End a child: let it drain, hurry it, kill it."""
-        for _ in range(2):
-            if child.poll() is None:
-                child.terminate()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_PATIENCE_S):
-                        while child.poll() is None and not self._signals:
-                            await self._pause()
-        if child.poll() is None:
-            child.kill()
-        child.wait()
+        """End a child, unless a signal comes: let it drain, hurry it, kill it."""
+        for tell in (child.terminate, child.terminate, child.kill):
+            tell()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    while child.poll() is None and not self._signals:
+                        await self._pause()
+            if child.poll() is not None or self._signals:
+                return
 
     async def _end(self, child: subprocess.Popen[bytes]) -> int:
         """Pass signals on to a child until it has ended."""
