@@ -157,11 +157,11 @@ class Kind:
 
 
 KINDS = {
-    "nap": Kind(nap, 37),
+    "nap": Kind(nap, 34),
     "think": Kind(think, 24),
     "grind": Kind(grind, 12, is_process=True),
     "stumble": Kind(stumble, 9),
-    "wait": Kind(wait, 3),
+    "wait": Kind(wait, 6),
     "stall": Kind(stall, 1),
     "crash": Kind(crash, 1, is_process=True),
     "dawdle": Kind(dawdle, 2, timeout_s=0.7),

@@ -32,6 +32,7 @@ class Nemesis:
         self._chance = random.Random(f"{world.seed}/nemesis")
         self._counts = world.events.counts
         self._mends: dict[asyncio.TimerHandle, Callable[[], None]] = {}
+        self._timers: list[asyncio.TimerHandle] = []
         self._spares = (0.0, 0.0)
         """From when until when somebody is spared."""
         self._spared_broker = self._chance.randrange(len(world.place.broker_urls))
@@ -43,12 +44,12 @@ class Nemesis:
         strikes = [*[self._kill] * 3, *[self._stop] * 2, self._terminate]
         strikes += [self._kill_client, self._stop_client]
         if world.cast.has_workers:
-            strikes += [self._kill_client, self._kill_client, self._stop_client]
-            strikes += [*[self._terminate_client] * 2]
+            strikes += [*[self._kill_client] * 2, *[self._stop_client] * 3]
+            strikes += [self._terminate_client] * 2
         if world.ways:
             strikes += [self._part] * 3
         if world.place.broker_ways:
-            strikes += [self._cut, self._cut, self._slow]
+            strikes += [self._cut, self._cut, self._slow, self._ambush]
         deck = [self._kill]
         try:
             while time.monotonic() < began + duration_s:
@@ -57,6 +58,8 @@ class Nemesis:
                     deck = self._chance.sample(strikes, len(strikes))
                 deck.pop()()
         finally:
+            for timer in self._timers:
+                timer.cancel()
             for timer, mend in self._mends.items():
                 timer.cancel()
                 mend()
@@ -91,7 +94,11 @@ class Nemesis:
 
     def _kill(self) -> None:
         victim = self._victim()
-        if victim is None or self._is_spared(victim):
+        if victim is not None:
+            self._kill_broker(victim)
+
+    def _kill_broker(self, victim: BrokerProcess | ClientProcess) -> None:
+        if self._is_spared(victim):
             return
         if victim is self._world.leader():
             name = victim.diary.name if isinstance(victim, ClientProcess) else ""
@@ -126,8 +133,9 @@ class Nemesis:
 
     def _stop_client(self) -> None:
         pause_s = 1.0 + 3.0 * self._chance.random()
-        if self._world.cast.has_workers and self._chance.random() < 0.5:
-            pause_s += 3.0  # Longer than a lease.
+        if self._world.cast.has_workers and self._chance.random() < 0.6:
+            # Longer than a lease, such that it wakes up while another works on what it has held.
+            pause_s += self._world.cast.settings["lease_s"]
         self._pause(self._client(), pause_s)
 
     def _terminate_client(self) -> None:
@@ -138,7 +146,7 @@ class Nemesis:
         self._count("terms", victim)
         victim.send(signal.SIGTERM)
         if hurries:
-            self._mend(1.0, lambda: victim.send(signal.SIGTERM))
+            self._later(1.0, lambda: victim.send(signal.SIGTERM))
 
     def _part(self) -> None:
         """Come between a broker and some of its clients, or all."""
@@ -167,6 +175,26 @@ class Nemesis:
             self._counts["slow storage"] += 1
             way.slow(delay_s)
             self._mend(pause_s, way.heal)
+
+    def _ambush(self) -> None:
+        """Kill a broker in the middle of archiving: the segment is there, or it is not."""
+        slot = self._chance.randrange(len(self._world.place.broker_ways))
+        lands, loop = self._chance.random() < 0.5, asyncio.get_running_loop()
+
+        def strike() -> None:
+            broker = self._world.brokers[slot]
+            if broker.returncode is None and not self._is_spared(broker):
+                self._counts["kills while archiving"] += 1
+                self._kill_broker(broker)
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(strike)
+
+        self._world.place.broker_ways[slot].lie_in_wait(tell, lands=lands)
+
+    def _later(self, after_s: float, act: Callable[[], None]) -> None:
+        """Do one more thing, if it is not over by then."""
+        self._timers.append(asyncio.get_running_loop().call_later(after_s, act))
 
     def _mend(self, after_s: float, mend: Callable[[], None]) -> None:
         self._mends[asyncio.get_running_loop().call_later(after_s, mend)] = mend

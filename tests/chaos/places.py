@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -29,6 +29,8 @@ class CutProxy(FaultProxy):
         """How long every request is on its way."""
         self.is_calm = False
         """Whether all faults are over."""
+        self._ambush: Callable[[], None] | None = None
+        self._lands = False
 
     def cut(self, *, silent: bool) -> None:
         """Let nothing through: connections end at once, or nobody ever answers on them."""
@@ -39,6 +41,11 @@ class CutProxy(FaultProxy):
         """Let everything through, late."""
         self.delay_s = delay_s
 
+    def lie_in_wait(self, strike: Callable[[], None], *, lands: bool) -> None:
+        """Strike when the next archive segment comes by; it lands before that, or never."""
+        self._lands = lands
+        self._ambush = strike
+
     def heal(self) -> None:
         self.is_cut = False
         self.delay_s = 0.0
@@ -46,6 +53,12 @@ class CutProxy(FaultProxy):
     async def handle(self, request: Message, writer: asyncio.StreamWriter) -> None:
         if self.is_calm:
             await ProxyThread.handle(self, request, writer)
+        elif self._ambush is not None and _is_segment(request):
+            strike, self._ambush = self._ambush, None
+            if self._lands:
+                await self.upstream.forward(request)
+            strike()
+            writer.close()
         elif not self.is_cut:
             await asyncio.sleep(self.delay_s)
             await super().handle(request, writer)
@@ -53,6 +66,10 @@ class CutProxy(FaultProxy):
             await asyncio.Event().wait()
         else:
             writer.close()
+
+
+def _is_segment(request: Message) -> bool:
+    return request.method == "PUT" and "/archive/" in request.target
 
 
 def now_and_then(seed: str) -> Iterator[Fault | None]:
