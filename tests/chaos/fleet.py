@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(bucketq.__file__).parents[1]
 BUCKETQ = [sys.executable, "-m", "bucketq.cli"]
 _MARK = "BUCKETQ_TEST_RUN"
+_COMPLAINTS = ".stderr"
 _SERVING = re.compile(r"serving .* at (\S+)")
 _LEADING = re.compile(r"leading in epoch (\d+)")
 
@@ -160,7 +161,6 @@ class Fleet:
         self.brokers: list[BrokerProcess] = []
         self.clients: list[ClientProcess] = []
         self._nursery: subprocess.Popen[str] | None = None
-        self._complaints = folder / "complaints"
 
     def serve(self, *words: str, **environ: str) -> BrokerProcess:
         """Start ``bucketq serve``."""
@@ -185,6 +185,7 @@ class Fleet:
         life = sum(client.number == number for client in self.clients)
         diary = self.folder / f"client-{number}-{life}"
         line = {"url": url, "role": role, "seed": seed, "diary": str(diary)}
+        line["complaints"] = f"{diary}{_COMPLAINTS}"
         line |= {"mode": "auto", "launch": "never", "timeout_s": 60.0, "pause_s": 0.02}
         line |= {"kinds": "plain"} | wish
         nursery = self._nursery or self._start_nursery()
@@ -197,7 +198,7 @@ class Fleet:
         return client
 
     def _start_nursery(self) -> subprocess.Popen[str]:
-        with self._complaints.open("wb") as complaints:
+        with (self.folder / f"nursery{_COMPLAINTS}").open("wb") as complaints:
             self._nursery = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.nursery"],
                 cwd=ROOT,
@@ -211,7 +212,11 @@ class Fleet:
 
     def complaints(self) -> str:
         """What the clients said on stderr, where a library has no business."""
-        return self._complaints.read_text(errors="replace") if self._complaints.exists() else ""
+        said = {path: path.read_text("utf-8", "replace") for path in self._complaints()}
+        return "\n".join(f"{path.stem}: {text}" for path, text in said.items() if text)
+
+    def _complaints(self) -> list[Path]:
+        return sorted(self.folder.glob(f"*{_COMPLAINTS}"))
 
     def leaders(self) -> dict[int, BrokerProcess | ClientProcess]:
         """Who says to have led in which epoch."""

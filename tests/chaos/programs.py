@@ -272,6 +272,8 @@ class Client:
 def run(wish: dict[str, Any]) -> None:
     """Live one life of one process, until it is told to end."""
     diary = Diary(Path(wish["diary"]))
+    with Path(wish["complaints"]).open("ab") as complaints:
+        os.dup2(complaints.fileno(), 2)
     log = logging.getLogger("bucketq")
     log.addHandler(_Log(diary))
     log.setLevel(logging.INFO)
