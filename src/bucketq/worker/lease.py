@@ -23,6 +23,8 @@ News = Literal["lost", "silent", "cancel"]
 _log = logging.getLogger(__name__)
 _MARGIN = 0.2
 """The part of a lease that is left to stop a handler in before others may have its job."""
+_LOOKS = 4
+"""How often in the time between two heartbeats it is seen whether leases have run out."""
 _LARGEST_BATCH = 5000
 
 
@@ -79,9 +81,7 @@ class LeaseKeeper:
         loop = asyncio.get_running_loop()
         while True:
             await self._until_something_is_kept()
-            slept_at = loop.time()
-            await asyncio.sleep(self.settings.heartbeat_s)
-            self._note_standstill(slept_at, self.settings.heartbeat_s)
+            await self._rest()
             sent_at = loop.time()
             leases = [kept.lease for kept in self._kept.values()]
             size = min(_LARGEST_BATCH, self.settings.max_batch_jobs)
@@ -93,13 +93,23 @@ class LeaseKeeper:
             self._news.clear()
             await self._news.wait()
 
+    async def _rest(self) -> None:
+        """Wait between two heartbeats. A lease that runs out does not wait for the next one."""
+        loop = asyncio.get_running_loop()
+        for look in range(_LOOKS):
+            if look:
+                self._fence()
+            slept_at, pause_s = loop.time(), self.settings.heartbeat_s / _LOOKS
+            await asyncio.sleep(pause_s)
+            self._note_standstill(slept_at, pause_s)
+
     async def _beat(self, leases: list[LeaseRef], sent_at: float) -> None:
         """Send one heartbeat; while it has no answer, watch for leases that may run out."""
         loop = asyncio.get_running_loop()
         beating = loop.create_task(self._ask(leases))
         try:
             while not beating.done():
-                waited_at, patience_s = loop.time(), self.settings.heartbeat_s / 2
+                waited_at, patience_s = loop.time(), self.settings.heartbeat_s / _LOOKS
                 await asyncio.wait([beating], timeout=patience_s)
                 self._note_standstill(waited_at, patience_s)
                 if not beating.done():

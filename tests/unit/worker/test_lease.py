@@ -137,6 +137,24 @@ async def test_the_holder_is_told_of_silence_before_the_lease_runs_out() -> None
 
 
 @virtual
+async def test_silence_is_told_in_time_also_between_heartbeats_and_while_one_hangs() -> None:
+    """The last but one fails just before the time is up, and then the next one hangs."""
+    queue = Beaten()
+    async with keeping(queue) as holder:
+        holder.keep("a")
+        queue.error = UnavailableError("no answer")
+        queue.takes_s = 0.95
+        await asyncio.sleep(FENCE_S - 0.1)
+        last_s = queue.beats[-1][0]
+        assert FENCE_S - 1 < last_s + queue.takes_s < FENCE_S, "it had its answer just now"
+        queue.takes_s = 10_000
+        await asyncio.sleep(100)
+        ((_, news, at_s),) = holder.told
+        assert news == "silent"
+        assert FENCE_S <= at_s <= FENCE_S + 3
+
+
+@virtual
 async def test_a_heartbeat_that_is_never_answered_is_silence_too() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
