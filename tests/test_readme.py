@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +88,31 @@ def test_an_example_runs_and_prints_what_is_shown(example: Example, tmp_path: Pa
     assert not ran.stderr
     if example.output is not None:
         assert ran.stdout == example.output
+
+
+def test_the_path_to_a_running_worker_is_as_shown(tmp_path: Path) -> None:
+    section = README.read_text("utf-8").partition("## A worker in five minutes")[2]
+    blocks = [block[2] for block in _BLOCK.finditer(section)]
+    _install, program, script, log = blocks[:4]
+    commands = script.splitlines()
+    (tmp_path / "tasks.py").write_text(program, "utf-8")
+    shown_url = commands[0].removeprefix("export BUCKETQ_URL=")
+    url = (tmp_path / "queue.json").as_uri()
+    environ = os.environ | {"PYTHONPATH": str(ROOT / "src"), "BUCKETQ_URL": url}
+    bucketq = [sys.executable, "-m", "bucketq.cli"]
+    *pushes, work = [shlex.split(command)[1:] for command in commands[1:]]
+    for push in pushes:
+        subprocess.run([*bucketq, *push], cwd=tmp_path, env=environ, check=True)
+    with subprocess.Popen(
+        [*bucketq, *work], cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        shown = [_plain(line, shown_url) for line in log.splitlines()]
+        told = [_plain(process.stderr.readline().rstrip(), url) for _ in shown]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    assert sorted(told) == sorted(shown)
 
 
 def test_the_table_of_limits_tells_every_setting_and_its_default() -> None:
@@ -176,6 +203,12 @@ def specified_object() -> bytes:
         block[2] for block in _BLOCK.finditer(PROTOCOL.read_text("utf-8")) if block[1] == "json"
     ]
     return example.encode()
+
+
+def _plain(line: str, url: str) -> str:
+    """A line of a log without what differs each time."""
+    line = line.replace(url, "URL")
+    return re.sub(r"^\S+Z |(?<=job=)\w{26}|(?<=took_s=)[\d.e-]+", "", line)
 
 
 def _spelled(name: str, value: object) -> str:
