@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bucketq.clock import Clock
-from bucketq.errors import BucketQError, UnavailableError
+from bucketq.errors import BucketQError, ClosedError, UnavailableError
 from bucketq.model.operations import Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
@@ -99,6 +99,7 @@ class Engine:
         self._attempts: dict[int, Attempt] = {}
         """Those that are held: in the backlog, running, or being settled."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._looks: dict[int, asyncio.Task[Stats]] = {}
         self._busy = 0
         """How many slots are taken, by handlers that run."""
         self._changed = asyncio.Event()
@@ -140,7 +141,7 @@ class Engine:
             if is_burst_over:
                 self.tally.left = await self._look()
         finally:
-            for task in (claiming, *chores):
+            for task in (claiming, *chores, *self._looks.values()):
                 task.cancel()
             ended = await asyncio.gather(claiming, *chores, return_exceptions=True)
             await self._settling.close()
@@ -150,8 +151,19 @@ class Engine:
                 raise end
 
     async def stats(self) -> Stats:
-        """Count the jobs of the queue."""
-        return await self._queue.stats()
+        """Count the jobs of the queue. Raises ``ClosedError`` where it ends meanwhile."""
+        looking = asyncio.get_running_loop().create_task(self._queue.stats())
+        self._looks[id(looking)] = looking
+        try:
+            return await looking
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if asking is not None and asking.cancelling():
+                raise
+            message = "the worker has ended, and looks at its queue no more"
+            raise ClosedError(message) from None
+        finally:
+            del self._looks[id(looking)]
 
     async def _look(self) -> Stats | None:
         """Count the jobs of the queue if that is allowed and quick."""

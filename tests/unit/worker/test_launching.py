@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import bucketq
 from bucketq.errors import ClosedError, InvalidRequestError
+from bucketq.queue.direct import DirectQueue
 
 
 def test_what_is_configured_overrides_what_the_worker_was_made_with() -> None:
@@ -47,6 +49,28 @@ async def test_a_worker_that_runs_can_count_the_jobs_of_its_queue(tmp_path: Path
     assert seen == [1]
     with pytest.raises(ClosedError):
         await worker.stats()
+
+
+async def test_whoever_looks_at_the_queue_when_the_worker_ends_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stats(_: object) -> None:
+        worker.stop()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(DirectQueue, "stats", stats)
+    worker = bucketq.Worker((tmp_path / "queue.json").as_uri(), mode="direct")
+    looks: list[asyncio.Task[bucketq.Stats]] = []
+
+    @worker.handler("look")
+    async def look() -> None:
+        looks.append(asyncio.create_task(worker.stats()))
+
+    async with bucketq.connect((tmp_path / "queue.json").as_uri(), mode="direct") as queue:
+        await queue.push("look", None)
+    await worker.run()
+    with pytest.raises(ClosedError, match="has ended"):
+        await asyncio.wait_for(looks[0], 10)
 
 
 async def test_a_burst_tells_what_is_left_for_later(tmp_path: Path) -> None:
