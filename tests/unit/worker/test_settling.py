@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any, cast
 
 import pytest
@@ -80,7 +81,7 @@ async def test_pauses_between_two_tries_grow_and_have_an_end() -> None:
         way.plan("release", *[failing(UnavailableError("no answer"))] * 12)
         assert await settling_of(way).release(job)
         times = way.times("release")
-        pauses = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
+        pauses = [later - sooner for sooner, later in itertools.pairwise(times)]
         assert pauses[0] < 0.16
         assert 2.4 < max(pauses) < 7.6
 
@@ -119,8 +120,8 @@ async def test_a_lost_lease_is_told_and_is_no_error() -> None:
         mine, other = await claimed(queue, 2)
         await queue.release(mine)
         settling = settling_of(way)
-        ends = await asyncio.gather(settling.complete(mine, 1), settling.complete(other, 2))
-        assert ends == [False, True]
+        lost, held = await asyncio.gather(settling.complete(mine, 1), settling.complete(other, 2))
+        assert (lost, held) == (False, True)
         assert await settling.release(mine) is False
         assert await settling.fail(mine, "why", retry=True, delay_s=None) is None
         with pytest.raises(LeaseLostError):
@@ -178,7 +179,7 @@ async def test_one_who_no_longer_waits_harms_nobody() -> None:
         tasks = [asyncio.create_task(settling.complete(job, None)) for job in jobs]
         await asyncio.sleep(1)
         tasks[1].cancel()
-        assert await asyncio.gather(tasks[0], tasks[2]) == [True, True]
+        assert all(await asyncio.gather(tasks[0], tasks[2]))
         assert (await queue.stats()).counts["mail"] == {"done": 3}
 
 
