@@ -17,6 +17,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
@@ -34,6 +35,7 @@ from bucketq.worker.threads import ThreadRunner
 from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 _SPAWN = multiprocessing.get_context("spawn")
+_IGNORED = (signal.SIGINT, signal.SIGTERM)
 _LIMIT_BYTES = 1 << 20
 _END_S = 2.0
 
@@ -62,7 +64,13 @@ class _Child:
         self.process = _SPAWN.Process(
             target=_live, args=(theirs, life, handlers), name="bucketq handler", daemon=True
         )
-        self.process.start()
+        # Signals that come before it can ignore them wait for it: the mask is inherited.
+        resource_tracker.ensure_running()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         # It heeds no SIGTERM, which is how multiprocessing would end it with this process.
         atexit.register(self.process.kill)
         theirs.close()
@@ -73,8 +81,7 @@ class _Child:
         try:
             self._link.recv_bytes()
         except (EOFError, OSError):
-            self.process.join(_END_S)
-            raise ProcessDied(_how(self.process.exitcode)) from None
+            raise self._death() from None
 
     def ask(self, kind: str, record: JobRecord) -> _Reply:
         """Run a handler there, and wait for what comes of it."""
@@ -83,20 +90,31 @@ class _Child:
             self._link.send_bytes(msgspec.json.encode(record))
             return msgspec.json.decode(self._link.recv_bytes(), type=_Reply)
         except (EOFError, OSError):
+            raise self._death() from None
+
+    def _death(self) -> ProcessDied:
+        """Tell how it ended."""
+        try:
             self.process.join(_END_S)
-            raise ProcessDied(_how(self.process.exitcode)) from None
+            return ProcessDied(_how(self.process.exitcode))
+        except ValueError:  # It was closed meanwhile, and keeps nothing to tell.
+            return ProcessDied("the process that ran the handler was ended with its worker")
 
     def kill(self) -> None:
         """End it now."""
-        self.process.kill()
+        with suppress(ValueError):  # It is closed.
+            self.process.kill()
 
     def close(self) -> None:
         """End it, and wait for that."""
-        atexit.unregister(self.process.kill)
-        self._life.close()
-        self.process.kill()
-        self.process.join(_END_S)
-        self._link.close()
+        # Closed already; or not even a kill ends it in time (it waits for a disk).
+        with suppress(ValueError):
+            atexit.unregister(self.process.kill)
+            self._life.close()
+            self.process.kill()
+            self.process.join(_END_S)
+            self._link.close()
+            self.process.close()
 
 
 class ProcessRunner:
@@ -113,7 +131,7 @@ class ProcessRunner:
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler in a process; where that is cancelled, the process is ended."""
-        child = self._idle.pop() if self._idle else await self._start()
+        child = self._take_idle() or await self._start()
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             self._idle.append(child)  # It was to stop before there was a process for it.
@@ -132,11 +150,12 @@ class ProcessRunner:
             except ProcessDied:
                 break
         del self._busy[id(child)]
-        if asking.exception() is None:
+        if asking.exception() is None and not is_cancelled:
             self._idle.append(child)
         else:
+            # Also where it had answered already when it was ended: there is nobody in it now.
             await self._threads.call(child.close)
-            if is_cancelled:
+            if asking.exception() is not None and is_cancelled:
                 raise asyncio.CancelledError
         return _value(asking.result())
 
@@ -150,8 +169,21 @@ class ProcessRunner:
     async def _start(self) -> _Child:
         """Start a process, and wait until it is ready to run handlers."""
         child: _Child = await self._threads.call(partial(_Child, self._handlers))
-        await self._threads.call(child.until_ready)
+        try:
+            await self._threads.call(child.until_ready)
+        except ProcessDied:
+            await self._threads.call(child.close)
+            raise
         return child
+
+    def _take_idle(self) -> _Child | None:
+        """A process that waits, if there is one; it may have been ended while it did."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.process.is_alive():
+                return child
+            child.close()
+        return None
 
 
 def _value(reply: _Reply) -> Any:
@@ -179,8 +211,9 @@ def _how(exitcode: int | None) -> str:
 def _live(link: Connection, life: Connection, handlers: dict[str, Handler]) -> None:
     """What runs in the process: one handler after another, until the worker is gone."""
     # They go to all processes of a terminal or a service, and it is the worker that decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
     with suppress(EOFError, OSError):
         link.send_bytes(b"ready")

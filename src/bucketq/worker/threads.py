@@ -32,6 +32,7 @@ class ThreadRunner:
         self._pending: dict[int, asyncio.Future[tuple[Any, BaseException | None]]] = {}
         self._idle = 0
         self._count = 0
+        self._is_closed = False
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler in a thread, and return when it is over."""
@@ -40,6 +41,8 @@ class ThreadRunner:
 
     async def call(self, function: Callable[[], Any]) -> Any:
         """Call a function in a thread, and return when it is over, also where cancelled."""
+        if self._is_closed:
+            raise asyncio.CancelledError  # No thread would ever take it.
         loop = asyncio.get_running_loop()
         over: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         within = contextvars.copy_context()
@@ -71,6 +74,7 @@ class ThreadRunner:
 
     async def close(self) -> None:
         """Wait for nobody any more, and let the threads end when they have nothing to do."""
+        self._is_closed = True
         for over in list(self._pending.values()):
             _tell(over, None, asyncio.CancelledError())
         for _ in range(self._count):

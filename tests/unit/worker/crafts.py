@@ -1,0 +1,75 @@
+"""Handlers that run in processes of their own, which find them here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from bucketq.worker.context import Context
+from bucketq.worker.verdicts import GiveUp, Retry
+
+if os.environ.get("BUCKETQ_TEST_BROKEN"):
+    raise ImportError("this process is to die before it is ready")
+
+
+class Picture(Struct):
+    """What some of them work on."""
+
+    name: str
+    width: int
+
+
+def who() -> int:
+    """Tell which process this is."""
+    return os.getpid()
+
+
+def echo(payload: Any) -> Any:
+    return payload
+
+
+def widen(picture: Picture) -> Picture:
+    return Picture(picture.name, 2 * picture.width)
+
+
+async def widen_soon(picture: Picture, context: Context) -> list[Any]:
+    await asyncio.sleep(0)
+    return [picture.name, context.attempt]
+
+
+def die(how: str) -> int:
+    """End this process, or not."""
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "exit":
+        os._exit(7)
+    elif how == "sys.exit":
+        sys.exit(3)
+    return os.getpid()
+
+
+def refuse(how: str) -> None:
+    if how == "retry":
+        raise Retry("later", delay=90)
+    if how == "give up":
+        raise GiveUp("never")
+    raise ValueError(f"bad \udcff {how}")
+
+
+def hang(path: str) -> None:
+    """Tell who this is, and stay for long."""
+    mark = Path(f"{path}.new")
+    mark.write_text(str(os.getpid()))
+    mark.rename(path)
+    time.sleep(600)
+
+
+def unsayable() -> object:
+    return object()
