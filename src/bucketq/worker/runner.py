@@ -81,9 +81,18 @@ def call_plain(handler: Handler, context: Context) -> Any:
     """Call a handler that is not async, such that its end is never that of the thread."""
     arguments = handler.arguments(context)
     try:
-        return handler.function(**arguments)
+        answer = handler.function(**arguments)
     except (SystemExit, KeyboardInterrupt) as error:
         raise HandlerExit(_told(error)) from error
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        message = (
+            f"the handler of kind {handler.kind!r} is not async, but returned something to be "
+            'awaited: pass run_in="loop"'
+        )
+        raise TypeError(message)
+    return answer
 
 
 def _told(error: BaseException) -> str:
