@@ -35,6 +35,7 @@ import msgspec
 from msgspec import Raw
 
 from bucketq.codec import Document, Prepared, decode
+from bucketq.model.base import NewJob
 from bucketq.model.operations import (
     AnyOperation,
     Claim,
@@ -43,7 +44,6 @@ from bucketq.model.operations import (
     Completion,
     Heartbeat,
     LeaseRef,
-    NewJob,
     Push,
     Release,
     Request,

@@ -14,6 +14,7 @@ EXPORTS = [
     "BlockingQueue",
     "BucketQError",
     "ClosedError",
+    "ConsumerFencedError",
     "Context",
     "CorruptStateError",
     "Failure",

@@ -17,7 +17,8 @@ from msgspec import Raw
 from bucketq import Backoff, Settings, errors
 from bucketq.client.connect import Launch, Mode
 from bucketq.codec import Document, decode
-from bucketq.model.operations import Claim, NewJob, Push, Request
+from bucketq.model.base import NewJob
+from bucketq.model.operations import Claim, Push, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.queue.requests import RequestId

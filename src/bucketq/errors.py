@@ -95,6 +95,10 @@ class JobGoneError(LeaseLostError, JobNotFoundError):
     """A worker's job is no longer in the queue: another worker has finished it."""
 
 
+class ConsumerFencedError(RejectedError):
+    """Somebody else has opened this consumer, or it was removed: stop, and leave its batches."""
+
+
 class AccessDeniedError(RejectedError):
     """The broker asks for a token: none was shown, it is not good (any more), or lacks a right."""
 

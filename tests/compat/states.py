@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Raw, structs
 
+from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
@@ -58,6 +59,22 @@ def tokens() -> State:
     state.settings = structs.replace(_SETTINGS, max_tokens=50, require_token=True)
     state.restore(_JOBS, _KEYS, _TOKENS)
     state.extra = {("tokens", "4f1e09ab"): {"news": Raw(b'{"list":[1.50,null]}')}}
+    return state
+
+
+def bulk() -> State:
+    """A queue with consumers, writers, and a job with a lease of its own length."""
+    state = full()
+    state.settings = structs.replace(
+        _SETTINGS,
+        max_consumers=50,
+        consumer_retention_s=86400.0,
+        max_writers=500,
+        writer_retention_s=172800.0,
+    )
+    jobs = [structs.replace(job, lease_s=600.0) if job.id == "job-2" else job for job in _JOBS]
+    state.restore(jobs, _KEYS, (), _CONSUMERS, _WRITERS)
+    state.extra = {("consumers", "spark/orders"): {"news": Raw(b'{"list":[1.50,null]}')}}
     return state
 
 
@@ -135,6 +152,22 @@ _TOKENS = (
         rights=("push", "claim", "read", "admin"),
         created_at=_at(20.5),
     ),
+)
+_CONSUMERS = (
+    ConsumerRecord(
+        id="spark/orders",
+        seq=1,
+        epoch=3,
+        at=_at(30),
+        batch=12,
+        secret="6e3a1f0c9b8d47523c5e7a90b1d2f384",
+        jobs=("job-2", "job-gone"),
+    ),
+    ConsumerRecord(id="größe L", seq=65, epoch=1, at=_at(31.5)),
+)
+_WRITERS = (
+    WriterRecord(id="sink/1", seq=2, batch=0, part=0, at=_at(32)),
+    WriterRecord(id="sink/2", seq=70, batch=41, part=3, at=_at(33.25)),
 )
 _JOBS = (
     JobRecord(
@@ -246,6 +279,7 @@ class Golden(NamedTuple):
 
 FILES = {
     "empty": Golden(empty, "commit-1"),
+    "bulk": Golden(bulk, "commit-42"),
     "full": Golden(full, "commit-42"),
     "tls": Golden(tls, "commit-1"),
     "tokens": Golden(tokens, "commit-42"),

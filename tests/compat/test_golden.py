@@ -9,6 +9,7 @@ import pytest
 from msgspec import Struct
 
 from bucketq.codec import FORMAT, decode
+from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.job import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session
 from bucketq.model.tokens import RIGHTS, TokenRecord
@@ -43,7 +44,8 @@ def test_the_same_state_is_written_with_the_same_bytes(name: str) -> None:
 def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> None:
     document = decode(golden(name), f"{name}.json")
     state = document.state
-    for table in (state.jobs, state.keys, state.tokens, state.sessions.table):
+    bulk = (state.consumers, state.writers)
+    for table in (state.jobs, state.keys, state.tokens, *bulk, state.sessions.table):
         table.touched.update(table.blocks)
     document.state.version -= 1
     document.state.commits.pop()
@@ -62,8 +64,12 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     tokens = json.loads(golden("tokens"))["tokens"]
     assert {right for row in tokens for right in row["rights"]} == set(RIGHTS)
     del tokens[0]["news"]
+    bulk = json.loads(golden("bulk"))
+    del bulk["consumers"][0]["news"]
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
-        (JobRecord, jobs),
+        (JobRecord, [*jobs, *bulk["jobs"]]),
+        (ConsumerRecord, bulk["consumers"]),
+        (WriterRecord, bulk["writers"]),
         (Failure, failures),
         (Backoff, [row["backoff"] for row in jobs if "backoff" in row]),
         (KeyRecord, content["keys"]),

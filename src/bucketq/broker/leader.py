@@ -20,9 +20,10 @@ from bucketq.broker.silence import SilenceWatch
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.errors import BucketQError, InvalidRequestError
+from bucketq.model.bulk import ClaimBatch
 from bucketq.model.leases import pulses
 from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
-from bucketq.model.state import State
+from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.register import Register
@@ -252,8 +253,20 @@ class Leader(GroupCommitQueue[Any]):
     def _answer_in_flight(self, error: BucketQError | None) -> None:
         now_s = asyncio.get_running_loop().time()
         for waiting in self._in_flight:
-            if type(waiting.request.operation) is Claim and waiting.applied is not None:
-                # Its worker learns of it now, however long the write took.
-                for job in waiting.applied.answer or ():
+            # Its worker learns of it now, however long the write took.
+            operation, applied = waiting.request.operation, waiting.applied
+            if type(operation) is Claim and applied is not None:
+                for job in applied.answer or ():
                     self._silence.hear(job.id, job.attempt, now_s)
+            elif type(operation) is ClaimBatch and applied is not None:
+                self._hear_of(applied.changes, now_s)
         super()._answer_in_flight(error)
+
+    def _hear_of(self, changes: list[Change], now_s: float) -> None:
+        """Note who was told of the jobs of a batch; its answer does not name them."""
+        state = self._current_state()
+        jobs = {} if state is None else state.jobs.by_id
+        for table, row in changes:
+            job = jobs.get(row) if table == "jobs" else None
+            if job is not None and job.status == "running":
+                self._silence.hear(job.id, job.attempt, now_s)

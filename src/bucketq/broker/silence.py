@@ -48,12 +48,13 @@ class SilenceWatch:
         self._follow(state, now_s)
         if now_s < self._listening_since_s + state.settings.grace_s:
             return []
-        latest_s = now_s - state.settings.lease_s
-        return [
-            Expire(job=job_id, attempt=attempt)
-            for job_id, (attempt, heard_s) in self._heard.items()
-            if heard_s <= latest_s
-        ]
+        lease_s, jobs = state.settings.lease_s, state.jobs.by_id
+        stale = []
+        for job_id, (attempt, heard_s) in self._heard.items():
+            own_s = jobs[job_id].lease_s
+            if heard_s <= now_s - (lease_s if own_s is None else own_s):
+                stale.append(Expire(job=job_id, attempt=attempt))
+        return stale
 
     def write_down(self, state: State, now_s: float) -> Persist:
         """What a successor must know: how long each worker has been silent."""

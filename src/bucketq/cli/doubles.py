@@ -8,7 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.operations import NewJob
+from bucketq.model.base import NewJob
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

@@ -21,8 +21,9 @@ from msgspec import Raw, Struct
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
+from bucketq.model.base import NewJob
 from bucketq.model.job import Backoff, JobRecord
-from bucketq.model.operations import NewJob, Snapshot
+from bucketq.model.operations import Snapshot
 from bucketq.model.settings import Settings
 from bucketq.queue.job import JobSpec
 

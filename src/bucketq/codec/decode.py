@@ -16,6 +16,7 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec.document import Document
 from bucketq.codec.layout import END, FORMAT, TABLES
 from bucketq.errors import CorruptStateError, NewerFormatError
+from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.job import NOTHING, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
@@ -57,6 +58,8 @@ class _Object(Struct, kw_only=True, forbid_unknown_fields=True):
     sessions: list[Session]
     keys: list[KeyRecord]
     tokens: list[TokenRecord] = []
+    consumers: list[ConsumerRecord] = []
+    writers: list[WriterRecord] = []
     jobs: list[JobRecord]
 
 
@@ -72,6 +75,8 @@ _ROWS: dict[str, type[Struct]] = {
     "sessions": Session,
     "keys": KeyRecord,
     "tokens": TokenRecord,
+    "consumers": ConsumerRecord,
+    "writers": WriterRecord,
     "jobs": JobRecord,
 }
 
@@ -247,6 +252,7 @@ def _build(found: _Object) -> State:
         message = f"version {found.version} does not fit its commits"
         raise ValueError(message)
     _check_sessions(found.sessions)
+    _check_consumers(found.consumers)
     _check_jobs(found.jobs, found.next_seq)
     _check_times(found)
     _let_go(found.jobs)
@@ -260,7 +266,7 @@ def _build(found: _Object) -> State:
     state.next_seq = found.next_seq
     try:
         state.sessions = Sessions(found.sessions, found.horizon)
-        state.restore(found.jobs, found.keys, found.tokens)
+        state.restore(found.jobs, found.keys, found.tokens, found.consumers, found.writers)
     except ValueError:
         _check_order(found)
         raise
@@ -288,6 +294,8 @@ def _check_order(found: _Object) -> None:
         "sessions": [*found.sessions],
         "keys": [*found.keys],
         "tokens": [*found.tokens],
+        "consumers": [*found.consumers],
+        "writers": [*found.writers],
         "jobs": [*found.jobs],
     }
     for name, rows in tables.items():
@@ -334,6 +342,19 @@ def _check_sessions(sessions: list[Session]) -> None:
             raise ValueError(message)
 
 
+def _check_consumers(consumers: list[ConsumerRecord]) -> None:
+    for index, consumer in enumerate(consumers):
+        if consumer.epoch < 1 or consumer.batch < 0:
+            message = f"consumers[{index}] ({consumer.id}) has an epoch or a batch below the first"
+            raise ValueError(message)
+        if consumer.is_open and not (consumer.batch and consumer.secret):
+            message = f"consumers[{index}] ({consumer.id}) has jobs without a batch and a secret"
+            raise ValueError(message)
+        if len(set(consumer.jobs)) < len(consumer.jobs):
+            message = f"consumers[{index}] ({consumer.id}) has a job twice"
+            raise ValueError(message)
+
+
 def _check_times(found: _Object) -> None:
     """Check that times have a zone: one without cannot be compared with the others."""
     times = {"created_at": found.created_at}
@@ -341,6 +362,8 @@ def _check_times(found: _Object) -> None:
         times["broker.since"] = found.broker.since
     times |= {f"sessions[{index}].at": row.at for index, row in enumerate(found.sessions)}
     times |= {f"keys[{index}].at": row.at for index, row in enumerate(found.keys)}
+    times |= {f"consumers[{index}].at": row.at for index, row in enumerate(found.consumers)}
+    times |= {f"writers[{index}].at": row.at for index, row in enumerate(found.writers)}
     for index, row in enumerate(found.tokens):
         times[f"tokens[{index}].created_at"] = row.created_at
         if row.expires_at is not None:

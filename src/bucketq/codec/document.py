@@ -157,6 +157,8 @@ class Document:
             "sessions": _Section("sessions", state.sessions.table),
             "keys": _Section("keys", state.keys),
             "tokens": _Section("tokens", state.tokens),
+            "consumers": _Section("consumers", state.consumers),
+            "writers": _Section("writers", state.writers),
             "jobs": _Section("jobs", state.jobs),
         }
 

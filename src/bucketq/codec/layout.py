@@ -13,6 +13,8 @@ OPENINGS = {
     "sessions": b',\n"sessions":[',
     "keys": b'\n],"keys":[',
     "tokens": b'\n],"tokens":[',
+    "consumers": b'\n],"consumers":[',
+    "writers": b'\n],"writers":[',
     "jobs": b'\n],"jobs":[',
 }
 """What stands before the rows of each table, in the order of the tables."""
@@ -20,7 +22,7 @@ COMMA = b","
 SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"
 TABLES = tuple(OPENINGS)
-OPTIONAL = frozenset({"tokens"})
+OPTIONAL = frozenset({"tokens", "consumers", "writers"})
 """Tables that are left out where they are empty."""
 
 

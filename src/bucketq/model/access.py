@@ -15,6 +15,15 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
 from bucketq.model import check
+from bucketq.model.bulk import (
+    AckBatch,
+    ClaimBatch,
+    OpenConsumer,
+    Publish,
+    ReadBatch,
+    ReadConsumers,
+    ReleaseBatch,
+)
 from bucketq.model.operations import (
     Claim,
     Complete,
@@ -50,6 +59,13 @@ _NEEDS: dict[type, Right] = {
     List: "read",
     ReadStats: "read",
     ReadSnapshot: "read",
+    OpenConsumer: "claim",
+    ClaimBatch: "claim",
+    ReadBatch: "claim",
+    AckBatch: "claim",
+    ReleaseBatch: "claim",
+    ReadConsumers: "read",
+    Publish: "push",
 }
 
 

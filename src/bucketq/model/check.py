@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError
-from bucketq.model.operations import NewJob
+from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings, check_backoff
 
 MAX_DEPTH = 100
@@ -30,6 +30,7 @@ _MAX_KIND = 128
 _SHOWN_LENGTH = 80
 MAX_PRIORITY = 2**31
 MAX_DELAY_S = 10 * 365 * 86400.0
+MAX_LEASE_S = 7 * 86400.0
 
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 _decode_raw = msgspec.json.Decoder(Raw).decode
@@ -147,6 +148,19 @@ def delay(value: object, what: str = "delay_s") -> None:
         _refuse(f"{what} must be a number of seconds, got {_short(value)}")
     if not 0 <= value <= MAX_DELAY_S:
         _refuse(f"{what} must be between 0 and {MAX_DELAY_S:.0f} seconds, got {_short(value)}")
+
+
+def lease(value: object) -> None:
+    """Check how long a worker may be silent; None stands for what the settings say."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse(f"lease_s must be a number of seconds, got {_short(value)}")
+    if not 0 < value <= MAX_LEASE_S:
+        _refuse(
+            f"lease_s must be more than 0 and at most {MAX_LEASE_S:.0f} seconds, "
+            f"got {_short(value)}"
+        )
 
 
 def moment(value: object, what: str) -> None:

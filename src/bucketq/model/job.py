@@ -94,6 +94,8 @@ class JobRecord(
     silent_s: float = HEARD
     """How long its worker had been silent when a broker last wrote that down: a duration, so that
     the next broker needs nobody's clock to go on from there."""
+    lease_s: float | None = None
+    """How long the worker of this attempt may be silent. None: what the queue's settings say."""
     cancel_requested: bool = False
     errors: tuple[Failure, ...] = ()
     """The last few failures, oldest first."""

@@ -68,6 +68,14 @@ class Lane:
         else:
             self._skip()
 
+    def remove(self, numbers: set[int]) -> None:
+        """Take out the jobs with these numbers, wherever they stand; it looks at every entry."""
+        self._run = [job for job in self._run[self._head :] if job.seq not in numbers]
+        self._head = 0
+        self._last = self._run[-1].order if self._run else _BEFORE_ALL
+        self._heap = [entry for entry in self._heap if entry[1] not in numbers]
+        heapify(self._heap)
+
     def sweep(self, jobs: dict[str, JobRecord], waiting_count: int) -> None:
         """Drop the entries of jobs that have left, once they outnumber those that wait."""
         length = len(self._run) - self._head + len(self._heap)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
+from bucketq.model.bulk import ClaimBatch
 from bucketq.model.job import HEARD, NOTHING, Failure, JobRecord
 from bucketq.model.operations import (
     Claim,
@@ -35,6 +36,14 @@ _SECRET_LENGTH = 32
 
 def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
     """Hand out the smallest jobs that are due; none where there are none, or the queue pauses."""
+    check_claim(state, operation)
+    if operation.wait_s:
+        check.delay(operation.wait_s, "wait_s")
+    return hand_out(state, operation, now)
+
+
+def check_claim(state: State, operation: Claim | ClaimBatch) -> None:
+    """Check what whoever wants jobs says of himself, and of them."""
     check.name(operation.worker, "worker")
     if operation.kinds:
         check.kinds(operation.kinds)
@@ -43,8 +52,12 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
     if len(operation.secret) < _SECRET_LENGTH:
         message = "a claim needs a secret of at least 128 random bits in hexadecimal"
         raise InvalidRequestError(message)
-    if operation.wait_s:
-        check.delay(operation.wait_s, "wait_s")
+    if operation.lease_s is not None:
+        check.lease(operation.lease_s)
+
+
+def hand_out(state: State, operation: Claim | ClaimBatch, now: datetime) -> tuple[JobRecord, ...]:
+    """Start the smallest jobs that are due, under leases that follow from the claim's secret."""
     if state.delayed:
         state.promote(now)
     if state.paused:
@@ -52,12 +65,12 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
     taken = _take(state, operation, now)
     if not taken:
         return ()
-    running = [_hand_out(operation, job, now) for job in taken]
+    running = [started(job, operation, operation.secret, now) for job in taken]
     state.start_jobs(running)
     return tuple(running)
 
 
-def _take(state: State, operation: Claim, now: datetime) -> list[JobRecord]:
+def _take(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
     """Take the smallest jobs that are due out of their lanes."""
     heads = [
         (head.priority, head.seq, head)
@@ -127,7 +140,7 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
         if job is None or job.lease != finished.lease:
             answer.append(False)
         elif job.status == "running":
-            done[job.id] = _finished(job, finished, now)
+            done[job.id] = finished_with(job, finished, now)
             answer.append(True)
         else:
             answer.append(job.outcome == "completed")
@@ -156,7 +169,7 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
     if job is None or job.status != "running" or job.lease != operation.lease:
         raise _lost(operation.job, job)
     _check_result(state, operation)
-    state.finish_jobs((_finished(job, operation, now),))
+    state.finish_jobs((finished_with(job, operation, now),))
 
 
 def fail(state: State, operation: Fail, now: datetime) -> str:
@@ -182,6 +195,11 @@ def release(state: State, operation: Release, now: datetime) -> None:
     check.delay(operation.delay_s)
     job = _held(state, operation.job, operation.lease)
     run_at = now + timedelta(seconds=operation.delay_s) if operation.delay_s else None
+    give_back(state, job, now, run_at)
+
+
+def give_back(state: State, job: JobRecord, now: datetime, run_at: datetime | None = None) -> None:
+    """End an attempt at no cost to its job."""
     _end_attempt(state, job, now, run_at=run_at, costs=False)
 
 
@@ -195,19 +213,25 @@ def expire(state: State, operation: Expire, now: datetime) -> bool:
     return True
 
 
-def _hand_out(operation: Claim, job: JobRecord, now: datetime) -> JobRecord:
+def lease_of(secret: str, job_id: str, attempt: int) -> str:
+    """The lease of one attempt, as it follows from the secret of its claim."""
+    return blake2b(f"{secret}/{job_id}/{attempt}".encode(), digest_size=16).hexdigest()
+
+
+def started(job: JobRecord, operation: Claim | ClaimBatch, secret: str, now: datetime) -> JobRecord:
+    """A job in the hands of a worker."""
     attempt = job.attempt + 1
-    token = blake2b(f"{operation.secret}/{job.id}/{attempt}".encode(), digest_size=16)
     return replace(
         job,
         status="running",
         attempt=attempt,
-        lease=token.hexdigest(),
+        lease=lease_of(secret, job.id, attempt),
         worker=operation.worker,
         run_at=None,
         claimed_at=now,
         heartbeat_at=now,
         silent_s=HEARD,
+        lease_s=operation.lease_s,
     )
 
 
@@ -219,7 +243,8 @@ def _check_result(state: State, finished: Complete | Completion) -> None:
         check.body(finished.result, "result", "max_result_bytes", limit)
 
 
-def _finished(job: JobRecord, finished: Complete | Completion, now: datetime) -> JobRecord:
+def finished_with(job: JobRecord, finished: Complete | Completion, now: datetime) -> JobRecord:
+    """A job that is completed, with what came of it."""
     return replace(
         job,
         status="done",
@@ -227,6 +252,7 @@ def _finished(job: JobRecord, finished: Complete | Completion, now: datetime) ->
         finished_at=now,
         cancel_requested=False,
         silent_s=HEARD,
+        lease_s=None,
         result=finished.result if finished.result != NOTHING else NOTHING,
         result_encoding=finished.result_encoding,
     )
@@ -277,7 +303,13 @@ def _end_attempt(
 ) -> str:
     """Take a job from its worker: back to the queue, or out of it."""
     freed = replace(
-        job, lease=None, worker=None, claimed_at=None, heartbeat_at=None, silent_s=HEARD
+        job,
+        lease=None,
+        worker=None,
+        claimed_at=None,
+        heartbeat_at=None,
+        silent_s=HEARD,
+        lease_s=None,
     )
     if job.cancel_requested:
         ended = replace(

@@ -11,29 +11,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
-from bucketq.model.job import NOTHING, Backoff, BrokerRecord, Encoding, JobRecord, Status
+from bucketq.model.base import NewJob, Operation
+from bucketq.model.bulk import (
+    AckBatch,
+    ClaimBatch,
+    OpenConsumer,
+    Publish,
+    ReadBatch,
+    ReadConsumers,
+    ReleaseBatch,
+    RemoveConsumer,
+)
+from bucketq.model.job import NOTHING, BrokerRecord, Encoding, JobRecord, Status
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
-
-
-class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A job to be pushed."""
-
-    id: str
-    kind: str
-    payload: Raw
-    payload_encoding: Encoding | None = None
-    priority: int = 0
-    delay_s: float | None = None
-    """Counted from the commit, by the clock of whoever commits. Not together with ``run_at``."""
-    run_at: datetime | None = None
-    max_attempts: int | None = None
-    backoff: Backoff | None = None
-    key: str | None = None
-    tags: dict[str, str] | None = None
-    replay_of: str | None = None
 
 
 class LeaseRef(Struct, frozen=True, gc=False):
@@ -41,10 +34,6 @@ class LeaseRef(Struct, frozen=True, gc=False):
 
     job: str
     lease: str
-
-
-class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):
-    """What every operation is."""
 
 
 class Push(Operation, frozen=True):
@@ -63,6 +52,8 @@ class Claim(Operation, frozen=True):
     limit: int = 1
     wait_s: float = 0.0
     """How long whoever commits may hold it back until there is a job. ``apply`` never waits."""
+    lease_s: float | None = None
+    """How long the worker of these attempts may be silent; None: as the settings say."""
 
 
 class Heartbeat(Operation, frozen=True):
@@ -221,7 +212,7 @@ class Retire(Operation, frozen=True):
 
 
 class Tidy(Operation, frozen=True):
-    """Drop what has outlived its retention: keys, sessions, tokens, dead jobs."""
+    """Drop what has outlived its retention: keys, sessions, tokens, consumers, dead jobs, ..."""
 
 
 class Archived(Operation, frozen=True):
@@ -248,7 +239,7 @@ class List(Operation, frozen=True):
 
     statuses: tuple[Status, ...] = ()
     kinds: tuple[str, ...] = ()
-    tags: dict[str, str] = {}
+    tags: dict[str, str] = field(default_factory=dict)
     after: int = 0
     """The ``seq`` of the last job of the page before."""
     limit: int = 100
@@ -294,13 +285,24 @@ AnyOperation = (
     | ReadStats
     | ReadSnapshot
     | ReadTokens
+    | OpenConsumer
+    | ClaimBatch
+    | ReadBatch
+    | AckBatch
+    | ReleaseBatch
+    | ReadConsumers
+    | RemoveConsumer
+    | Publish
 )
 
 
-READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens)
+CLAIMS = (Claim, ClaimBatch)
+"""Operations that hand out jobs."""
+
+READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens, ReadBatch, ReadConsumers)
 """Operations that change nothing."""
 
-REPEATABLE = (*READS, Heartbeat, Expire, Persist, Lead, Retire, Tidy, Archived)
+REPEATABLE = (*READS, ClaimBatch, Heartbeat, Expire, Persist, Lead, Retire, Tidy, Archived)
 """Operations that do no harm when they are applied twice: they need no id, and are not recorded."""
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
-from bucketq.model import check
+from bucketq.model import check, consumers, writers
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
 from bucketq.model.settings import Settings, changed
@@ -107,12 +107,14 @@ def is_untidy(state: State, now: datetime) -> bool:
         state.sessions.are_stale(state.settings, now)
         or _oldest_key_expired(state, now)
         or _a_token_expired(state, now)
+        or consumers.expired(state, now) is not None
+        or writers.expired(state, now) is not None
         or _expired_dead(state, now) is not None
     )
 
 
 def tidy(state: State, operation: Tidy, now: datetime) -> int:
-    """Forget keys, sessions and tokens, and finish dead jobs, that have outlived their time."""
+    """Forget rows, and finish dead jobs, that have outlived their time."""
     del operation
     horizon = state.sessions.horizon
     forgotten = state.sessions.forget_stale(state.settings, now)
@@ -128,6 +130,12 @@ def tidy(state: State, operation: Tidy, now: datetime) -> int:
         for token_id in expired:
             state.remove_token(token_id)
         count += len(expired)
+    while (consumer := consumers.expired(state, now)) is not None:
+        state.remove_consumer(consumer.id)
+        count += 1
+    while (writer := writers.expired(state, now)) is not None:
+        state.remove_writer(writer.id)
+        count += 1
     while (job := _expired_dead(state, now)) is not None:
         _bury(state, job, now)
         count += 1

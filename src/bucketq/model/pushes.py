@@ -17,8 +17,9 @@ from bucketq.errors import (
     QueueFullError,
 )
 from bucketq.model import check
+from bucketq.model.base import NewJob
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import NewJob, Push
+from bucketq.model.operations import Push
 from bucketq.model.state import State
 
 _LINE_BYTES = 200
@@ -30,7 +31,11 @@ _id = attrgetter("id")
 
 def push(state: State, operation: Push, now: datetime) -> tuple[str, ...]:
     """Add jobs, all or none; a job that is there already by its key or id is not added again."""
-    jobs = operation.jobs
+    return add(state, operation.jobs, now)
+
+
+def add(state: State, jobs: tuple[NewJob, ...], now: datetime) -> tuple[str, ...]:
+    """Add jobs, all or none; return their ids, or those of the jobs that they would repeat."""
     payload_bytes = _check_batch(state, jobs)
     known, keyed = _look_up(state, jobs, now)
     fresh: Sequence[NewJob] = jobs

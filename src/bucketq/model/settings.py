@@ -69,6 +69,14 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How many clients' requests are remembered at once."""
     max_tokens: int = 1000
     """How many access tokens there may be at once."""
+    max_consumers: int = 1000
+    """How many consumers there may be at once."""
+    consumer_retention_s: float = 30 * 86400.0
+    """How long a consumer without an open batch is remembered after it was last used."""
+    max_writers: int = 10_000
+    """How many writers are remembered at once."""
+    writer_retention_s: float = 30 * 86400.0
+    """How long a writer's position is remembered after it last published."""
     require_token: bool = False
     """Whether brokers serve only clients that show a token; the first token switches it on."""
 

@@ -17,6 +17,8 @@ from heapq import heappop, heappush
 
 from msgspec import Raw
 
+from bucketq.model.ages import Ages
+from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.job import BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.lane import Lane
 from bucketq.model.sessions import Sessions
@@ -51,6 +53,8 @@ class State:
         self.sessions = Sessions()
         self.keys: Table[KeyRecord] = Table()
         self.tokens: Table[TokenRecord] = Table()
+        self.consumers: Table[ConsumerRecord] = Table()
+        self.writers: Table[WriterRecord] = Table()
         self.jobs: Table[JobRecord] = Table()
         self.extra: dict[Change, dict[str, Raw]] = {}
         """Fields that this version of bucketq does not know, by table and row."""
@@ -71,6 +75,8 @@ class State:
         self.counts: dict[tuple[str, Status], int] = {}
         self.token_expires_at: datetime | None = None
         """When the next token expires; None: none ever does."""
+        self.consumer_ages = Ages(self.consumers, _is_closed)
+        self.writer_ages = Ages(self.writers, _always)
         self._left_delayed = 0
         self._deaths: list[tuple[datetime, int, str]] = []
 
@@ -79,12 +85,18 @@ class State:
         jobs: Iterable[JobRecord],
         keys: Iterable[KeyRecord],
         tokens: Iterable[TokenRecord] = (),
+        consumers: Iterable[ConsumerRecord] = (),
+        writers: Iterable[WriterRecord] = (),
     ) -> None:
         """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
         self.jobs = Table(jobs)
         self.keys = Table(keys)
         self.tokens = Table(tokens)
         self._note_token_expiry()
+        self.consumers = Table(consumers)
+        self.consumer_ages = Ages(self.consumers, _is_closed)
+        self.writers = Table(writers)
+        self.writer_ages = Ages(self.writers, _always)
         waiting: dict[str, list[JobRecord]] = {}
         for job in self.jobs:
             if job.status == "queued" and job.run_at is None:
@@ -136,6 +148,17 @@ class State:
         self._replace_all(jobs, "queued", "running")
         for job in jobs:
             self.running[job.id] = None
+
+    def take_out(self, jobs: Collection[JobRecord]) -> None:
+        """Take jobs that are due out of their lanes, wherever they stand there.
+
+        They must be started at once: a job that waits has exactly one entry.
+        """
+        kinds: dict[str, set[int]] = {}
+        for job in jobs:
+            kinds.setdefault(job.kind, set()).add(job.seq)
+        for kind, numbers in kinds.items():
+            self.lanes[kind].remove(numbers)
 
     def finish_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were running, and are done now."""
@@ -200,6 +223,28 @@ class State:
         self.tokens.remove(token_id)
         self._note_token_expiry()
         self.changes.append(("tokens", token_id))
+
+    def put_consumer(self, consumer: ConsumerRecord) -> None:
+        """Add a consumer, or replace the record of one."""
+        self.consumers.put(consumer)
+        self.consumer_ages.note(consumer)
+        self.changes.append(("consumers", consumer.id))
+
+    def remove_consumer(self, name: str) -> None:
+        """Forget a consumer."""
+        self.consumers.remove(name)
+        self.changes.append(("consumers", name))
+
+    def put_writer(self, writer: WriterRecord) -> None:
+        """Add a writer, or replace the record of one."""
+        self.writers.put(writer)
+        self.writer_ages.note(writer)
+        self.changes.append(("writers", writer.id))
+
+    def remove_writer(self, name: str) -> None:
+        """Forget a writer."""
+        self.writers.remove(name)
+        self.changes.append(("writers", name))
 
     def touch_head(self) -> None:
         """Note that a field of the object itself was changed."""
@@ -353,3 +398,12 @@ class State:
 
 def _death(job: JobRecord) -> tuple[datetime, int, str]:
     return (job.finished_at or job.pushed_at, job.seq, job.id)
+
+
+def _is_closed(consumer: ConsumerRecord) -> bool:
+    """Whether it can be forgotten without forgetting a batch."""
+    return not consumer.is_open
+
+
+def _always(_writer: WriterRecord) -> bool:
+    return True

@@ -20,7 +20,29 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model import access, brokers, check, finished, leases, operators, pushes, reads
+from bucketq.model import (
+    access,
+    brokers,
+    check,
+    consumers,
+    finished,
+    leases,
+    operators,
+    pushes,
+    reads,
+    writers,
+)
+from bucketq.model.base import Operation
+from bucketq.model.bulk import (
+    AckBatch,
+    ClaimBatch,
+    OpenConsumer,
+    Publish,
+    ReadBatch,
+    ReadConsumers,
+    ReleaseBatch,
+    RemoveConsumer,
+)
 from bucketq.model.operations import (
     REPEATABLE,
     Archived,
@@ -36,7 +58,6 @@ from bucketq.model.operations import (
     Heartbeat,
     Lead,
     List,
-    Operation,
     Pause,
     Persist,
     Purge,
@@ -104,6 +125,14 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     ReadStats: reads.stats,
     ReadSnapshot: reads.snapshot,
     ReadTokens: access.read_tokens,
+    OpenConsumer: consumers.open_one,
+    ClaimBatch: consumers.claim,
+    ReadBatch: consumers.read,
+    AckBatch: consumers.acknowledge,
+    ReleaseBatch: consumers.release,
+    ReadConsumers: consumers.read_all,
+    RemoveConsumer: consumers.remove,
+    Publish: writers.publish,
 }
 
 _RECALL: dict[type[Operation], Callable[[State, Any, Any], Any]] = {
@@ -112,6 +141,9 @@ _RECALL: dict[type[Operation], Callable[[State, Any, Any], Any]] = {
     CompleteMany: leases.recall_completions,
     Configure: operators.recall_settings,
     GrantToken: access.recall_grant,
+    OpenConsumer: consumers.recall_opening,
+    AckBatch: consumers.recall_closing,
+    ReleaseBatch: consumers.recall_closing,
 }
 _REMEMBER: dict[type[Operation], Callable[[Any, Any], Any]] = {
     Push: pushes.remember,
@@ -119,6 +151,9 @@ _REMEMBER: dict[type[Operation], Callable[[Any, Any], Any]] = {
     CompleteMany: leases.remember_completions,
     Configure: lambda _operation, _answer: None,
     GrantToken: access.remember_grant,
+    OpenConsumer: consumers.remember_opening,
+    AckBatch: consumers.remember_closing,
+    ReleaseBatch: consumers.remember_closing,
 }
 
 

@@ -34,7 +34,7 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.model.operations import READS, Claim, Request, Tidy
+from bucketq.model.operations import CLAIMS, READS, Claim, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
@@ -125,7 +125,7 @@ class GroupCommitQueue(ObjectQueue[T]):
             gone = ClosedError(f"the queue {self._where} is closed: connect again")
             waiting.tell(None, self._broken or gone)
             return
-        if self._parked and self._document and type(waiting.request.operation) is Claim:
+        if self._parked and self._document and type(waiting.request.operation) in CLAIMS:
             self._hand_out(self._document)  # Whoever has waited longer goes first.
         self._waiting_bytes += waiting.size_bytes
         self._batch.append(waiting)
@@ -365,7 +365,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         if type(request.operation) in self._reads:
             return
         try:
-            if type(request.operation) is Claim:
+            if type(request.operation) in CLAIMS:
                 self._end_silent(document)
             waiting.applied = applied = apply(document.state, request, self._clock.now())
         except Exception as error:  # noqa: BLE001 - a fault of ours must not take others down

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.errors import UnavailableError
-from bucketq.model.operations import Claim, Request, Tidy
+from bucketq.model.operations import CLAIMS, Claim, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.sessions import MISSING
 from bucketq.model.transitions import Applied, apply
@@ -136,7 +136,7 @@ class DirectQueue(ObjectQueue[T]):
     def _apply(self, document: Document, request: Request) -> Applied:
         state, now = document.state, self._clock.now()
         self.sees_broker = state.is_served
-        if isinstance(request.operation, Claim) and not state.is_served:
+        if isinstance(request.operation, CLAIMS) and not state.is_served:
             monotonic_s = asyncio.get_running_loop().time()
             for expire in self._leases.stale(state, now, monotonic_s):
                 apply(state, Request(expire), now)

@@ -43,12 +43,9 @@ class LeaseWatch:
             return []
         self._scanned_at = monotonic_s
         settings = state.settings
-        # A healthy worker beats more than once in a lease, so a shorter gap hides nothing.
-        longest_s = max(settings.lease_s, _LONGEST_GAP_S)
-        paused = last is not None and monotonic_s - last > longest_s
-        if last is None or paused:
+        gap_s = 0.0 if last is None else monotonic_s - last
+        if last is None or _is_pause(gap_s, settings.lease_s):
             self._watching_since = monotonic_s
-        latest = monotonic_s - settings.lease_s if paused else float("-inf")
         seen: dict[str, tuple[int, datetime | None, float]] = {}
         stale = []
         for job_id in state.running:
@@ -56,15 +53,25 @@ class LeaseWatch:
             attempt, heartbeat_at, since = self._seen.get(job_id, (0, None, monotonic_s))
             if (attempt, heartbeat_at) != (job.attempt, job.heartbeat_at):
                 since = monotonic_s
-            since = max(since, latest)
+            lease_s = settings.lease_s if job.lease_s is None else job.lease_s
+            if _is_pause(gap_s, lease_s):
+                since = max(since, monotonic_s - lease_s)
             seen[job_id] = (job.attempt, job.heartbeat_at, since)
             silent_s = monotonic_s - since
             wall_s = (now - job.heartbeat_at).total_seconds() if job.heartbeat_at else 0.0
             watched_s = min(silent_s, monotonic_s - self._watching_since)
             has_grace = last is not None and watched_s < settings.grace_s
-            if silent_s >= settings.lease_s + settings.grace_s or (
-                wall_s >= settings.lease_s + settings.clock_margin_s and not has_grace
+            if silent_s >= lease_s + settings.grace_s or (
+                wall_s >= lease_s + settings.clock_margin_s and not has_grace
             ):
                 stale.append(Expire(job=job_id, attempt=job.attempt))
         self._seen = seen
         return stale
+
+
+def _is_pause(gap_s: float, lease_s: float) -> bool:
+    """Whether a worker with this lease may have beaten unseen between two looks.
+
+    A healthy one beats more than once in a lease, so a shorter gap hides nothing.
+    """
+    return gap_s > max(lease_s, _LONGEST_GAP_S)

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from bucketq.clock import Clock, crockford, new_id
 from bucketq.errors import InvalidRequestError
-from bucketq.model.operations import AnyOperation, Operation, Request
+from bucketq.model.base import Operation
+from bucketq.model.operations import AnyOperation, Request
 
 _TOKEN = re.compile(r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})")
 _TIME_LENGTH = 10

@@ -15,6 +15,7 @@ from bucketq.clock import Clock, new_token
 from bucketq.errors import BucketQError, InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model import operations as ops
+from bucketq.model.base import NewJob
 from bucketq.model.job import Backoff, Status
 from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
@@ -295,7 +296,7 @@ class Verbs(TokenVerbs, Generic[T]):
         """Read everything at one version."""
         return cast("ops.Snapshot", await self._do(ops.ReadSnapshot(), None))
 
-    def _specified(self, job: JobSpec[T], job_id: str) -> ops.NewJob:
+    def _specified(self, job: JobSpec[T], job_id: str) -> NewJob:
         if not isinstance(job, JobSpec):
             message = f"push_many takes JobSpec objects, got {type(job).__name__}"
             raise InvalidRequestError(message)
@@ -325,12 +326,12 @@ class Verbs(TokenVerbs, Generic[T]):
         backoff: Backoff | None,
         key: str | None,
         tags: dict[str, str] | None,
-    ) -> ops.NewJob:
+    ) -> NewJob:
         """Encode a job, and see that its payload will come out as it is to come out."""
         raw, encoding = payloads.encode(payload, "payload")
         if self._payload_type is not Any:
             payloads.decode(raw, encoding, self._payload_type, "payload")
-        new = ops.NewJob(
+        new = NewJob(
             id=job_id,
             kind=kind,
             payload=raw,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from bucketq.model.bulk import Publish
 from bucketq.model.operations import Claim, Push, Request
 from bucketq.model.transitions import Applied
 
@@ -71,6 +72,6 @@ class Caller(Waiting):
 
 def _size_bytes(request: Request) -> int:
     operation = request.operation
-    if type(operation) is Push:
+    if isinstance(operation, Push | Publish):
         return sum(len(memoryview(job.payload)) for job in operation.jobs)
     return 0

@@ -23,6 +23,7 @@ from google.protobuf.message import Message
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError
+from bucketq.model.base import NewJob
 from bucketq.model.job import NOTHING, Backoff, Encoding, Status
 from bucketq.model.operations import (
     AnyOperation,
@@ -38,7 +39,6 @@ from bucketq.model.operations import (
     Heartbeat,
     LeaseRef,
     List,
-    NewJob,
     Pause,
     Purge,
     Push,

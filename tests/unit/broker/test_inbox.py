@@ -11,8 +11,9 @@ from msgspec import Raw
 from bucketq.broker.inbox import MAX_BYTES, MAX_CALLS, Inbox
 from bucketq.errors import OverloadedError
 from bucketq.model import operations as ops
+from bucketq.model.base import NewJob
 
-PUSH = ops.Push(jobs=(ops.NewJob(id="j", kind="k", payload=Raw(b"1")),))
+PUSH = ops.Push(jobs=(NewJob(id="j", kind="k", payload=Raw(b"1")),))
 CLAIM = ops.Claim(worker="w", secret="s" * 32)
 READ = ops.ReadStats()
 URGENT: list[ops.AnyOperation] = [

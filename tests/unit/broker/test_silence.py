@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bucketq.broker.silence import SilenceWatch
 from tests.unit.model.driver import Driver
 
@@ -13,11 +15,11 @@ BEGAN_S = 5000.0
 class Watched:
     """A queue with running jobs, and the broker that listens for their workers."""
 
-    def __init__(self, jobs: int = 1) -> None:
+    def __init__(self, jobs: int = 1, lease_s: float | None = None) -> None:
         self.driver = Driver()
         self.watch = SilenceWatch(BEGAN_S)
         self.driver.push_many(*(f"job-{number}" for number in range(jobs)))
-        self.driver.claim(limit=jobs)
+        self.driver.claim(limit=jobs, lease_s=lease_s)
 
     def hear(self, at_s: float, job_id: str = "job-0", attempt: int = 1) -> None:
         self.watch.hear(job_id, attempt, BEGAN_S + at_s)
@@ -45,6 +47,13 @@ def test_a_worker_is_silent_after_a_lease() -> None:
     watched = Watched()
     watched.hear(0)
     assert watched.first_stale(1) == LEASE_S
+
+
+@pytest.mark.parametrize("lease_s", [20.0, 120.0])
+def test_a_lease_of_its_own_length_counts_instead_of_the_setting(lease_s: float) -> None:
+    watched = Watched(lease_s=lease_s)
+    watched.hear(0)
+    assert watched.first_stale(1) == lease_s
 
 
 def test_a_worker_that_was_heard_keeps_its_job_from_then_on() -> None:

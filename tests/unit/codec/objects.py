@@ -10,6 +10,7 @@ from zlib import crc32
 from msgspec import Raw, Struct, structs
 
 from bucketq.codec import Document
+from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
@@ -74,12 +75,29 @@ def token(seq: int, **fields: Any) -> TokenRecord:
     return TokenRecord(seq=seq, **(defaults | fields))
 
 
+def consumer(seq: int, **fields: Any) -> ConsumerRecord:
+    defaults: dict[str, Any] = {
+        "id": f"consumer-{seq}",
+        "epoch": 2,
+        "at": NOW,
+        "batch": 7,
+        "secret": f"{seq:032x}",
+        "jobs": ("job-2", "job-gone"),
+    }
+    return ConsumerRecord(seq=seq, **(defaults | fields))
+
+
+def writer(seq: int, **fields: Any) -> WriterRecord:
+    defaults: dict[str, Any] = {"id": f"writer-{seq}", "batch": 3, "part": 1, "at": NOW}
+    return WriterRecord(seq=seq, **(defaults | fields))
+
+
 def empty_state() -> State:
     return State(incarnation="incarnation-1", created_at=NOW)
 
 
 def small_state() -> State:
-    """A queue with a job of each status, a session, a key, a token and a broker."""
+    """A queue with a job of each status, a broker, and one row in each other table."""
     state = empty_state()
     state.broker = BrokerRecord(address="10.0.0.42:3000", id="broker-1", epoch=7, since=NOW)
     for row in (job(1, key="key-1"), running(2), done(3), dead(4)):
@@ -87,6 +105,8 @@ def small_state() -> State:
     state.next_seq = 5
     state.put_key("key-1", "job-1", "digest-1", NOW)
     state.put_token(token(1))
+    state.put_consumer(consumer(1))
+    state.put_writer(writer(1))
     state.sessions.write("session-1", 1, ["job-1"], NOW, 1)
     state.sessions.write("session-1", 3, None, NOW, 1)
     return state
@@ -145,6 +165,8 @@ def content_of(state: State) -> dict[str, Any]:
         "sessions": [plain(row) for row in state.sessions.table],
         "keys": [plain(row) for row in state.keys],
         "tokens": [plain(row) for row in state.tokens],
+        "consumers": [plain(row) for row in state.consumers],
+        "writers": [plain(row) for row in state.writers],
         "jobs": [plain(row) for row in state.jobs],
         "extra": {
             slot: {name: bytes(value) for name, value in fields.items()}

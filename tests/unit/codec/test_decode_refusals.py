@@ -133,11 +133,11 @@ def test_a_raw_edit_that_is_still_valid_is_refused_and_told_how_to_be_accepted()
     [
         (b'"version":1,"c', b'"version":1"c', 2, 12),
         (b'"id":"session-1",', b'"id":"session-1,', 4, None),
-        (b'"id":"job-1","kind"', b'"id":"job-1";"kind"', 10, 14),
-        (b'{"page":2}', b"{page:2}", 11, None),
-        (b'{"page":3}', b'{"page":NaN}', 12, None),
-        (b'{"page":4}', b'{"page":4', 14, 1),
-        (b"\n]}\n", b"\n)\n]}\n", 14, 1),
+        (b'"id":"job-1","kind"', b'"id":"job-1";"kind"', 14, 14),
+        (b'{"page":2}', b"{page:2}", 15, None),
+        (b'{"page":3}', b'{"page":NaN}', 16, None),
+        (b'{"page":4}', b'{"page":4', 18, 1),
+        (b"\n]}\n", b"\n)\n]}\n", 18, 1),
     ],
 )
 @pytest.mark.parametrize("accept", [False, True])
@@ -249,6 +249,16 @@ WRONG_IN_ROW = [
     ("tokens", 0, "rights", ["push", "everything"], "$.tokens[0].rights[1]"),
     ("tokens", 0, "rights", "push", "$.tokens[0].rights"),
     ("tokens", 0, "digest", None, "$.tokens[0].digest"),
+    ("consumers", 0, "at", "2024-05-17T12:00:00", "consumers[0].at is a time without a zone"),
+    ("consumers", 0, "epoch", 0, "consumers[0] (consumer-1) has an epoch or a batch below"),
+    ("consumers", 0, "batch", -1, "consumers[0] (consumer-1) has an epoch or a batch below"),
+    ("consumers", 0, "batch", 0, "consumers[0] (consumer-1) has jobs without a batch"),
+    ("consumers", 0, "secret", "", "consumers[0] (consumer-1) has jobs without a batch"),
+    ("consumers", 0, "jobs", ["job-2", "job-2"], "consumers[0] (consumer-1) has a job twice"),
+    ("consumers", 0, "jobs", "job-2", "$.consumers[0].jobs"),
+    ("writers", 0, "at", "2024-05-17T12:00:00", "writers[0].at is a time without a zone"),
+    ("writers", 0, "part", "one", "$.writers[0].part"),
+    ("jobs", 1, "lease_s", "long", "$.jobs[1].lease_s"),
 ]
 
 
@@ -273,12 +283,12 @@ def test_a_wrong_value_in_a_row_is_refused_with_its_place(
 @pytest.mark.parametrize("field", [*CONTENT])
 def test_a_field_of_the_object_that_is_missing_is_named(field: str) -> None:
     rest = {name: value for name, value in CONTENT.items() if name != field}
-    if field in {"format", "checksum", "bytes", "tokens"}:
+    if field in {"format", "checksum", "bytes", "tokens", "consumers", "writers"}:
         return
     assert f"missing required field `{field}`" in refusal(written(rest))
 
 
-@pytest.mark.parametrize("table", ["sessions", "keys", "tokens", "jobs"])
+@pytest.mark.parametrize("table", ["sessions", "keys", "tokens", "consumers", "writers", "jobs"])
 def test_a_field_of_a_row_that_is_missing_is_named(table: str) -> None:
     for field in ("id", "seq"):
         content = deepcopy(CONTENT)
@@ -288,7 +298,7 @@ def test_a_field_of_a_row_that_is_missing_is_named(table: str) -> None:
         assert f"$.{table}[0]" in message
 
 
-@pytest.mark.parametrize("table", ["sessions", "keys", "tokens", "jobs"])
+@pytest.mark.parametrize("table", ["sessions", "keys", "tokens", "consumers", "writers", "jobs"])
 def test_rows_that_stand_twice_or_out_of_order_are_refused(table: str) -> None:
     content = deepcopy(CONTENT)
     row = content[table][0]
@@ -329,7 +339,7 @@ def test_what_is_no_valid_text_or_value_is_refused_with_its_line(
     old: bytes, new: bytes, *, accept: bool
 ) -> None:
     assert re.search(
-        r"not valid JSON at line 1[01],", refusal(edited(BODY, old, new), accept=accept)
+        r"not valid JSON at line 1[45],", refusal(edited(BODY, old, new), accept=accept)
     )
 
 

@@ -16,6 +16,8 @@ from msgspec import Raw
 
 from bucketq.codec import Document, decode, document
 from bucketq.codec.layout import END, OPENINGS
+from bucketq.model.base import NewJob
+from bucketq.model.bulk import AckBatch, ClaimBatch, OpenConsumer, Publish, RemoveConsumer
 from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import (
     AnyOperation,
@@ -28,7 +30,6 @@ from bucketq.model.operations import (
     GrantToken,
     Heartbeat,
     LeaseRef,
-    NewJob,
     Pause,
     Purge,
     Push,
@@ -45,6 +46,7 @@ from bucketq.model.transitions import apply
 from tests.unit.codec.objects import (
     NOW,
     WHERE,
+    consumer,
     content_of,
     done,
     edited,
@@ -57,6 +59,7 @@ from tests.unit.codec.objects import (
     small_state,
     stamped,
     token,
+    writer,
 )
 
 BLOCK = 1 << BLOCK_BITS
@@ -142,6 +145,13 @@ OPERATIONS: dict[str, Callable[..., AnyOperation]] = {
         ttl_s=(0.0, 5000.0)[n % 2],
     ),
     "revoke": lambda state, n: RevokeToken(id=_some_token(state, n)),
+    "open": lambda _, n: OpenConsumer(consumer=f"consumer-{n % 100}"),
+    "batch": lambda _, n: ClaimBatch(
+        consumer=f"consumer-{n % 9}", epoch=1, batch=1, secret=f"{n:032x}", worker="é", limit=5
+    ),
+    "close": lambda _, n: AckBatch(consumer=f"consumer-{n % 9}", epoch=1, batch=1),
+    "remove": lambda _, n: RemoveConsumer(consumer=f"consumer-{n % 100}"),
+    "publish": lambda _, n: Publish(writer=f"writer-{n % 100}", batch=n, jobs=()),
 }
 steps = st.tuples(
     st.sampled_from([*OPERATIONS, "push", "claim", "complete", "archive", "later", "broker"]),
@@ -216,16 +226,22 @@ def check_body(body: bytes, state: State) -> None:
     lines = body.split(b"\n")
     sessions = 3
     keys = sessions + len(content["sessions"]) + 1
-    tokens = keys + len(content["keys"]) + 1
-    jobs = tokens + len(content["tokens"]) + 1 if "tokens" in content else tokens
-    assert ("tokens" in content) == (len(state.tokens) > 0)
+    jobs = keys + len(content["keys"]) + 1
+    places = {"sessions": sessions, "keys": keys}
+    for name, table in (
+        ("tokens", state.tokens),
+        ("consumers", state.consumers),
+        ("writers", state.writers),
+    ):
+        assert (name in content) == (len(table) > 0)
+        if name in content:
+            assert lines[jobs - 1] == f'],"{name}":['.encode()
+            places[name] = jobs
+            jobs += len(content[name]) + 1
+    places["jobs"] = jobs
     assert lines[sessions - 1] == b'"sessions":['
     assert lines[keys - 1] == b'],"keys":['
     assert lines[jobs - 1] == b'],"jobs":['
-    places = {"sessions": sessions, "keys": keys, "jobs": jobs}
-    if "tokens" in content:
-        assert lines[tokens - 1] == b'],"tokens":['
-        places["tokens"] = tokens
     for name, at in places.items():
         rows = lines[at : at + len(content[name])]
         assert [json.loads(row.removesuffix(b",")) for row in rows] == content[name]
@@ -246,10 +262,14 @@ def test_a_queue_that_became_empty_looks_like_one_that_was_never_filled() -> Non
         document.state.put_job(done(seq))
     document.state.put_key("key", "job-1", "digest", NOW)
     document.state.put_token(token(1))
+    document.state.put_consumer(consumer(1))
+    document.state.put_writer(writer(1))
     document.state.sessions.write("session", 1, None, NOW, 1)
     document.state.next_seq = 200
     document.prepare("commit-1")
     document.state.remove_token("00000001")
+    document.state.remove_consumer("consumer-1")
+    document.state.remove_writer("writer-1")
     remove_done(document.state, 200)
     document.state.remove_key("key")
     document.state.sessions.table.remove("session")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from bucketq.codec import Document, decode
+from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.check import MAX_DEPTH
 from bucketq.model.job import NOTHING, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
@@ -92,6 +93,7 @@ job_fields: dict[str, st.SearchStrategy[Any]] = {
     "claimed_at": maybe(times),
     "heartbeat_at": maybe(times),
     "silent_s": st.floats(0, 1e9),
+    "lease_s": maybe(st.floats(0, 1e6)),
     "cancel_requested": st.booleans(),
     "errors": st.lists(failures, max_size=3).map(tuple),
     "finished_at": times,
@@ -162,6 +164,33 @@ def tokens(draw: st.DrawFn) -> list[TokenRecord]:
     ]
 
 
+@st.composite
+def consumers(draw: st.DrawFn) -> list[ConsumerRecord]:
+    ids = draw(st.lists(texts, max_size=4, unique=True))
+    jobs = st.lists(texts, max_size=4, unique=True).map(tuple)
+    return [
+        ConsumerRecord(
+            id=name,
+            seq=seq * 40,
+            epoch=draw(st.integers(1, 2**62)),
+            at=draw(times),
+            batch=draw(st.integers(1, 2**62)),
+            secret=f"s{draw(texts)}",
+            jobs=draw(jobs),
+        )
+        for seq, name in enumerate(ids)
+    ]
+
+
+@st.composite
+def writers(draw: st.DrawFn) -> list[WriterRecord]:
+    ids = draw(st.lists(texts, max_size=4, unique=True))
+    return [
+        WriterRecord(id=name, seq=seq * 40, batch=draw(numbers), part=draw(numbers), at=draw(times))
+        for seq, name in enumerate(ids)
+    ]
+
+
 queue_settings = st.builds(
     Settings,
     lease_s=floats,
@@ -171,6 +200,8 @@ queue_settings = st.builds(
     dead_retention_s=floats,
     max_sessions=numbers,
     max_tokens=numbers,
+    max_consumers=numbers,
+    writer_retention_s=floats,
     require_token=st.booleans(),
 )
 brokers = st.builds(BrokerRecord, address=texts, id=texts, epoch=numbers, since=times, host=texts)
@@ -186,7 +217,7 @@ def states(draw: st.DrawFn) -> State:
     state.paused = draw(st.booleans())
     state.paused_kinds = dict.fromkeys(draw(st.lists(texts, max_size=3)))
     state.sessions = Sessions(draw(sessions()), draw(numbers))
-    state.restore(draw(jobs()), draw(keys()), draw(tokens()))
+    state.restore(draw(jobs()), draw(keys()), draw(tokens()), draw(consumers()), draw(writers()))
     state.next_seq = draw(st.integers(301, 2**62))
     return state
 

@@ -10,13 +10,13 @@ from msgspec import Raw, structs
 
 from bucketq.codec import Document, decode
 from bucketq.errors import CorruptStateError
+from bucketq.model.base import NewJob
 from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import (
     AnyOperation,
     Claim,
     Complete,
     Configure,
-    NewJob,
     Push,
     Request,
 )
@@ -49,6 +49,8 @@ PLACES = {
     "key": b'{"id":"key-1",',
     "session": b'{"id":"session-1",',
     "token": b'{"id":"00000001",',
+    "consumer": b'{"id":"consumer-1",',
+    "writer": b'{"id":"writer-1",',
 }
 
 
@@ -80,6 +82,8 @@ def object_at(content: dict[str, Any], place: str) -> dict[str, Any]:
             "key": ("keys", 0),
             "session": ("sessions", 0),
             "token": ("tokens", 0),
+            "consumer": ("consumers", 0),
+            "writer": ("writers", 0),
         }[place]
         found = content[table][index]
     assert isinstance(found, dict)
@@ -279,7 +283,7 @@ def test_tokens_that_an_older_writer_kept_in_the_head_go_back_to_their_table() -
     tokens = json.loads(body)["tokens"]
     line = json.dumps(tokens, separators=(",", ":")).encode()
     rest = rest_of(body)
-    start, end = rest.index(b'\n],"tokens":['), rest.index(b'\n],"jobs":[')
+    start, end = rest.index(b'\n],"tokens":['), rest.index(b'\n],"consumers":[')
     older = stamped(rest[:start] + rest[end:])
     older = edited(older, PLACES["head"], b'"tokens":' + line + b"," + PLACES["head"])
     document = decode(older, WHERE)
@@ -292,7 +296,7 @@ def test_tokens_that_an_older_writer_kept_in_the_head_go_back_to_their_table() -
 
 def test_a_table_of_tokens_without_rows_is_read_and_left_out() -> None:
     rest = rest_of(small_body())
-    start, end = rest.index(b'\n],"tokens":['), rest.index(b'\n],"jobs":[')
+    start, end = rest.index(b'\n],"tokens":['), rest.index(b'\n],"consumers":[')
     document = decode(stamped(rest[:start] + b'\n],"tokens":[' + rest[end:]), WHERE)
     assert len(document.state.tokens) == 0
     written = document.prepare("commit-2").body
@@ -300,13 +304,15 @@ def test_a_table_of_tokens_without_rows_is_read_and_left_out() -> None:
     assert json.loads(written)["keys"] == json.loads(small_body())["keys"]
 
 
-@pytest.mark.parametrize("behind", ["sessions", "keys", "tokens", "jobs"])
+@pytest.mark.parametrize("behind", ["sessions", "keys", "tokens", "consumers", "writers", "jobs"])
 def test_a_table_that_a_newer_writer_put_between_the_others_is_kept_once(behind: str) -> None:
     body, table = small_body(), b'\n],"news":[\n{"id":"n1","seq":1},\n{"id":"n2","seq":2}'
     following = {
         "sessions": b'\n],"keys":[',
         "keys": b'\n],"tokens":[',
-        "tokens": b'\n],"jobs":[',
+        "tokens": b'\n],"consumers":[',
+        "consumers": b'\n],"writers":[',
+        "writers": b'\n],"jobs":[',
         "jobs": b"\n]}\n",
     }[behind]
     document = decode(edited(body, following, table + following), WHERE)

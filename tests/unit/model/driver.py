@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from bucketq.codec import Document, decode
+from bucketq.model.base import NewJob
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import (
     AnyOperation,
@@ -18,7 +19,6 @@ from bucketq.model.operations import (
     Expire,
     Fail,
     LeaseRef,
-    NewJob,
     Push,
     Request,
 )
@@ -39,7 +39,8 @@ def rows_of(state: State) -> tuple[list[object], ...]:
     paused = (state.paused, list(state.paused_kinds))
     head = (state.settings, state.broker, paused, state.sessions.horizon)
     sessions = [msgspec.json.encode(session) for session in state.sessions.table]
-    return [head], list(state.jobs), list(state.keys), list(state.tokens), list(sessions)
+    bulk = [*state.consumers, *state.writers]
+    return [head], list(state.jobs), list(state.keys), list(state.tokens), bulk, list(sessions)
 
 
 class Driver:
@@ -88,9 +89,12 @@ class Driver:
         """Push jobs that are alike but for their ids."""
         self.ok(Push(jobs=tuple(new_job(job_id, **fields) for job_id in job_ids)))
 
-    def claim(self, *kinds: str, limit: int = 1, worker: str = "w") -> tuple[JobRecord, ...]:
+    def claim(
+        self, *kinds: str, limit: int = 1, worker: str = "w", lease_s: float | None = None
+    ) -> tuple[JobRecord, ...]:
         """Claim jobs."""
-        answer = self.ok(Claim(worker=worker, secret=SECRET, kinds=kinds, limit=limit))
+        claim = Claim(worker=worker, secret=SECRET, kinds=kinds, limit=limit, lease_s=lease_s)
+        answer = self.ok(claim)
         assert isinstance(answer, tuple)
         return answer
 

@@ -22,6 +22,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
+from bucketq.model.base import NewJob
 from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.operations import (
     Archived,
@@ -35,7 +36,6 @@ from bucketq.model.operations import (
     GrantToken,
     Heartbeat,
     Lead,
-    NewJob,
     Pause,
     Persist,
     Pulse,
@@ -49,13 +49,15 @@ from bucketq.model.operations import (
     Tidy,
 )
 from bucketq.model.settings import Settings
-from tests.unit.model.reference_tokens import TokenReference
+from tests.unit.model.reference_bulk import BulkReference
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
 
 _NEVER = object()
-_FREE: Row = dict.fromkeys(("lease", "worker", "claimed_at", "heartbeat_at")) | {"silent_s": 0.0}
+_FREE: Row = dict.fromkeys(("lease", "worker", "claimed_at", "heartbeat_at", "lease_s")) | {
+    "silent_s": 0.0
+}
 
 
 def row_of(job: JobRecord) -> Row:
@@ -65,7 +67,7 @@ def row_of(job: JobRecord) -> Row:
     return row | {"payload": bytes(job.payload), "result": bytes(job.result), "errors": errors}
 
 
-class Reference(TokenReference):
+class Reference(BulkReference):
     """A queue that is slow and obvious."""
 
     def __init__(self) -> None:
@@ -130,6 +132,7 @@ class Reference(TokenReference):
             rows,
             keys,
             dict(self.tokens),
+            self.bulk_content(),
             (self.settings, self.broker, paused, list(self.sessions)),
         )
 
@@ -238,14 +241,19 @@ class Reference(TokenReference):
         if operation.limit > self.settings.max_batch_jobs:
             raise InvalidRequestError
         chosen = self.claimable(now, operation.kinds)[: operation.limit]
+        self.hand_out(chosen, operation, now, seen)
+        return tuple(dict(row) for row in chosen)
+
+    def hand_out(self, chosen: list[Row], claim: Any, now: datetime, seen: Seen) -> None:
+        """Start jobs under the leases that the model shows."""
         for row in chosen:
             lease = seen(row["id"]).lease
             assert lease is not None
             assert lease not in self.leases_given, "a lease was handed out twice"
             self.leases_given.add(lease)
             row.update(status="running", attempt=row["attempt"] + 1, run_at=None, lease=lease)
-            row.update(worker=operation.worker, claimed_at=now, heartbeat_at=now, silent_s=0.0)
-        return tuple(dict(row) for row in chosen)
+            row.update(worker=claim.worker, claimed_at=now, heartbeat_at=now, silent_s=0.0)
+            row["lease_s"] = claim.lease_s
 
     def _heartbeat(self, operation: Heartbeat, now: datetime, _seen: Seen) -> tuple[Pulse, ...]:
         if len(operation.leases) > self.settings.max_batch_jobs:
@@ -275,7 +283,7 @@ class Reference(TokenReference):
             return
         row = self._held(operation.job, operation.lease)
         row.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
-        row.update(result=bytes(operation.result), silent_s=0.0)
+        row.update(result=bytes(operation.result), silent_s=0.0, lease_s=None)
 
     def _completemany(self, operation: CompleteMany, now: datetime, seen: Seen) -> tuple[bool, ...]:
         if len(operation.jobs) > self.settings.max_batch_jobs:
@@ -451,6 +459,7 @@ class Reference(TokenReference):
             del self.keys[key]
             count += 1
         count += self.drop_expired_tokens(now)
+        count += self.forget_bulk(now)
         while dead := self.dead():
             age = now - dead[0]["finished_at"]
             too_many = len(dead) > settings.max_dead

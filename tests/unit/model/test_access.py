@@ -7,8 +7,10 @@ from typing import Any, get_args
 import pytest
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
+from bucketq.model import bulk
 from bucketq.model import operations as ops
 from bucketq.model.access import may, right_of
+from bucketq.model.base import Operation
 from bucketq.model.operators import is_untidy
 from bucketq.model.tokens import RIGHTS, TokenInfo, token_digest
 from tests.unit.model.driver import START, Driver, new_job
@@ -224,8 +226,8 @@ def test_neither_stats_nor_a_snapshot_tells_of_tokens() -> None:
         assert "00000001" not in shown
 
 
-NEEDED: dict[str, set[type[ops.Operation]]] = {
-    "push": {ops.Push},
+NEEDED: dict[str, set[type[Operation]]] = {
+    "push": {ops.Push, bulk.Publish},
     "claim": {
         ops.Claim,
         ops.Heartbeat,
@@ -233,14 +235,19 @@ NEEDED: dict[str, set[type[ops.Operation]]] = {
         ops.CompleteMany,
         ops.Fail,
         ops.Release,
+        bulk.OpenConsumer,
+        bulk.ClaimBatch,
+        bulk.ReadBatch,
+        bulk.AckBatch,
+        bulk.ReleaseBatch,
     },
-    "read": {ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot},
+    "read": {ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, bulk.ReadConsumers},
 }
 
 
 @pytest.mark.parametrize("kind", get_args(ops.AnyOperation))
 def test_each_operation_needs_its_right_and_what_is_not_named_needs_admin(
-    kind: type[ops.Operation],
+    kind: type[Operation],
 ) -> None:
     fields = dict.fromkeys(kind.__struct_fields__, "any")
     operation = kind(**fields)

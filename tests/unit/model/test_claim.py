@@ -1,6 +1,7 @@
 """How jobs are handed out: in order, on time, each attempt under a lease of its own."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -288,3 +289,24 @@ def test_a_request_with_a_senseless_id_is_refused(
 ) -> None:
     applied = queue.send(Claim(worker="w", secret=SECRET), session, **fields)
     assert isinstance(applied.error, InvalidRequestError)
+
+
+def test_a_lease_of_its_own_length_lasts_as_long_as_the_attempt() -> None:
+    queue = Driver()
+    queue.push_many("1", "2", "3", "4")
+    jobs = queue.claim(limit=4, lease_s=600.0)
+    assert {job.lease_s for job in jobs} == {600.0}
+    queue.complete(jobs[0])
+    queue.fail(jobs[1])
+    queue.expire(jobs[2])
+    queue.ok(Release(job="4", lease=lease_of(jobs[3])))
+    assert {queue.job(job.id).lease_s for job in jobs} == {None}
+    queue.wait(60)
+    assert {job.lease_s for job in queue.claim(limit=4)} == {None}
+
+
+@pytest.mark.parametrize("lease_s", [0, -1.0, 7 * 86400.0 + 1, float("nan"), True, "60"])
+def test_a_lease_must_have_a_length_that_makes_sense(lease_s: Any) -> None:
+    queue = Driver()
+    claim = Claim(worker="w", secret=SECRET, lease_s=lease_s)
+    assert "lease_s" in queue.refused(claim, InvalidRequestError)

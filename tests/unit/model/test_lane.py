@@ -161,3 +161,16 @@ def test_a_lane_agrees_with_a_sorted_list(steps: list[tuple[str, int]], ranks: l
         elif step == "sweep":
             jobs.lane.sweep(jobs, -10_000)
     assert jobs.drain() == [job.seq for job in sorted(waiting, key=lambda job: job.order)]
+
+
+def test_jobs_are_taken_out_wherever_they_stand() -> None:
+    jobs = Jobs()
+    for seq, priority in ((1, 0), (2, 0), (3, 0), (4, -1), (5, -1)):
+        jobs.add(seq, priority)
+    jobs.lane.remove({1, 3, 5})
+    jobs.add(6)
+    order = []
+    while (head := jobs.lane.head(jobs)) is not None:
+        jobs.lane.pop(head)
+        order.append(head.seq)
+    assert order == [4, 2, 6]

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import Raw, structs
 
 from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
+from bucketq.model.base import NewJob
 from bucketq.model.job import STATUSES, Backoff, JobRecord
 from bucketq.model.operations import (
     AnyOperation,
@@ -36,7 +37,6 @@ from bucketq.model.operations import (
     Lead,
     LeaseRef,
     List,
-    NewJob,
     Pause,
     Persist,
     Purge,
@@ -56,6 +56,7 @@ from bucketq.model.operations import (
 from bucketq.model.operators import is_untidy
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
+from tests.unit.model.bulk_rules import BulkRules
 from tests.unit.model.driver import START
 from tests.unit.model.reference import Reference, row_of
 
@@ -94,6 +95,10 @@ changes = st.one_of(
             "max_sessions": st.integers(1, 3),
             "max_tokens": st.integers(1, 4),
             "require_token": st.booleans(),
+            "max_consumers": st.integers(1, 2),
+            "max_writers": st.integers(1, 3),
+            "consumer_retention_s": st.sampled_from([10.0, 1000.0]),
+            "writer_retention_s": st.sampled_from([10.0, 1000.0]),
             "key_retention_s": st.sampled_from([10.0, 100.0]),
             "dead_retention_s": st.sampled_from([10.0, 1000.0]),
             "session_retention_s": st.sampled_from([10.0, 1000.0]),
@@ -116,6 +121,8 @@ def tables(state: State) -> dict[Change, object]:
     rows.update({("jobs", job.id): job for job in state.jobs})
     rows.update({("keys", key.id): key for key in state.keys})
     rows.update({("tokens", token.id): token for token in state.tokens})
+    rows.update({("consumers", row.id): row for row in state.consumers})
+    rows.update({("writers", row.id): row for row in state.writers})
     sessions = state.sessions.table
     rows.update({("sessions", row.id): msgspec.json.encode(row) for row in sessions})
     return rows
@@ -128,7 +135,7 @@ def plain(answer: object) -> object:
     return answer
 
 
-class QueueMachine(RuleBasedStateMachine):
+class QueueMachine(BulkRules):
     """Requests of a few clients, a clock that jumps, and commits."""
 
     def __init__(self) -> None:
@@ -144,10 +151,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.ids = ["unknown"]
         self.secrets = 0
         self.commits = 0
-
-    @property
-    def state(self) -> State:
-        return self.model.state
 
     def send(self, operation: AnyOperation, by: tuple[str, int] = ("", 0)) -> None:
         """Send a new request, and see what the reference makes of it."""
@@ -222,8 +225,13 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(kinds=some_kinds, limit=st.integers(1, 4), by=sender, worker=st.sampled_from("vw"))
     def claim(self, kinds: tuple[str, ...], limit: int, by: tuple[str, int], worker: str) -> None:
         self.secrets += 1
-        secret = f"{self.secrets:032x}"
-        self.send(Claim(worker=worker, secret=secret, kinds=kinds, limit=limit), by)
+        secret, lease_s = f"{self.secrets:032x}", 90.0 if worker == "v" else None
+        claim = Claim(worker=worker, secret=secret, kinds=kinds, limit=limit, lease_s=lease_s)
+        self.send(claim, by)
+        self.note_leases()
+
+    def note_leases(self) -> None:
+        """Remember the leases that are held now."""
         for job_id in self.state.running:
             job = self.state.jobs.by_id[job_id]
             lease = LeaseRef(job_id, job.lease or "")

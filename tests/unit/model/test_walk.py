@@ -34,6 +34,7 @@ class Walker:
             self.claim: 24,
             self.work: 30,
             self.operate: 12,
+            self.batch: 16,
             self.house: 16,
             self.broker: 8,
             self.repeat: 12,
@@ -46,6 +47,7 @@ class Walker:
         step()
         self.machine.rows_are_those_of_the_reference()
         self.machine.indexes_agree_with_a_recount()
+        self.machine.bulk_rows_are_those_of_the_reference()
 
     @property
     def number(self) -> int:
@@ -112,6 +114,25 @@ class Walker:
             kind = self.random.choice([None, "a", "b"])
             machine.pause_or_resume(kind, self.number < 30, self.by)
 
+    def batch(self) -> None:
+        machine, choice, draw = self.machine, self.random.randrange(10), self.random.choice
+        name, lag = draw(["spark", "spark", "flink", "never"]), draw([0] * 8 + [1, -1])
+        if choice < 1:
+            machine.open_consumer(name, self.by)
+        elif choice == 9:
+            machine.publish(name, self.number % 5, self.number % 3, self.number, self.by)
+        elif not machine.state.consumers:
+            machine.open_consumer("spark", self.by)
+        elif choice < 5:
+            limit, lease_s = self.random.randint(1, 4), draw([None, 60.0])
+            machine.claim_batch(name, lag, draw([0] * 8 + [1, -1]), limit, self.kinds, lease_s)
+        elif choice < 7:
+            machine.close_batch(name, lag, draw([0] * 8 + [1, -1]), self.number < 30, self.by)
+        elif choice < 8:
+            machine.read_batch(name, self.number % 4, 1 + self.number % 3)
+        else:
+            machine.remove_consumer(name, self.number, self.by)
+
     def house(self) -> None:
         machine, choice = self.machine, self.random.randrange(5)
         if choice == 0:
@@ -130,6 +151,10 @@ class Walker:
                 "max_keys": self.random.choice([3, 100]),
                 "max_tokens": self.random.choice([2, 100]),
                 "require_token": self.number < 50,
+                "max_consumers": self.random.choice([1, 100]),
+                "max_writers": self.random.choice([2, 100]),
+                "consumer_retention_s": self.random.choice([50.0, 1000.0]),
+                "writer_retention_s": self.random.choice([50.0, 1000.0]),
                 "max_jobs": self.random.choice([20, 1000, 1000]),
                 "key_retention_s": self.random.choice([20.0, 200.0]),
                 "dead_retention_s": self.random.choice([50.0, 1000.0]),

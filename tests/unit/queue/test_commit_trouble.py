@@ -19,7 +19,8 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model import transitions
-from bucketq.model.operations import NewJob, Operation, Push, ReadStats
+from bucketq.model.base import NewJob, Operation
+from bucketq.model.operations import Push, ReadStats
 from bucketq.queue import commit as commit_module
 from tests.unit.queue.worlds import (
     KEY,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from msgspec import Raw
 
-from bucketq.model.operations import Claim, Expire, Heartbeat, LeaseRef, NewJob, Push, Request
+from bucketq.model.base import NewJob
+from bucketq.model.operations import Claim, Expire, Heartbeat, LeaseRef, Push, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.queue.leases import LeaseWatch
@@ -19,16 +21,18 @@ LEASE_S, GRACE_S, MARGIN_S = 30, 15, 300
 class Watched:
     """A queue with running jobs, watched by a process whose wall clock is right or wrong."""
 
-    def __init__(self, jobs: int = 1, wall_error_s: float = 0.0) -> None:
+    def __init__(
+        self, jobs: int = 1, wall_error_s: float = 0.0, lease_s: float | None = None
+    ) -> None:
         self.state = State(incarnation="test", created_at=BEGAN)
         self.watch = LeaseWatch()
         self.wall_error_s = wall_error_s
         new = tuple(NewJob(id=f"job-{n}", kind="mail", payload=Raw(b"1")) for n in range(jobs))
         self._apply(Push(jobs=new), 0)
-        self.claim(0)
+        self.claim(0, lease_s)
 
-    def claim(self, at_s: float) -> None:
-        self._apply(Claim(worker="w", secret="s" * 32, limit=100), at_s)
+    def claim(self, at_s: float, lease_s: float | None = None) -> None:
+        self._apply(Claim(worker="w", secret="s" * 32, limit=100, lease_s=lease_s), at_s)
 
     def beat(self, at_s: float, job_id: str = "job-0") -> None:
         lease = self.state.jobs.by_id[job_id].lease or ""
@@ -152,3 +156,22 @@ def test_a_job_that_ends_and_comes_again_is_watched_afresh() -> None:
     assert watched.stale_at(40) == []
     watched.claim(50)
     assert watched.first_stale(50, 1000) == 50 + LEASE_S + GRACE_S
+
+
+@pytest.mark.parametrize("lease_s", [2.0, 100.0])
+def test_a_lease_of_its_own_length_counts_instead_of_the_setting(lease_s: float) -> None:
+    assert Watched(lease_s=lease_s).first_stale(0, 1000) == lease_s + GRACE_S
+
+
+@pytest.mark.parametrize("lease_s", [2.0, 3600.0])
+def test_the_wall_clock_has_to_pass_a_lease_of_its_own_length_too(lease_s: float) -> None:
+    late = Watched(lease_s=lease_s)
+    assert late.stale_at(lease_s + MARGIN_S - 1) == []
+    assert Watched(lease_s=lease_s).stale_at(lease_s + MARGIN_S) == ["job-0"]
+
+
+def test_after_a_pause_a_short_lease_keeps_the_grace_too() -> None:
+    watched = Watched(lease_s=2.0)
+    assert watched.stale_at(0) == []
+    assert watched.stale_at(25) == []
+    assert watched.first_stale(26, 1000) == 25 + GRACE_S

@@ -15,7 +15,8 @@ from bucketq.errors import (
     StoreRefusedError,
     SupersededError,
 )
-from bucketq.model.operations import NewJob, Push, Request
+from bucketq.model.base import NewJob
+from bucketq.model.operations import Push, Request
 from bucketq.model.state import RING_LENGTH
 from bucketq.model.transitions import apply
 from bucketq.queue.register import Register, Settled, Verdict

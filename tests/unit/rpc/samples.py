@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Raw
 
 from bucketq.model import operations as ops
+from bucketq.model.base import NewJob
 from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
@@ -16,8 +17,8 @@ from bucketq.rpc.messages import FlushArchive
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 SECRET = "b1dc61f79818c9ff5663130821bdcc6c"
 
-PLAIN_JOB = ops.NewJob(id="j1", kind="email", payload=Raw(b'{"to":"ada"}'))
-FULL_JOB = ops.NewJob(
+PLAIN_JOB = NewJob(id="j1", kind="email", payload=Raw(b'{"to":"ada"}'))
+FULL_JOB = NewJob(
     id="j2",
     kind="images/thumbnail",
     payload=Raw(b'"iVBORw=="'),
@@ -34,15 +35,15 @@ FULL_JOB = ops.NewJob(
 JOBS = (
     PLAIN_JOB,
     FULL_JOB,
-    ops.NewJob(id="", kind="", payload=Raw(b"")),
-    ops.NewJob(id="j3", kind="k", payload=Raw(b"1"), priority=2**31),
-    ops.NewJob(id="j4", kind="k", payload=Raw(b"1"), delay_s=0.0),
-    ops.NewJob(id="j5", kind="k", payload=Raw(b"1"), key=""),
-    ops.NewJob(id="j6", kind="k", payload=Raw(b"1"), replay_of=""),
-    ops.NewJob(id="j7", kind="k", payload=Raw(b"1"), max_attempts=0),
-    ops.NewJob(id="j8", kind="k", payload=Raw(b"1"), backoff=Backoff(0.0, 0.0, 0.0)),
-    ops.NewJob(id="j9", kind="k", payload=Raw(b"1"), run_at=datetime(1, 1, 1, tzinfo=UTC)),
-    ops.NewJob(
+    NewJob(id="", kind="", payload=Raw(b"")),
+    NewJob(id="j3", kind="k", payload=Raw(b"1"), priority=2**31),
+    NewJob(id="j4", kind="k", payload=Raw(b"1"), delay_s=0.0),
+    NewJob(id="j5", kind="k", payload=Raw(b"1"), key=""),
+    NewJob(id="j6", kind="k", payload=Raw(b"1"), replay_of=""),
+    NewJob(id="j7", kind="k", payload=Raw(b"1"), max_attempts=0),
+    NewJob(id="j8", kind="k", payload=Raw(b"1"), backoff=Backoff(0.0, 0.0, 0.0)),
+    NewJob(id="j9", kind="k", payload=Raw(b"1"), run_at=datetime(1, 1, 1, tzinfo=UTC)),
+    NewJob(
         id="j10",
         kind="k",
         payload=Raw(b"1"),

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import operations as ops
+from bucketq.model.base import NewJob
 from bucketq.model.job import NOTHING, Backoff
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.calls import (
@@ -109,7 +110,7 @@ seconds = st.floats(allow_nan=False)
 @given(
     st.lists(
         st.builds(
-            ops.NewJob,
+            NewJob,
             id=names,
             kind=names,
             payload=st.binary(max_size=30).map(Raw),
@@ -126,13 +127,13 @@ seconds = st.floats(allow_nan=False)
         max_size=5,
     )
 )
-def test_any_jobs_arrive_as_they_were_pushed(jobs: list[ops.NewJob]) -> None:
+def test_any_jobs_arrive_as_they_were_pushed(jobs: list[NewJob]) -> None:
     push = call(ops.Push(jobs=tuple(jobs)))
     assert carried(push) == [push]
 
 
 def test_no_tags_and_empty_tags_are_the_same() -> None:
-    job = ops.NewJob(id="j", kind="k", payload=Raw(b"1"), tags={})
+    job = NewJob(id="j", kind="k", payload=Raw(b"1"), tags={})
     (got,) = carried(call(ops.Push(jobs=(job,))))
     assert operation_of(got).jobs[0].tags is None
 
@@ -147,7 +148,7 @@ def test_a_result_that_was_not_given_is_the_one_nothing_that_the_encoder_knows()
 
 
 def test_the_name_of_a_kind_is_held_once_however_many_jobs_bear_it() -> None:
-    jobs = tuple(ops.NewJob(id=str(i), kind="email-kind", payload=Raw(b"1")) for i in range(3))
+    jobs = tuple(NewJob(id=str(i), kind="email-kind", payload=Raw(b"1")) for i in range(3))
     first, second = carried(call(ops.Push(jobs=jobs)), call(ops.Push(jobs=jobs)))
     kinds = [job.kind for got in (first, second) for job in operation_of(got).jobs]
     assert len({id(kind) for kind in kinds}) == 1
@@ -160,11 +161,11 @@ def test_the_name_of_a_kind_is_held_once_however_many_jobs_bear_it() -> None:
         ops.Get(job=7),  # type: ignore[arg-type]
         ops.Fail(job="j", lease="l", error="\udfff"),
         ops.Claim(worker="w", secret="s", limit=2**63),
-        ops.Push(jobs=(ops.NewJob(id="j", kind="k", payload=Raw(b"1"), priority=2**64),)),
-        ops.Push(jobs=(ops.NewJob(id="j", kind="k", payload="1"),)),  # type: ignore[arg-type]
+        ops.Push(jobs=(NewJob(id="j", kind="k", payload=Raw(b"1"), priority=2**64),)),
+        ops.Push(jobs=(NewJob(id="j", kind="k", payload="1"),)),  # type: ignore[arg-type]
         ops.Push(
             jobs=(
-                ops.NewJob(
+                NewJob(
                     id="j",
                     kind="k",
                     payload=Raw(b"1"),
@@ -298,7 +299,7 @@ def test_a_role_of_a_later_version_is_not_that_of_a_leader() -> None:
 def test_the_size_that_is_told_is_near_the_one_on_the_wire() -> None:
     message = pb.SessionRequest()
     payload = Raw(b'"' + b"x" * 10_000 + b'"')
-    jobs = tuple(ops.NewJob(id=f"j{i}", kind="k", payload=payload) for i in range(100))
+    jobs = tuple(NewJob(id=f"j{i}", kind="k", payload=payload) for i in range(100))
     size = write_call(message.calls, call(ops.Push(jobs=jobs)))
     assert message.ByteSize() <= size <= 1.1 * message.ByteSize()
     assert write_call(message.calls, call(ops.Push(jobs=(PLAIN_JOB,)))) < 500

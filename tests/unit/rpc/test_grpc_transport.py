@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from bucketq import errors
 from bucketq.model import operations as ops
+from bucketq.model.base import NewJob
 from bucketq.rpc import grpc_session, grpc_transport
 from bucketq.rpc.errors import error_of, refusal_of
 from bucketq.rpc.grpc_listener import GrpcListener
@@ -160,7 +161,7 @@ async def test_large_calls_go_in_messages_of_their_own(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     payload = Raw(b'"' + b"x" * 3_000_000 + b'"')
-    push = ops.Push(jobs=(ops.NewJob(id="j", kind="k", payload=payload),))
+    push = ops.Push(jobs=(NewJob(id="j", kind="k", payload=payload),))
     service.value = ("j",)
     wire = await transport.open(listener.address, Hello(), 5.0)
     await wire.send([call(push, tag) for tag in range(6)])

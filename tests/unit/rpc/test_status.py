@@ -24,6 +24,7 @@ CODES = {
     "LeaseLostError": "FAILED_PRECONDITION",
     "JobGoneError": "FAILED_PRECONDITION",
     "AccessDeniedError": "PERMISSION_DENIED",
+    "ConsumerFencedError": "FAILED_PRECONDITION",
     "QueueNotFoundError": "NOT_FOUND",
     "StoreRefusedError": "FAILED_PRECONDITION",
     "ClosedError": "FAILED_PRECONDITION",

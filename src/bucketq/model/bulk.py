@@ -1,0 +1,194 @@
+"""Consumers and writers, as data: what engines that work in numbered batches ask for.
+
+Such an engine (Spark is one) may be killed at any point, and then does the same batch again, under
+the same number. A **consumer** is a name under which batches of jobs are claimed one after the
+other: its row in the object holds the one that is not acknowledged yet, so whoever carries on finds
+the identical set. Its epoch rises whenever somebody opens it, and fences whoever held it before. A
+**writer** is a name under which batches of jobs are published: its row holds the last position,
+so that a batch that comes again changes nothing.
+
+These are the rows, the operations and their answers; ``consumers`` and ``writers`` say what each
+operation does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from bucketq.model.base import NewJob, Operation
+from bucketq.model.job import JobRecord
+
+
+class ConsumerInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """What may be told of a consumer. It has no secret: the leases of its jobs come from that."""
+
+    name: str
+    epoch: int
+    batch: int = 0
+    """The number of the last batch that was claimed; 0: none was."""
+    pending: int = 0
+    """How many jobs its batch has, while that is not acknowledged."""
+    at: datetime
+    """When it was last used."""
+
+
+class ConsumerRecord(
+    Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A consumer as the object holds it."""
+
+    id: str
+    """Its name."""
+    seq: int
+    epoch: int
+    """One more whenever somebody opens it; whoever shows an older one is refused."""
+    at: datetime
+    """When it was last used."""
+    batch: int = 0
+    """The number of the last batch that was claimed."""
+    secret: str = ""
+    """The secret of that claim, while the batch is open. A job belongs to the batch exactly while
+    it is running under the lease that follows from this, the job and its attempt."""
+    jobs: tuple[str, ...] = ()
+    """The ids of the batch in the order of the claim, until it is acknowledged or released."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its batch is not acknowledged yet."""
+        return bool(self.jobs)
+
+    def info(self) -> ConsumerInfo:
+        """What may be told of it."""
+        return ConsumerInfo(
+            name=self.id,
+            epoch=self.epoch,
+            batch=self.batch,
+            pending=len(self.jobs),
+            at=self.at,
+        )
+
+
+class WriterRecord(Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+    """A writer as the object holds it: the position of what it published last."""
+
+    id: str
+    """Its name."""
+    seq: int
+    batch: int
+    part: int
+    at: datetime
+    """When it last published."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """What has to be passed by what it publishes next."""
+        return (self.batch, self.part)
+
+
+class OpenConsumer(Operation, frozen=True):
+    """Take a consumer over, or make it; answers a ``ConsumerState``.
+
+    Whoever held it before is refused from now on.
+    """
+
+    consumer: str
+
+
+class ClaimBatch(Operation, frozen=True):
+    """Take the next batch of jobs, or the same one again. Answers a ``BatchState``.
+
+    Its number is its id: asking again does no harm.
+    """
+
+    consumer: str
+    epoch: int
+    batch: int
+    secret: str
+    """As in ``Claim``; where the batch is open already, the one that it was claimed with stays."""
+    worker: str
+    kinds: tuple[str, ...] = ()
+    limit: int = 1
+    lease_s: float | None = None
+    """How long the worker of these attempts may be silent; None: as the settings say."""
+
+
+class ReadBatch(Operation, frozen=True):
+    """Read a slice of a batch that is not acknowledged yet. Answers a ``BatchPage``."""
+
+    consumer: str
+    batch: int
+    start: int = 0
+    """How many jobs of the batch stand before the slice."""
+    limit: int = 1000
+
+
+class AckBatch(Operation, frozen=True):
+    """Complete every job that still belongs to a batch, and close it. Answers a ``BatchState``."""
+
+    consumer: str
+    epoch: int
+    batch: int
+
+
+class ReleaseBatch(Operation, frozen=True):
+    """Give the jobs of a batch back unharmed, and close it. Answers a ``BatchState``."""
+
+    consumer: str
+    epoch: int
+    batch: int
+
+
+class ReadConsumers(Operation, frozen=True):
+    """Read which consumers there are. Answers a ``ConsumerInfo`` for each, in order."""
+
+
+class RemoveConsumer(Operation, frozen=True):
+    """Release what a consumer holds, and forget it. Answers whether there was one."""
+
+    consumer: str
+
+
+class Publish(Operation, frozen=True):
+    """Push jobs, all or none, once for each position of a writer. Answers whether that was now.
+
+    What is not behind the writer's last position has been published before, and changes nothing.
+    """
+
+    writer: str
+    batch: int
+    jobs: tuple[NewJob, ...]
+    part: int = 0
+
+
+class ConsumerState(Struct, frozen=True, gc=False):
+    """What whoever opened a consumer has to know."""
+
+    consumer: str
+    epoch: int
+    """To be shown with every batch."""
+    batch: int
+    """The number of the last batch that was claimed; 0: none was."""
+    pending: int
+    """How many jobs it has, while it is not acknowledged: claim it again first."""
+
+
+class BatchState(Struct, frozen=True, gc=False):
+    """What became of a batch."""
+
+    batch: int
+    jobs: int
+    """How many jobs it holds, or how many were completed or given back by this."""
+    lost: tuple[str, ...] = ()
+    """The jobs that do not belong to it any more, and go their own way."""
+
+
+class BatchPage(Struct, frozen=True):
+    """A slice of a batch, in the order of its claim."""
+
+    jobs: tuple[JobRecord, ...]
+    lost: tuple[str, ...] = ()
+    """Those of the slice that do not belong to the batch any more."""
+    next_start: int | None = None
+    """Where the next slice begins; None: there is none."""

@@ -1,0 +1,282 @@
+"""How a consumer claims, reads and closes its batches, one after the other.
+
+A batch number stands for one set of jobs for ever: the set is chosen once, and its ids stay in the
+consumer's row until the batch is closed. What is looked at anew each time is only which of them
+still belong to it: a job does exactly while it is running under the lease that follows from the
+batch's secret, the job and its attempt. The others are *lost* to the batch, and go their own way.
+
+Only who opened the consumer last may claim and close; everybody before is fenced.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
+from bucketq.model import check, leases
+from bucketq.model.bulk import (
+    AckBatch,
+    BatchPage,
+    BatchState,
+    ClaimBatch,
+    ConsumerInfo,
+    ConsumerRecord,
+    ConsumerState,
+    OpenConsumer,
+    ReadBatch,
+    ReadConsumers,
+    ReleaseBatch,
+    RemoveConsumer,
+)
+from bucketq.model.job import HEARD, JobRecord
+from bucketq.model.operations import Completion
+from bucketq.model.state import State
+
+MAX_BATCH = 2**63 - 1
+_SIGNS_OF_LIFE = 10
+"""How often a consumer that finds nothing writes, within its retention, that it is in use."""
+
+
+def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerState:
+    """Take a consumer over, or make it; whoever held it before is fenced."""
+    check.name(operation.consumer, "consumer")
+    known = state.consumers.get(operation.consumer)
+    if known is not None:
+        record = replace(known, epoch=known.epoch + 1, at=now)
+    else:
+        limit = state.settings.max_consumers
+        if len(state.consumers) >= limit:
+            message = (
+                f"too many consumers: the queue has {len(state.consumers):,}, {limit:,} are "
+                "allowed (max_consumers); remove those that nobody uses"
+            )
+            raise RejectedError(message)
+        record = ConsumerRecord(
+            id=operation.consumer, seq=state.consumers.next_seq, epoch=1, at=now
+        )
+    state.put_consumer(record)
+    return ConsumerState(record.id, record.epoch, record.batch, len(record.jobs))
+
+
+def remember_opening(_operation: OpenConsumer, answer: ConsumerState) -> tuple[int, int, int]:
+    """Keep what was opened; it may have been opened again since."""
+    return (answer.epoch, answer.batch, answer.pending)
+
+
+def recall_opening(
+    _state: State, operation: OpenConsumer, stored: tuple[int, int, int]
+) -> ConsumerState:
+    """Answer a retried opening: with the same epoch, whether or not it is still the newest."""
+    return ConsumerState(operation.consumer, *stored)
+
+
+def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
+    """Hand out the next batch, or the open one again."""
+    leases.check_claim(state, operation)
+    record = _opened(state, operation)
+    if record.is_open and operation.batch == record.batch:
+        return _claim_again(state, record, operation, now)
+    if record.is_open or operation.batch != record.batch + 1:
+        raise _wrong_number(record, operation.batch)
+    taken = leases.hand_out(state, operation, now)
+    if taken:
+        jobs = tuple(job.id for job in taken)
+        state.put_consumer(
+            replace(record, batch=operation.batch, secret=operation.secret, jobs=jobs, at=now)
+        )
+    elif now - record.at > _retention(state) / _SIGNS_OF_LIFE:
+        state.put_consumer(replace(record, at=now))
+    return BatchState(operation.batch, len(taken))
+
+
+def _claim_again(
+    state: State, record: ConsumerRecord, operation: ClaimBatch, now: datetime
+) -> BatchState:
+    """Hand out the same jobs, as if they had been heard of just now: their worker may be new.
+
+    Those that nobody holds any more are taken back. A pause does not keep them from that, for
+    the batch was handed out before.
+    """
+    if state.delayed:
+        state.promote(now)
+    held, lost = _sort(state, record, record.jobs)
+    for job in held:
+        heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=operation.lease_s)
+        if heard != job:
+            state.replace_job(job, heard)
+    known = (state.jobs.get(job_id) for job_id in lost)
+    free = [job for job in known if job is not None and _is_free(job, now)]
+    if free:
+        state.take_out(free)
+        state.start_jobs([leases.started(job, operation, record.secret, now) for job in free])
+        held, lost = _sort(state, record, record.jobs)
+    if record.at != now:
+        state.put_consumer(replace(record, at=now))
+    return BatchState(record.batch, len(held), lost)
+
+
+def read(state: State, operation: ReadBatch, now: datetime) -> BatchPage:
+    """Read a slice of the open batch, in the order of its claim."""
+    del now
+    _check_name_and_number(operation)
+    check.whole_number(operation.start, "start", 0, MAX_BATCH)
+    check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
+    record = state.consumers.get(operation.consumer)
+    if record is None or not record.is_open or record.batch != operation.batch:
+        message = (
+            f"batch {operation.batch} of consumer {operation.consumer!r} is not open: it was "
+            "acknowledged or released, or never claimed"
+        )
+        raise InvalidRequestError(message)
+    end = operation.start + operation.limit
+    held, lost = _sort(state, record, record.jobs[operation.start : end])
+    return BatchPage(tuple(held), lost, end if end < len(record.jobs) else None)
+
+
+def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
+    """Complete what still belongs to a batch, and close it. Doing it again is no error."""
+    record = _to_close(state, operation)
+    if record is None:
+        return BatchState(operation.batch, 0)
+    held, lost = _sort(state, record, record.jobs)
+    nothing = Completion(job="", lease="")
+    state.finish_jobs([leases.finished_with(job, nothing, now) for job in held])
+    _close(state, record, now)
+    return BatchState(record.batch, len(held), lost)
+
+
+def release(state: State, operation: ReleaseBatch, now: datetime) -> BatchState:
+    """Give back what still belongs to a batch, and close it. Doing it again is no error."""
+    record = _to_close(state, operation)
+    if record is None:
+        return BatchState(operation.batch, 0)
+    held, lost = _sort(state, record, record.jobs)
+    for job in held:
+        leases.give_back(state, job, now)
+    _close(state, record, now)
+    return BatchState(record.batch, len(held), lost)
+
+
+def remember_closing(
+    _operation: AckBatch | ReleaseBatch, answer: BatchState
+) -> tuple[int, tuple[str, ...]]:
+    """Keep what became of the jobs."""
+    return (answer.jobs, answer.lost)
+
+
+def recall_closing(
+    _state: State, operation: AckBatch | ReleaseBatch, stored: tuple[int, tuple[str, ...]]
+) -> BatchState:
+    """Answer a retried acknowledgement or release."""
+    jobs, lost = stored
+    return BatchState(operation.batch, jobs, tuple(lost))
+
+
+def read_all(state: State, operation: ReadConsumers, now: datetime) -> tuple[ConsumerInfo, ...]:
+    """The consumers, in the order in which they were first opened."""
+    del operation, now
+    return tuple(consumer.info() for consumer in state.consumers)
+
+
+def remove(state: State, operation: RemoveConsumer, now: datetime) -> bool:
+    """Give back what a consumer holds, and forget it."""
+    check.name(operation.consumer, "consumer")
+    record = state.consumers.get(operation.consumer)
+    if record is None:
+        return False
+    held, _ = _sort(state, record, record.jobs)
+    for job in held:
+        leases.give_back(state, job, now)
+    state.remove_consumer(record.id)
+    return True
+
+
+def expired(state: State, now: datetime) -> ConsumerRecord | None:
+    """The next consumer to be forgotten, or None. One with an open batch never is."""
+    oldest = state.consumer_ages.oldest()
+    return oldest if oldest is not None and now - oldest.at > _retention(state) else None
+
+
+def _retention(state: State) -> timedelta:
+    return timedelta(seconds=state.settings.consumer_retention_s)
+
+
+def _check_name_and_number(operation: ClaimBatch | ReadBatch | AckBatch | ReleaseBatch) -> None:
+    check.name(operation.consumer, "consumer")
+    check.whole_number(operation.batch, "batch", 1, MAX_BATCH)
+
+
+def _opened(state: State, operation: ClaimBatch | AckBatch | ReleaseBatch) -> ConsumerRecord:
+    """The consumer, if it is the caller's."""
+    _check_name_and_number(operation)
+    check.whole_number(operation.epoch, "epoch", 1, MAX_BATCH)
+    record = state.consumers.get(operation.consumer)
+    if record is None:
+        message = (
+            f"no consumer {operation.consumer!r} in the queue: it was removed, or not used for "
+            "long; stop, or open it again"
+        )
+        raise ConsumerFencedError(message)
+    if record.epoch != operation.epoch:
+        message = (
+            f"another driver has opened consumer {operation.consumer!r} (epoch {record.epoch}, "
+            f"yours is {operation.epoch}); stop"
+        )
+        raise ConsumerFencedError(message)
+    return record
+
+
+def _to_close(state: State, operation: AckBatch | ReleaseBatch) -> ConsumerRecord | None:
+    """The consumer, if its batch is the one to be closed; None: that was closed before."""
+    record = _opened(state, operation)
+    if operation.batch > record.batch:
+        raise _wrong_number(record, operation.batch)
+    return record if record.is_open and operation.batch == record.batch else None
+
+
+def _close(state: State, record: ConsumerRecord, now: datetime) -> None:
+    state.put_consumer(replace(record, secret="", jobs=(), at=now))
+
+
+def _wrong_number(record: ConsumerRecord, batch: int) -> InvalidRequestError:
+    name = f"consumer {record.id!r}"
+    if record.is_open:
+        message = (
+            f"batch {batch} of {name} cannot be next: batch {record.batch} is open; claim that "
+            "one again, and acknowledge or release it first"
+        )
+    else:
+        message = (
+            f"batch {batch} of {name} is not open; the next one to claim is {record.batch + 1}"
+        )
+    return InvalidRequestError(message)
+
+
+def _is_free(job: JobRecord, now: datetime) -> bool:
+    """Whether nobody holds a job of a batch, and it can be taken back.
+
+    It was claimed at least once; one that never was has come later, under an id used before.
+    """
+    is_due = job.run_at is None or job.run_at <= now
+    return job.status == "queued" and is_due and job.attempt > 0
+
+
+def _sort(
+    state: State, record: ConsumerRecord, ids: tuple[str, ...]
+) -> tuple[list[JobRecord], tuple[str, ...]]:
+    """The jobs that belong to the batch, and the ids of those that do not any more."""
+    held: list[JobRecord] = []
+    lost: list[str] = []
+    for job_id in ids:
+        job = state.jobs.get(job_id)
+        if (
+            job is not None
+            and job.status == "running"
+            and job.lease == leases.lease_of(record.secret, job_id, job.attempt)
+        ):
+            held.append(job)
+        else:
+            lost.append(job_id)
+    return held, tuple(lost)

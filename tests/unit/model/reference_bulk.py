@@ -1,0 +1,215 @@
+"""Consumers and writers as their rulings tell them, for the reference.
+
+A consumer remembers the lease that each of its jobs was handed out with, where the model derives
+it: a job belongs to the batch while it runs under that lease.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
+from bucketq.model.bulk import (
+    AckBatch,
+    BatchState,
+    ClaimBatch,
+    ConsumerInfo,
+    ConsumerState,
+    OpenConsumer,
+    Publish,
+    ReleaseBatch,
+    RemoveConsumer,
+)
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import Claim, Push
+from tests.unit.model.reference_tokens import TokenReference
+
+Row = dict[str, Any]
+Seen = Callable[[str], JobRecord]
+
+
+class BulkReference(TokenReference):
+    """What numbered batches do to a queue."""
+
+    jobs: dict[str, Row]
+
+    def __init__(self) -> None:
+        """Begin without consumers and writers."""
+        super().__init__()
+        self.consumers: dict[str, Row] = {}
+        self.writers: dict[str, Row] = {}
+
+    @abstractmethod
+    def hand_out(self, chosen: list[Row], claim: Any, now: datetime, seen: Seen) -> None:
+        """Start jobs under the leases that the model shows."""
+
+    @abstractmethod
+    def _claim(self, operation: Claim, now: datetime, seen: Seen) -> tuple[Row, ...]: ...
+
+    @abstractmethod
+    def _push(self, operation: Push, now: datetime, _seen: Seen) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def _end(self, row: Row, now: datetime, *, costs: bool = True) -> None: ...
+
+    def bulk_content(self) -> tuple[object, ...]:
+        """All rows, as values."""
+        consumers = {
+            name: row | {"jobs": dict(row["jobs"])} for name, row in self.consumers.items()
+        }
+        return consumers, {name: dict(row) for name, row in self.writers.items()}
+
+    def held(self, name: str) -> list[Row]:
+        """The jobs that belong to the batch of a consumer, in the order of its claim."""
+        rows = [(self.jobs.get(job), lease) for job, lease in self.consumers[name]["jobs"].items()]
+        return [
+            row
+            for row, lease in rows
+            if row is not None and (row["status"], row["lease"]) == ("running", lease)
+        ]
+
+    def consumer_infos(self) -> tuple[ConsumerInfo, ...]:
+        """What a listing shows."""
+        return tuple(
+            ConsumerInfo(
+                name=name,
+                epoch=row["epoch"],
+                batch=row["batch"],
+                pending=len(row["jobs"]),
+                at=row["at"],
+            )
+            for name, row in self.consumers.items()
+        )
+
+    def forget_bulk(self, now: datetime) -> int:
+        """Drop what was not used for long; return how many."""
+        kept_s, written_s = self.settings.consumer_retention_s, self.settings.writer_retention_s
+        old = [
+            name
+            for name, row in self.consumers.items()
+            if not row["jobs"] and now - row["at"] > timedelta(seconds=kept_s)
+        ]
+        for name in old:
+            del self.consumers[name]
+        older = [
+            name
+            for name, row in self.writers.items()
+            if now - row["at"] > timedelta(seconds=written_s)
+        ]
+        for name in older:
+            del self.writers[name]
+        return len(old) + len(older)
+
+    def _openconsumer(self, operation: OpenConsumer, now: datetime, _seen: Seen) -> ConsumerState:
+        name = operation.consumer
+        if name not in self.consumers:
+            if len(self.consumers) >= self.settings.max_consumers:
+                raise RejectedError
+            self.consumers[name] = {"epoch": 0, "batch": 0, "jobs": {}}
+        row = self.consumers[name]
+        row.update(epoch=row["epoch"] + 1, at=now)
+        return ConsumerState(name, row["epoch"], row["batch"], len(row["jobs"]))
+
+    def _mine(self, operation: ClaimBatch | AckBatch | ReleaseBatch) -> Row:
+        row = self.consumers.get(operation.consumer)
+        if row is None or row["epoch"] != operation.epoch:
+            raise ConsumerFencedError
+        return row
+
+    def _claimbatch(self, operation: ClaimBatch, now: datetime, seen: Seen) -> BatchState:
+        if operation.limit > self.settings.max_batch_jobs:
+            raise InvalidRequestError
+        row = self._mine(operation)
+        if row["jobs"] and operation.batch == row["batch"]:
+            return self._claim_again(row, operation, now, seen)
+        if row["jobs"] or operation.batch != row["batch"] + 1:
+            raise InvalidRequestError
+        claim = Claim(
+            worker=operation.worker,
+            secret=operation.secret,
+            kinds=operation.kinds,
+            limit=operation.limit,
+            lease_s=operation.lease_s,
+        )
+        taken = self._claim(claim, now, seen)
+        if taken:
+            row.update(batch=operation.batch, at=now)
+            row["jobs"] = {job["id"]: job["lease"] for job in taken}
+        elif (now - row["at"]).total_seconds() > self.settings.consumer_retention_s / 10:
+            row["at"] = now
+        return BatchState(operation.batch, len(taken))
+
+    def _claim_again(
+        self, row: Row, operation: ClaimBatch, now: datetime, seen: Seen
+    ) -> BatchState:
+        for job in self.held(operation.consumer):
+            job.update(heartbeat_at=now, silent_s=0.0, lease_s=operation.lease_s)
+        known = [self.jobs[job] for job in row["jobs"] if job in self.jobs]
+        free = [
+            job
+            for job in known
+            if job["status"] == "queued"
+            and job["attempt"] > 0
+            and (job["run_at"] is None or job["run_at"] <= now)
+        ]
+        self.hand_out(free, operation, now, seen)
+        row["jobs"].update({job["id"]: job["lease"] for job in free})
+        row["at"] = now
+        held = [job["id"] for job in self.held(operation.consumer)]
+        lost = tuple(job for job in row["jobs"] if job not in held)
+        return BatchState(operation.batch, len(held), lost)
+
+    def _to_close(self, operation: AckBatch | ReleaseBatch) -> list[Row] | None:
+        row = self._mine(operation)
+        if operation.batch > row["batch"]:
+            raise InvalidRequestError
+        if operation.batch < row["batch"] or not row["jobs"]:
+            return None
+        return self.held(operation.consumer)
+
+    def _close(
+        self, operation: AckBatch | ReleaseBatch, done: list[str], now: datetime
+    ) -> BatchState:
+        row = self.consumers[operation.consumer]
+        lost = tuple(job for job in row["jobs"] if job not in done)
+        row.update(jobs={}, at=now)
+        return BatchState(operation.batch, len(done), lost)
+
+    def _ackbatch(self, operation: AckBatch, now: datetime, _seen: Seen) -> BatchState:
+        held = self._to_close(operation)
+        if held is None:
+            return BatchState(operation.batch, 0)
+        for job in held:
+            job.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
+            job.update(result=b"", silent_s=0.0, lease_s=None)
+        return self._close(operation, [job["id"] for job in held], now)
+
+    def _releasebatch(self, operation: ReleaseBatch, now: datetime, _seen: Seen) -> BatchState:
+        held = self._to_close(operation)
+        if held is None:
+            return BatchState(operation.batch, 0)
+        for job in held:
+            self._end(job, now, costs=False)
+        return self._close(operation, [job["id"] for job in held], now)
+
+    def _removeconsumer(self, operation: RemoveConsumer, now: datetime, _seen: Seen) -> bool:
+        if operation.consumer not in self.consumers:
+            return False
+        for job in self.held(operation.consumer):
+            self._end(job, now, costs=False)
+        del self.consumers[operation.consumer]
+        return True
+
+    def _publish(self, operation: Publish, now: datetime, seen: Seen) -> bool:
+        row = self.writers.get(operation.writer)
+        position = (operation.batch, operation.part)
+        if row is not None and position <= (row["batch"], row["part"]):
+            return False
+        if row is None and len(self.writers) >= self.settings.max_writers:
+            raise RejectedError
+        self._push(Push(jobs=operation.jobs), now, seen)
+        self.writers[operation.writer] = {"batch": position[0], "part": position[1], "at": now}
+        return True

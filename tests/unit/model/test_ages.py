@@ -1,0 +1,48 @@
+"""The oldest row is found, whatever was used or removed since."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bucketq.model.ages import Ages
+from bucketq.model.bulk import WriterRecord
+from bucketq.model.table import Table
+from tests.unit.model.driver import START
+
+
+def writer(number: int, second: int) -> WriterRecord:
+    at = START + timedelta(seconds=second)
+    return WriterRecord(id=f"w{number}", seq=number, batch=0, part=0, at=at)
+
+
+def filled(*seconds: int) -> tuple[Table[WriterRecord], Ages[WriterRecord]]:
+    table = Table([writer(number, second) for number, second in enumerate(seconds, 1)])
+    return table, Ages(table, lambda row: row.part == 0)
+
+
+def test_the_oldest_is_the_one_with_the_earliest_time_and_then_the_smallest_number() -> None:
+    _, ages = filled(5, 3, 3)
+    oldest = ages.oldest()
+    assert oldest is not None
+    assert oldest.id == "w2"
+
+
+def test_a_row_that_was_used_or_removed_since_is_passed_over() -> None:
+    table, ages = filled(1, 2, 3)
+    table.put(used := writer(1, 9))
+    ages.note(used)
+    table.remove("w2")
+    assert ages.oldest() == writer(3, 3)
+    table.remove("w3")
+    assert ages.oldest() == used
+    table.remove("w1")
+    assert ages.oldest() is None
+
+
+def test_what_was_used_often_leaves_no_heap_behind() -> None:
+    table, ages = filled(0)
+    for second in range(1000):
+        table.put(row := writer(1, second))
+        ages.note(row)
+    assert len(ages._entries) < 100
+    assert ages.oldest() == writer(1, 999)
