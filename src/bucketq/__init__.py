@@ -25,12 +25,13 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
+from bucketq.model.bulk import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.job import Backoff, Failure
 from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.queue.base import Queue
-from bucketq.queue.job import Job, JobPage, JobSpec
+from bucketq.queue.job import Job, JobBatch, JobPage, JobSpec
 from bucketq.rpc.credentials import Tls
 from bucketq.worker.context import Context
 from bucketq.worker.verdicts import GiveUp, JobCancelled, Retry
@@ -40,16 +41,20 @@ __all__ = [
     "AccessDeniedError",
     "Archive",
     "Backoff",
+    "BatchState",
     "BlockingQueue",
     "BucketQError",
     "ClosedError",
     "ConsumerFencedError",
+    "ConsumerInfo",
+    "ConsumerState",
     "Context",
     "CorruptStateError",
     "Failure",
     "GiveUp",
     "InvalidRequestError",
     "Job",
+    "JobBatch",
     "JobCancelled",
     "JobGoneError",
     "JobNotFoundError",

@@ -182,7 +182,7 @@ def test_a_completion_without_fencing_is_noticed(monkeypatch: Patch) -> None:
         job = state.jobs.by_id.get(operation.job)
         if job is None or job.status != "running":
             return complete_really(state, operation, now)
-        return state.finish_jobs((lease_rules._finished(job, operation, now),))
+        return state.finish_jobs((lease_rules.finished_with(job, operation, now),))
 
     complete_really = lease_rules.complete
     handlers: dict[Any, Any] = {**transitions._HANDLERS, Complete: complete}

@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
+from bucketq.model.bulk import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.job import Backoff, Status
 from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
 from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, TokenInfo
-from bucketq.queue.job import Job, JobPage, JobSpec
+from bucketq.queue.job import Job, JobBatch, JobPage, JobSpec
 
 T = TypeVar("T")
 
@@ -72,11 +73,13 @@ class Queue(Protocol[T]):
         limit: int = 1,
         wait_s: float = 0.0,
         worker: str | None = None,
+        lease_s: float | None = None,
         request: str | None = None,
     ) -> list[Job[T]]:
         """Take jobs to work on: the most urgent, then the oldest, that are due.
 
-        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing.
+        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing. With
+        ``lease_s`` the worker may be silent for that long, and not for as long as the settings say.
         """
         ...
 
@@ -189,6 +192,79 @@ class Queue(Protocol[T]):
         """Take a token back; return whether there was one.
 
         The queue does not open by that, not even with the last token.
+        """
+        ...
+
+    async def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
+        """Take a consumer over, or make it; the answer tells its epoch and its last batch.
+
+        A consumer is a name under which batches are claimed one after the other. Whoever opened it
+        before is refused from now on, with ``ConsumerFencedError``.
+        """
+        ...
+
+    async def claim_batch(
+        self,
+        consumer: str,
+        epoch: int,
+        batch: int,
+        kinds: Names = None,
+        *,
+        limit: int = 1000,
+        worker: str | None = None,
+        lease_s: float | None = None,
+    ) -> BatchState:
+        """Take the next batch of jobs, or the one that is open again: the identical set.
+
+        Batches are numbered from 1. A number is used up when it finds jobs, and stays open until
+        it is acknowledged or released. Asking again with the same number does no harm, whoever
+        asks: jobs whose lease ran out meanwhile are taken back, and those that are in other hands,
+        finished or gone are told as ``lost``. Heartbeat the jobs as usual.
+        """
+        ...
+
+    async def read_batch(
+        self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000
+    ) -> JobBatch[T]:
+        """Read a slice of the open batch, in the order of its claim; it needs no epoch."""
+        ...
+
+    async def ack_batch(
+        self, consumer: str, epoch: int, batch: int, *, request: str | None = None
+    ) -> BatchState:
+        """Complete every job that still belongs to a batch, in one commit, and close it.
+
+        The answer tells how many that were. For a batch that was closed before it is 0.
+        """
+        ...
+
+    async def release_batch(
+        self, consumer: str, epoch: int, batch: int, *, request: str | None = None
+    ) -> BatchState:
+        """Give the jobs of a batch back unharmed, and close it; its number is used up."""
+        ...
+
+    async def consumers(self) -> list[ConsumerInfo]:
+        """Read which consumers there are, in the order in which they were first opened."""
+        ...
+
+    async def remove_consumer(self, consumer: str, *, request: str | None = None) -> bool:
+        """Give back what a consumer holds, and forget it; return whether there was one."""
+        ...
+
+    async def publish(
+        self,
+        writer: str,
+        batch: int,
+        jobs: Iterable[JobSpec[T]],
+        *,
+        part: int = 0,
+        request: str | None = None,
+    ) -> bool:
+        """Add jobs, all or none, once for each position of a writer; return whether it was now.
+
+        A writer goes forward only, by batch and then by part. What is not behind the last position
+        that it published changes nothing, however often it comes, and returns False.
         """
         ...
 

@@ -149,6 +149,11 @@ class Job(Generic[T]):
         return self.record.heartbeat_at
 
     @property
+    def lease_s(self) -> float | None:
+        """How long its worker may be silent; None: what the settings say."""
+        return self.record.lease_s
+
+    @property
     def cancel_requested(self) -> bool:
         """Whether its worker was asked to stop."""
         return self.record.cancel_requested
@@ -185,3 +190,14 @@ class JobPage(Generic[T]):
 
     jobs: tuple[Job[T], ...]
     next_after: int | None
+
+
+@dataclass(frozen=True)
+class JobBatch(Generic[T]):
+    """A slice of a batch, in the order of its claim."""
+
+    jobs: tuple[Job[T], ...]
+    lost: tuple[str, ...]
+    """The ids of those in the slice that do not belong to the batch any more."""
+    next_start: int | None
+    """What to pass as ``start`` for the next slice; None: there is none."""

@@ -20,17 +20,17 @@ from bucketq.model.job import Backoff, Status
 from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
+from bucketq.queue.arguments import as_names, as_several, completion, lease_of
 from bucketq.queue.base import MAX_WAIT_S, Held, Names
+from bucketq.queue.bulk import BulkVerbs
 from bucketq.queue.job import Job, JobPage, JobSpec
 from bucketq.queue.requests import RequestId, RequestIds, parse_token
-from bucketq.queue.tokens import TokenVerbs
 
 T = TypeVar("T")
-A = TypeVar("A")
 _AT_ONCE = 16
 
 
-class Verbs(TokenVerbs, Generic[T]):
+class Verbs(BulkVerbs[T], Generic[T]):
     """The ``Queue`` protocol over one way to commit an operation."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Verbs(TokenVerbs, Generic[T]):
         self._guard()
         request_id = self._ids.give() if request is None else parse_token(request, ops.Push)
         try:
-            several = _several(jobs, "push_many takes an iterable of JobSpec objects")
+            several = as_several(jobs, "push_many takes an iterable of JobSpec objects")
             ids = request_id.job_ids()
             new = tuple([self._specified(job, next(ids)) for job in several])
         except BaseException:
@@ -120,10 +120,12 @@ class Verbs(TokenVerbs, Generic[T]):
         limit: int = 1,
         wait_s: float = 0.0,
         worker: str | None = None,
+        lease_s: float | None = None,
         request: str | None = None,
     ) -> list[Job[T]]:
         """Take jobs to work on, waiting up to ``wait_s`` for the first."""
         self._guard()
+        check.lease(lease_s)
         check.delay(wait_s, "wait_s")
         if wait_s > MAX_WAIT_S:
             message = f"wait_s must be at most {MAX_WAIT_S:.0f} seconds, got {wait_s:g}"
@@ -131,9 +133,10 @@ class Verbs(TokenVerbs, Generic[T]):
         operation = ops.Claim(
             worker=self._worker if worker is None else worker,
             secret=new_token(self._clock),
-            kinds=_names(kinds, "kinds"),
+            kinds=as_names(kinds, "kinds"),
             limit=limit,
             wait_s=wait_s,
+            lease_s=lease_s,
         )
         records = await self._claim_once(operation, request)
         return [Job(record, self._payload_type) for record in records]
@@ -142,7 +145,7 @@ class Verbs(TokenVerbs, Generic[T]):
         """Say that jobs are still being worked on; the answer tells which are lost."""
         self._guard()
         several = [jobs] if isinstance(jobs, Job | ops.LeaseRef) else jobs
-        leases = tuple(map(_lease, _several(several, "heartbeat takes jobs that were claimed")))
+        leases = tuple(map(lease_of, as_several(several, "heartbeat takes jobs that were claimed")))
         if not leases:
             return []
         return list(await self._do(ops.Heartbeat(leases=leases), None))
@@ -155,7 +158,7 @@ class Verbs(TokenVerbs, Generic[T]):
         request: str | None = None,
     ) -> None:
         """Finish a job, with an optional result."""
-        lease = _lease(job)
+        lease = lease_of(job)
         if result is None:
             await self._do(ops.Complete(job=lease.job, lease=lease.lease), request)
             return
@@ -169,8 +172,8 @@ class Verbs(TokenVerbs, Generic[T]):
         self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
     ) -> list[bool]:
         """Finish jobs, each for itself; tell of each whether its lease was still held."""
-        several = _several(jobs, "complete_many takes jobs that were claimed")
-        completions = tuple(map(_completion, several))
+        several = as_several(jobs, "complete_many takes jobs that were claimed")
+        completions = tuple(map(completion, several))
         if not completions:
             return []
         return list(await self._do(ops.CompleteMany(jobs=completions), request))
@@ -185,7 +188,7 @@ class Verbs(TokenVerbs, Generic[T]):
         request: str | None = None,
     ) -> Status:
         """Report that an attempt failed; return what the job is now."""
-        lease = _lease(job)
+        lease = lease_of(job)
         if isinstance(error, BaseException):
             # An error about a file name that is not text must not keep its job from failing.
             text = f"{type(error).__name__}: {error}"
@@ -207,7 +210,7 @@ class Verbs(TokenVerbs, Generic[T]):
         self, job: Held[T], *, delay_s: float = 0.0, request: str | None = None
     ) -> None:
         """Give a job back unharmed."""
-        lease = _lease(job)
+        lease = lease_of(job)
         check.delay(delay_s)
         await self._do(ops.Release(job=lease.job, lease=lease.lease, delay_s=delay_s), request)
 
@@ -228,7 +231,7 @@ class Verbs(TokenVerbs, Generic[T]):
         if limit is not None:
             check.whole_number(limit, "limit", 1, 2**31)
         operation = ops.Redrive(
-            jobs=_names(jobs, "jobs"), kinds=_names(kinds, "kinds"), limit=limit or 0
+            jobs=as_names(jobs, "jobs"), kinds=as_names(kinds, "kinds"), limit=limit or 0
         )
         return cast("int", await self._do(operation, request))
 
@@ -242,7 +245,7 @@ class Verbs(TokenVerbs, Generic[T]):
     ) -> int:
         """Finish dead jobs for good; return how many."""
         operation = ops.Purge(
-            jobs=_names(jobs, "jobs"), kinds=_names(kinds, "kinds"), older_than_s=older_than_s
+            jobs=as_names(jobs, "jobs"), kinds=as_names(kinds, "kinds"), older_than_s=older_than_s
         )
         return cast("int", await self._do(operation, request))
 
@@ -278,8 +281,8 @@ class Verbs(TokenVerbs, Generic[T]):
         if tags is not None:
             check.tags(tags, _LARGEST)
         operation = ops.List(
-            statuses=cast("tuple[Status, ...]", _names(statuses, "statuses")),
-            kinds=_names(kinds, "kinds"),
+            statuses=cast("tuple[Status, ...]", as_names(statuses, "statuses")),
+            kinds=as_names(kinds, "kinds"),
             tags=tags or {},
             after=after,
             limit=limit,
@@ -405,45 +408,3 @@ class Verbs(TokenVerbs, Generic[T]):
 
 _LARGEST = Settings(max_payload_bytes=2**31, max_tags=2**31)
 """The queue's own limits are known only when the operation is applied."""
-
-
-def _lease(job: object) -> ops.LeaseRef:
-    if isinstance(job, Job):
-        return job.lease
-    if isinstance(job, ops.LeaseRef):
-        check.name(job.job, "job id")
-        check.name(job.lease, "lease")
-        return job
-    message = f"pass a job that was claimed, or its lease; got {type(job).__name__}"
-    raise InvalidRequestError(message)
-
-
-def _completion(item: object) -> ops.Completion:
-    job, result = item if isinstance(item, tuple) and len(item) == 2 else (item, None)  # noqa: PLR2004 - a pair
-    lease = _lease(job)
-    if result is None:
-        return ops.Completion(job=lease.job, lease=lease.lease)
-    raw, encoding = payloads.encode(result, "result")
-    return ops.Completion(job=lease.job, lease=lease.lease, result=raw, result_encoding=encoding)
-
-
-def _several(values: Iterable[A], what: str) -> Iterable[A]:
-    if not isinstance(values, Iterable):
-        message = f"{what}, got {type(values).__name__}"
-        raise InvalidRequestError(message)
-    return values
-
-
-def _names(names: Names, what: str) -> tuple[str, ...]:
-    if names is None:
-        return ()
-    if isinstance(names, str):
-        several: tuple[str, ...] = (names,)
-    else:
-        several = tuple(_several(names, f"{what} must be a name or several"))
-    for name in several:
-        check.name(name, what)
-    if not several:
-        message = f"{what} is empty: name at least one, or leave it out for all"
-        raise InvalidRequestError(message)
-    return several

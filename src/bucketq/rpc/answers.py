@@ -18,7 +18,7 @@ from bucketq.errors import UnavailableError
 from bucketq.model.operations import Page, Pulse
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import documents
+from bucketq.rpc import bulk, documents
 from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Refusal
 
@@ -231,6 +231,7 @@ _WRITERS: dict[str, Callable[[pb.Answer, Any], int]] = {
     "grant_token": _document("token"),
     "revoke_token": _write_revoked,
     "tokens": _write_tokens,
+    **bulk.ANSWER_WRITERS,
 }
 
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -249,4 +250,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "token": lambda m: documents.read_token(m.json),
     "revoked": lambda m: m.found,
     "token_list": lambda m: tuple([documents.read_token(token) for token in m.tokens]),
+    **bulk.ANSWER_READERS,
 }

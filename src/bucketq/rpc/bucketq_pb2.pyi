@@ -81,18 +81,20 @@ class Push(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ...) -> None: ...
 
 class Claim(_message.Message):
-    __slots__ = ("worker", "secret", "kinds", "limit", "wait_s")
+    __slots__ = ("worker", "secret", "kinds", "limit", "wait_s", "lease_s")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SECRET_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
     worker: str
     secret: str
     kinds: _containers.RepeatedScalarFieldContainer[str]
     limit: int
     wait_s: float
-    def __init__(self, worker: _Optional[str] = ..., secret: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., wait_s: _Optional[float] = ...) -> None: ...
+    lease_s: float
+    def __init__(self, worker: _Optional[str] = ..., secret: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., wait_s: _Optional[float] = ..., lease_s: _Optional[float] = ...) -> None: ...
 
 class LeaseRef(_message.Message):
     __slots__ = ("job", "lease")
@@ -257,6 +259,86 @@ class ReadTokens(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class OpenConsumer(_message.Message):
+    __slots__ = ("consumer",)
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    def __init__(self, consumer: _Optional[str] = ...) -> None: ...
+
+class ClaimBatch(_message.Message):
+    __slots__ = ("consumer", "epoch", "batch", "secret", "worker", "kinds", "limit", "lease_s")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    epoch: int
+    batch: int
+    secret: str
+    worker: str
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    lease_s: float
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., secret: _Optional[str] = ..., worker: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., lease_s: _Optional[float] = ...) -> None: ...
+
+class ReadBatch(_message.Message):
+    __slots__ = ("consumer", "batch", "start", "limit")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    batch: int
+    start: int
+    limit: int
+    def __init__(self, consumer: _Optional[str] = ..., batch: _Optional[int] = ..., start: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class AckBatch(_message.Message):
+    __slots__ = ("consumer", "epoch", "batch")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    epoch: int
+    batch: int
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ...) -> None: ...
+
+class ReleaseBatch(_message.Message):
+    __slots__ = ("consumer", "epoch", "batch")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    epoch: int
+    batch: int
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ...) -> None: ...
+
+class ReadConsumers(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveConsumer(_message.Message):
+    __slots__ = ("consumer",)
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    def __init__(self, consumer: _Optional[str] = ...) -> None: ...
+
+class Publish(_message.Message):
+    __slots__ = ("writer", "batch", "part", "jobs")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    batch: int
+    part: int
+    jobs: _containers.RepeatedCompositeFieldContainer[NewJob]
+    def __init__(self, writer: _Optional[str] = ..., batch: _Optional[int] = ..., part: _Optional[int] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ...) -> None: ...
+
 class Done(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -339,6 +421,56 @@ class TokenList(_message.Message):
     tokens: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, tokens: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class Opened(_message.Message):
+    __slots__ = ("consumer", "epoch", "batch", "pending")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    epoch: int
+    batch: int
+    pending: int
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., pending: _Optional[int] = ...) -> None: ...
+
+class Batch(_message.Message):
+    __slots__ = ("batch", "jobs", "lost")
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    batch: int
+    jobs: int
+    lost: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, batch: _Optional[int] = ..., jobs: _Optional[int] = ..., lost: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class BatchPage(_message.Message):
+    __slots__ = ("jobs", "lost", "next_start")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    NEXT_START_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[bytes]
+    lost: _containers.RepeatedScalarFieldContainer[str]
+    next_start: int
+    def __init__(self, jobs: _Optional[_Iterable[bytes]] = ..., lost: _Optional[_Iterable[str]] = ..., next_start: _Optional[int] = ...) -> None: ...
+
+class ConsumerList(_message.Message):
+    __slots__ = ("consumers",)
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    consumers: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, consumers: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Removed(_message.Message):
+    __slots__ = ("found",)
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    def __init__(self, found: _Optional[bool] = ...) -> None: ...
+
+class Published(_message.Message):
+    __slots__ = ("fresh",)
+    FRESH_FIELD_NUMBER: _ClassVar[int]
+    fresh: bool
+    def __init__(self, fresh: _Optional[bool] = ...) -> None: ...
+
 class Error(_message.Message):
     __slots__ = ("kind", "message", "retry_after_ms", "leader")
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -402,7 +534,7 @@ class Welcome(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens")
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish")
     TAG_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -430,6 +562,14 @@ class Call(_message.Message):
     GRANT_TOKEN_FIELD_NUMBER: _ClassVar[int]
     REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_BATCH_FIELD_NUMBER: _ClassVar[int]
+    READ_BATCH_FIELD_NUMBER: _ClassVar[int]
+    ACK_BATCH_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_BATCH_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
     tag: int
     ttl_ms: int
     session: str
@@ -457,10 +597,18 @@ class Call(_message.Message):
     grant_token: GrantToken
     revoke_token: RevokeToken
     tokens: ReadTokens
-    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ...) -> None: ...
+    open_consumer: OpenConsumer
+    claim_batch: ClaimBatch
+    read_batch: ReadBatch
+    ack_batch: AckBatch
+    release_batch: ReleaseBatch
+    consumers: ReadConsumers
+    remove_consumer: RemoveConsumer
+    publish: Publish
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list")
+    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published")
     TAG_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
@@ -479,6 +627,12 @@ class Answer(_message.Message):
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
     TOKEN_LIST_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_PAGE_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_LIST_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     tag: int
     error: Error
     done: bool
@@ -497,7 +651,13 @@ class Answer(_message.Message):
     token: Document
     revoked: Revoked
     token_list: TokenList
-    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ...) -> None: ...
+    opened: Opened
+    batch: Batch
+    batch_page: BatchPage
+    consumer_list: ConsumerList
+    removed: Removed
+    published: Published
+    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., batch_page: _Optional[_Union[BatchPage, _Mapping]] = ..., consumer_list: _Optional[_Union[ConsumerList, _Mapping]] = ..., removed: _Optional[_Union[Removed, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ...) -> None: ...
 
 class PingRequest(_message.Message):
     __slots__ = ("queue", "incarnation")
@@ -754,3 +914,83 @@ class TokensRequest(_message.Message):
     id: RequestId
     tokens: ReadTokens
     def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ...) -> None: ...
+
+class OpenConsumerRequest(_message.Message):
+    __slots__ = ("target", "id", "open_consumer")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OPEN_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    open_consumer: OpenConsumer
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ...) -> None: ...
+
+class ClaimBatchRequest(_message.Message):
+    __slots__ = ("target", "id", "claim_batch")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_BATCH_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    claim_batch: ClaimBatch
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ...) -> None: ...
+
+class ReadBatchRequest(_message.Message):
+    __slots__ = ("target", "id", "read_batch")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    READ_BATCH_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    read_batch: ReadBatch
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ...) -> None: ...
+
+class AckBatchRequest(_message.Message):
+    __slots__ = ("target", "id", "ack_batch")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ACK_BATCH_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    ack_batch: AckBatch
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ...) -> None: ...
+
+class ReleaseBatchRequest(_message.Message):
+    __slots__ = ("target", "id", "release_batch")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_BATCH_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    release_batch: ReleaseBatch
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ...) -> None: ...
+
+class ConsumersRequest(_message.Message):
+    __slots__ = ("target", "id", "consumers")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    consumers: ReadConsumers
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ...) -> None: ...
+
+class RemoveConsumerRequest(_message.Message):
+    __slots__ = ("target", "id", "remove_consumer")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    remove_consumer: RemoveConsumer
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ...) -> None: ...
+
+class PublishRequest(_message.Message):
+    __slots__ = ("target", "id", "publish")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    publish: Publish
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ...) -> None: ...

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, inspect, structs
 
+from bucketq.model.bulk import ConsumerInfo
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Snapshot, Stats
 from bucketq.model.settings import Settings
@@ -61,6 +62,11 @@ def read_snapshot(document: bytes) -> Snapshot:
 def read_token(document: bytes) -> TokenInfo:
     """Read what is known of a token."""
     return _read_known(document, TokenInfo)
+
+
+def read_consumer(document: bytes) -> ConsumerInfo:
+    """Read what may be told of a consumer."""
+    return _read_known(document, ConsumerInfo)
 
 
 def _read_known(document: bytes, shape: type[_T]) -> _T:

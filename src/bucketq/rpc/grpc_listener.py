@@ -94,6 +94,14 @@ UNARY: dict[str, tuple[Any, str]] = {
     "GrantToken": (pb.GrantTokenRequest, "grant_token"),
     "RevokeToken": (pb.RevokeTokenRequest, "revoke_token"),
     "Tokens": (pb.TokensRequest, "tokens"),
+    "OpenConsumer": (pb.OpenConsumerRequest, "open_consumer"),
+    "ClaimBatch": (pb.ClaimBatchRequest, "claim_batch"),
+    "ReadBatch": (pb.ReadBatchRequest, "read_batch"),
+    "AckBatch": (pb.AckBatchRequest, "ack_batch"),
+    "ReleaseBatch": (pb.ReleaseBatchRequest, "release_batch"),
+    "Consumers": (pb.ConsumersRequest, "consumers"),
+    "RemoveConsumer": (pb.RemoveConsumerRequest, "remove_consumer"),
+    "Publish": (pb.PublishRequest, "publish"),
 }
 """Each unary method, the message that it takes, and the field with the operation."""
 

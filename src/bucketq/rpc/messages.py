@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from bucketq.model import bulk
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
@@ -45,6 +46,14 @@ OFFERED = (
     ops.GrantToken,
     ops.RevokeToken,
     ops.ReadTokens,
+    bulk.OpenConsumer,
+    bulk.ClaimBatch,
+    bulk.ReadBatch,
+    bulk.AckBatch,
+    bulk.ReleaseBatch,
+    bulk.ReadConsumers,
+    bulk.RemoveConsumer,
+    bulk.Publish,
 )
 """What a client may ask of a broker. The other operations are a broker's own."""
 

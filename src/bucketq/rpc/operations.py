@@ -2,9 +2,8 @@
 
 One side writes an operation into a message and the other reads it out; for each operation the two
 functions stand side by side, so that a field is added in one place. Pushes, claims and what
-workers say of their jobs come by the ten thousand a second. Reading a field of a protobuf message
-from Python costs more than parsing it, so what is rarely set lies in a message of its own that is
-asked for once.
+workers say of their jobs come by the ten thousand a second. Those for consumers and writers stand
+in ``bulk``.
 
 Nothing that arrives is trusted. Types are right, or it would not have been parsed; everything else
 is the model's to check, apart from what it never sees: how many there are of something, and how
@@ -13,9 +12,7 @@ long a claim may wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from sys import intern
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -23,8 +20,7 @@ from google.protobuf.message import Message
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.base import NewJob
-from bucketq.model.job import NOTHING, Backoff, Encoding, Status
+from bucketq.model.job import NOTHING, Status
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -53,14 +49,19 @@ from bucketq.model.operations import (
 from bucketq.model.tokens import Right
 from bucketq.queue.base import MAX_WAIT_S
 from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc import bulk
+from bucketq.rpc.jobs import (
+    ITEM_BYTES,
+    MAX_ITEMS,
+    by_name,
+    check_count,
+    encoding,
+    names,
+    read_jobs,
+    write_jobs,
+)
 from bucketq.rpc.messages import FlushArchive
 
-MAX_ITEMS = 100_000
-"""How many jobs, leases or names one operation may have; no queue's settings allow more."""
-_ITEM_BYTES = 80
-"""About what the names and numbers of one item take beside its payload."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _decode_changes = msgspec.json.Decoder(dict[str, Any]).decode
 
 _Sent = Any
@@ -96,124 +97,13 @@ def unknown_operation() -> InvalidRequestError:
     return InvalidRequestError("the call has no operation, or one that this broker does not know")
 
 
-def _check_count(items: Sequence[object], what: str) -> None:
-    if len(items) > MAX_ITEMS:
-        message = f"{len(items):,} {what} in one request, at most {MAX_ITEMS:,} are allowed"
-        raise InvalidRequestError(message)
-
-
-def _names(values: Any) -> tuple[str, ...]:
-    if not values:
-        return ()
-    _check_count(values, "names")
-    return tuple(values)
-
-
-def _encoding(value: str) -> Encoding | None:
-    """The model refuses one that it does not know."""
-    return cast("Encoding", value) if value else None
-
-
 def _write_push(sent: pb.Call, operation: Push) -> int:
-    push = sent.push
-    push.SetInParent()
-    add = push.jobs.add
-    size = 0
-    for job in operation.jobs:
-        payload = bytes(job.payload)
-        new = add()
-        new.id = job.id
-        new.kind = job.kind
-        new.payload = payload
-        size += len(payload) + _ITEM_BYTES
-        if job.priority:
-            new.priority = job.priority
-        if job.payload_encoding is not None:
-            new.payload_encoding = job.payload_encoding
-        if (
-            job.key is not None
-            or job.delay_s is not None
-            or job.run_at is not None
-            or job.tags is not None
-            or job.max_attempts is not None
-            or job.backoff is not None
-            or job.replay_of is not None
-        ):
-            size += _write_options(new.options, job)
-    return size
-
-
-def _write_options(options: pb.JobOptions, job: NewJob) -> int:
-    options.SetInParent()
-    if job.key is not None:
-        options.key = job.key
-    if job.delay_s is not None:
-        options.delay_s = job.delay_s
-    if job.run_at is not None:
-        since_epoch = job.run_at - _EPOCH
-        options.run_at.seconds = since_epoch.days * 86_400 + since_epoch.seconds
-        options.run_at.nanos = since_epoch.microseconds * 1000
-    if job.max_attempts is not None:
-        options.max_attempts = job.max_attempts
-    if job.backoff is not None:
-        options.backoff.base_s = job.backoff.base_s
-        options.backoff.factor = job.backoff.factor
-        options.backoff.max_s = job.backoff.max_s
-    if job.replay_of is not None:
-        options.replay_of = job.replay_of
-    if job.tags:
-        options.tags.update(job.tags)
-        return _ITEM_BYTES * (1 + len(job.tags))
-    return _ITEM_BYTES
+    sent.push.SetInParent()
+    return write_jobs(sent.push.jobs, operation.jobs)
 
 
 def _read_push(sent: pb.Push) -> Push:
-    jobs = sent.jobs
-    if len(jobs) > MAX_ITEMS:
-        _check_count(jobs, "jobs")
-    # A queue holds the name of a kind once, and not once for each job.
-    return Push(
-        jobs=tuple(
-            [
-                NewJob(
-                    id=job.id,
-                    kind=intern(job.kind),
-                    payload=Raw(job.payload),
-                    payload_encoding=job.payload_encoding or None,  # type: ignore[arg-type]
-                    priority=job.priority,
-                )
-                if not job.HasField("options")
-                else _read_job(job, job.options)
-                for job in jobs
-            ]
-        )
-    )
-
-
-def _read_job(job: pb.NewJob, options: pb.JobOptions) -> NewJob:
-    run_at: datetime | None = None
-    if options.HasField("run_at"):
-        moment = options.run_at
-        run_at = _EPOCH + timedelta(seconds=moment.seconds, microseconds=moment.nanos // 1000)
-    return NewJob(
-        id=job.id,
-        kind=intern(job.kind),
-        payload=Raw(job.payload),
-        payload_encoding=_encoding(job.payload_encoding),
-        priority=job.priority,
-        delay_s=options.delay_s if options.HasField("delay_s") else None,
-        run_at=run_at,
-        max_attempts=options.max_attempts if options.HasField("max_attempts") else None,
-        backoff=_read_backoff(options.backoff) if options.HasField("backoff") else None,
-        key=options.key if options.HasField("key") else None,
-        tags=dict(options.tags) or None,
-        replay_of=options.replay_of if options.HasField("replay_of") else None,
-    )
-
-
-def _read_backoff(sent: pb.Backoff) -> Backoff:
-    given = {field.name: value for field, value in sent.ListFields()}
-    return Backoff(**given)
+    return Push(jobs=read_jobs(sent.jobs))
 
 
 def _write_claim(sent: pb.Call, operation: Claim) -> int:
@@ -225,7 +115,9 @@ def _write_claim(sent: pb.Call, operation: Claim) -> int:
         claim.kinds.extend(operation.kinds)
     if operation.wait_s:
         claim.wait_s = operation.wait_s
-    return _ITEM_BYTES * (2 + len(operation.kinds))
+    if operation.lease_s is not None:
+        claim.lease_s = operation.lease_s
+    return ITEM_BYTES * (2 + len(operation.kinds))
 
 
 def _read_claim(sent: pb.Claim) -> Claim:
@@ -236,9 +128,10 @@ def _read_claim(sent: pb.Claim) -> Claim:
     return Claim(
         worker=sent.worker,
         secret=sent.secret,
-        kinds=_names(sent.kinds),
+        kinds=names(sent.kinds),
         limit=sent.limit,
         wait_s=wait_s,
+        lease_s=sent.lease_s if sent.HasField("lease_s") else None,
     )
 
 
@@ -250,13 +143,13 @@ def _write_heartbeat(sent: pb.Call, operation: Heartbeat) -> int:
         held = add()
         held.job = lease.job
         held.lease = lease.lease
-    return _ITEM_BYTES * (1 + len(operation.leases))
+    return ITEM_BYTES * (1 + len(operation.leases))
 
 
 def _read_heartbeat(sent: pb.Heartbeat) -> Heartbeat:
     leases = sent.leases
     if len(leases) > MAX_ITEMS:
-        _check_count(leases, "leases")
+        check_count(leases, "leases")
     return Heartbeat(leases=tuple([LeaseRef(held.job, held.lease) for held in leases]))
 
 
@@ -264,12 +157,12 @@ def _fill_completion(sent: pb.Complete, finished: Complete | Completion) -> int:
     sent.job = finished.job
     sent.lease = finished.lease
     if finished.result is NOTHING:
-        return _ITEM_BYTES
+        return ITEM_BYTES
     result = bytes(finished.result)
     sent.result = result
     if finished.result_encoding is not None:
         sent.result_encoding = finished.result_encoding
-    return _ITEM_BYTES + len(result)
+    return ITEM_BYTES + len(result)
 
 
 def _write_complete(sent: pb.Call, operation: Complete) -> int:
@@ -284,19 +177,19 @@ def _read_complete(sent: pb.Complete) -> Complete:
         job=sent.job,
         lease=sent.lease,
         result=Raw(result),
-        result_encoding=_encoding(sent.result_encoding),
+        result_encoding=encoding(sent.result_encoding),
     )
 
 
 def _write_completions(sent: pb.Call, operation: CompleteMany) -> int:
     sent.complete_many.SetInParent()
     add = sent.complete_many.jobs.add
-    return _ITEM_BYTES + sum([_fill_completion(add(), job) for job in operation.jobs])
+    return ITEM_BYTES + sum([_fill_completion(add(), job) for job in operation.jobs])
 
 
 def _read_completions(sent: pb.CompleteMany) -> CompleteMany:
     jobs = sent.jobs
-    _check_count(jobs, "jobs")
+    check_count(jobs, "jobs")
     return CompleteMany(
         jobs=tuple(
             [
@@ -306,7 +199,7 @@ def _read_completions(sent: pb.CompleteMany) -> CompleteMany:
                     job=job.job,
                     lease=job.lease,
                     result=Raw(result),
-                    result_encoding=_encoding(job.result_encoding),
+                    result_encoding=encoding(job.result_encoding),
                 )
                 for job in jobs
             ]
@@ -323,7 +216,7 @@ def _write_fail(sent: pb.Call, operation: Fail) -> int:
         fail.give_up = True
     if operation.delay_s is not None:
         fail.delay_s = operation.delay_s
-    return _ITEM_BYTES + len(operation.error)
+    return ITEM_BYTES + len(operation.error)
 
 
 def _write_release(sent: pb.Call, operation: Release) -> int:
@@ -332,7 +225,7 @@ def _write_release(sent: pb.Call, operation: Release) -> int:
     release.lease = operation.lease
     if operation.delay_s:
         release.delay_s = operation.delay_s
-    return _ITEM_BYTES
+    return ITEM_BYTES
 
 
 def _read_kind(sent: pb.Pause | pb.Resume) -> str | None:
@@ -341,8 +234,8 @@ def _read_kind(sent: pb.Pause | pb.Resume) -> str | None:
 
 def _read_list(sent: pb.List) -> List:
     return List(
-        statuses=cast("tuple[Status, ...]", _names(sent.statuses)),
-        kinds=_names(sent.kinds),
+        statuses=cast("tuple[Status, ...]", names(sent.statuses)),
+        kinds=names(sent.kinds),
         tags=dict(sent.tags),
         after=sent.after,
         limit=sent.limit,
@@ -351,35 +244,22 @@ def _read_list(sent: pb.List) -> List:
 
 def _rights(values: Any) -> tuple[Right, ...]:
     """The model refuses one that it does not know."""
-    return cast("tuple[Right, ...]", _names(values))
-
-
-def _by_name(verb: str) -> Callable[[pb.Call, Any], int]:
-    """A writer for an operation that is rare, and whose fields are those of its message."""
-
-    def write(sent: pb.Call, operation: Any) -> int:
-        fields = msgspec.structs.asdict(operation)
-        inner = getattr(sent, verb)
-        inner.SetInParent()
-        inner.MergeFrom(type(inner)(**{k: v for k, v in fields.items() if v is not None}))
-        return _ITEM_BYTES + cast("int", inner.ByteSize())
-
-    return write
+    return cast("tuple[Right, ...]", names(values))
 
 
 def _write_cancel(sent: pb.Call, operation: Cancel) -> int:
     sent.cancel.job = operation.job
-    return _ITEM_BYTES
+    return ITEM_BYTES
 
 
 def _write_get(sent: pb.Call, operation: Get) -> int:
     sent.get.job = operation.job
-    return _ITEM_BYTES
+    return ITEM_BYTES
 
 
 def _write_configure(sent: pb.Call, operation: Configure) -> int:
     sent.configure.changes = msgspec.json.encode(operation.changes)
-    return _ITEM_BYTES + len(sent.configure.changes)
+    return ITEM_BYTES + len(sent.configure.changes)
 
 
 _WRITERS: dict[type, Callable[[pb.Call, Any], int]] = {
@@ -391,18 +271,19 @@ _WRITERS: dict[type, Callable[[pb.Call, Any], int]] = {
     Fail: _write_fail,
     Release: _write_release,
     Cancel: _write_cancel,
-    Redrive: _by_name("redrive"),
-    Purge: _by_name("purge"),
-    Pause: _by_name("pause"),
-    Resume: _by_name("resume"),
+    Redrive: by_name("redrive"),
+    Purge: by_name("purge"),
+    Pause: by_name("pause"),
+    Resume: by_name("resume"),
     Configure: _write_configure,
     Get: _write_get,
-    List: _by_name("list"),
-    ReadStats: _by_name("stats"),
-    ReadSnapshot: _by_name("snapshot"),
-    GrantToken: _by_name("grant_token"),
-    RevokeToken: _by_name("revoke_token"),
-    ReadTokens: _by_name("tokens"),
+    List: by_name("list"),
+    ReadStats: by_name("stats"),
+    ReadSnapshot: by_name("snapshot"),
+    GrantToken: by_name("grant_token"),
+    RevokeToken: by_name("revoke_token"),
+    ReadTokens: by_name("tokens"),
+    **bulk.WRITERS,
 }
 
 _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
@@ -420,10 +301,8 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
     ),
     "release": lambda m: Release(job=m.job, lease=m.lease, delay_s=m.delay_s),
     "cancel": lambda m: Cancel(job=m.job),
-    "redrive": lambda m: Redrive(jobs=_names(m.jobs), kinds=_names(m.kinds), limit=m.limit),
-    "purge": lambda m: Purge(
-        jobs=_names(m.jobs), kinds=_names(m.kinds), older_than_s=m.older_than_s
-    ),
+    "redrive": lambda m: Redrive(jobs=names(m.jobs), kinds=names(m.kinds), limit=m.limit),
+    "purge": lambda m: Purge(jobs=names(m.jobs), kinds=names(m.kinds), older_than_s=m.older_than_s),
     "pause": lambda m: Pause(kind=_read_kind(m)),
     "resume": lambda m: Resume(kind=_read_kind(m)),
     "configure": lambda m: Configure(changes=_decode_changes(m.changes or b"{}")),
@@ -437,6 +316,7 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
     ),
     "revoke_token": lambda m: RevokeToken(id=m.id),
     "tokens": lambda _: ReadTokens(),
+    **bulk.READERS,
 }
 VERBS = tuple(_READERS)
 """The name of each operation in a call, and of the field that holds it in a unary request."""

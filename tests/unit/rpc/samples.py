@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
+from bucketq.model import bulk
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord
@@ -104,6 +105,32 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.RevokeToken(id=""),
     ops.RevokeToken(id="0a1b2c3d"),
     ops.ReadTokens(),
+    ops.Claim(worker="w", secret="s", lease_s=0.0),
+    ops.Claim(worker="w", secret="s", lease_s=3600.5),
+    bulk.OpenConsumer(consumer=""),
+    bulk.OpenConsumer(consumer="größe"),
+    bulk.ClaimBatch(consumer="", epoch=0, batch=0, secret="", worker="", limit=0),
+    bulk.ClaimBatch(
+        consumer="spark",
+        epoch=3,
+        batch=2**63 - 1,
+        secret="5e" * 16,
+        worker="driver",
+        kinds=("index", "mail"),
+        limit=500,
+        lease_s=600.5,
+    ),
+    bulk.ReadBatch(consumer="", batch=0, limit=0),
+    bulk.ReadBatch(consumer="spark", batch=7, start=200, limit=100),
+    bulk.AckBatch(consumer="", epoch=0, batch=0),
+    bulk.AckBatch(consumer="spark", epoch=3, batch=7),
+    bulk.ReleaseBatch(consumer="", epoch=0, batch=0),
+    bulk.ReleaseBatch(consumer="spark", epoch=3, batch=7),
+    bulk.ReadConsumers(),
+    bulk.RemoveConsumer(consumer=""),
+    bulk.RemoveConsumer(consumer="spark"),
+    bulk.Publish(writer="", batch=0, jobs=()),
+    bulk.Publish(writer="sink", batch=41, part=3, jobs=(PLAIN_JOB, PLAIN_JOB)),
 )
 
 WAITING = JobRecord(
@@ -180,6 +207,10 @@ TOKEN = TokenInfo(
 )
 LASTING_TOKEN = TokenInfo(id="00000000", name="größe", rights=("admin",), created_at=NOON)
 
+HELD = structs.replace(WAITING, status="running", lease="l1", worker="w", lease_s=600.5)
+CONSUMER = bulk.ConsumerInfo(name="größe", epoch=3, batch=7, pending=2, at=NOON)
+IDLE_CONSUMER = bulk.ConsumerInfo(name="idle", epoch=1, at=NOON)
+
 ANSWERS: tuple[tuple[str, Any], ...] = (
     ("push", ()),
     ("push", ("j1", "j2")),
@@ -226,5 +257,20 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("revoke_token", False),
     ("tokens", ()),
     ("tokens", (TOKEN, LASTING_TOKEN)),
+    ("open_consumer", bulk.ConsumerState("", 0, 0, 0)),
+    ("open_consumer", bulk.ConsumerState("spark", 3, 2**63 - 1, 500)),
+    ("claim_batch", bulk.BatchState(0, 0)),
+    ("claim_batch", bulk.BatchState(7, 498, ("j1", "j2"))),
+    ("read_batch", bulk.BatchPage(())),
+    ("read_batch", bulk.BatchPage((HELD, WAITING), ("j1", "j2"), 200)),
+    ("ack_batch", bulk.BatchState(7, 0)),
+    ("ack_batch", bulk.BatchState(7, 498, ("j1", "j2"))),
+    ("release_batch", bulk.BatchState(0, 0, ("j1",))),
+    ("consumers", ()),
+    ("consumers", (CONSUMER, IDLE_CONSUMER)),
+    ("remove_consumer", True),
+    ("remove_consumer", False),
+    ("publish", True),
+    ("publish", False),
 )
 """What ``apply`` answers to each verb."""

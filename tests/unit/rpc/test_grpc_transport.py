@@ -46,6 +46,7 @@ SENDERS: dict[str, ops.AnyOperation | FlushArchive] = {
         "stats": "readstats",
         "snapshot": "readsnapshot",
         "tokens": "readtokens",
+        "consumers": "readconsumers",
     }.items()
 }
 

@@ -1,0 +1,61 @@
+"""What callers pass to verbs, checked at once: jobs that they hold, names, several of a thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from bucketq.errors import InvalidRequestError
+from bucketq.model import check
+from bucketq.model import operations as ops
+from bucketq.queue import payload as payloads
+from bucketq.queue.base import Names
+from bucketq.queue.job import Job
+
+A = TypeVar("A")
+
+
+def lease_of(job: object) -> ops.LeaseRef:
+    """What shows that a job was claimed."""
+    if isinstance(job, Job):
+        return job.lease
+    if isinstance(job, ops.LeaseRef):
+        check.name(job.job, "job id")
+        check.name(job.lease, "lease")
+        return job
+    message = f"pass a job that was claimed, or its lease; got {type(job).__name__}"
+    raise InvalidRequestError(message)
+
+
+def completion(item: object) -> ops.Completion:
+    """Read a job that is finished, or a pair of it and its result."""
+    job, result = item if isinstance(item, tuple) and len(item) == 2 else (item, None)  # noqa: PLR2004 - a pair
+    lease = lease_of(job)
+    if result is None:
+        return ops.Completion(job=lease.job, lease=lease.lease)
+    raw, encoding = payloads.encode(result, "result")
+    return ops.Completion(job=lease.job, lease=lease.lease, result=raw, result_encoding=encoding)
+
+
+def as_several(values: Iterable[A], what: str) -> Iterable[A]:
+    """Check that there may be several of something."""
+    if not isinstance(values, Iterable):
+        message = f"{what}, got {type(values).__name__}"
+        raise InvalidRequestError(message)
+    return values
+
+
+def as_names(names: Names, what: str) -> tuple[str, ...]:
+    """Read one name or several; none where all are meant."""
+    if names is None:
+        return ()
+    if isinstance(names, str):
+        several: tuple[str, ...] = (names,)
+    else:
+        several = tuple(as_several(names, f"{what} must be a name or several"))
+    for name in several:
+        check.name(name, what)
+    if not several:
+        message = f"{what} is empty: name at least one, or leave it out for all"
+        raise InvalidRequestError(message)
+    return several
