@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from bucketq.errors import OverloadedError
+from bucketq.model import bulk
 from bucketq.model import operations as ops
 
 MAX_CALLS = 20_000
@@ -26,7 +27,10 @@ _RANKS: dict[type, int] = {
     ops.CompleteMany: _FIRST,
     ops.Fail: _FIRST,
     ops.Release: _FIRST,
+    bulk.AckBatch: _FIRST,
+    bulk.ReleaseBatch: _FIRST,
     ops.Push: _LAST,
+    bulk.Publish: _LAST,
 }
 _PORTION = 256
 _SHORTEST_RETRY_S = 0.05

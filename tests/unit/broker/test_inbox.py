@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from bucketq.broker.inbox import MAX_BYTES, MAX_CALLS, Inbox
 from bucketq.errors import OverloadedError
+from bucketq.model import bulk
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 
@@ -22,7 +23,10 @@ URGENT: list[ops.AnyOperation] = [
     ops.CompleteMany(jobs=()),
     ops.Fail(job="j", lease="l", error="e"),
     ops.Release(job="j", lease="l"),
+    bulk.AckBatch(consumer="c", epoch=1, batch=1),
+    bulk.ReleaseBatch(consumer="c", epoch=1, batch=1),
 ]
+PUBLISH = bulk.Publish(writer="w", batch=1, jobs=())
 
 
 @dataclass(eq=False)
@@ -97,7 +101,8 @@ def test_what_nobody_waits_for_any_more_is_dropped_before_it_is_applied() -> Non
 
 
 @pytest.mark.parametrize(
-    ("operation", "room"), [(PUSH, 0.75), (CLAIM, 1.0), (READ, 1.0), *((op, 2.0) for op in URGENT)]
+    ("operation", "room"),
+    [(PUSH, 0.75), (PUBLISH, 0.75), (CLAIM, 1.0), (READ, 1.0), *((op, 2.0) for op in URGENT)],
 )
 def test_pushes_are_refused_first_and_what_finishes_work_last(
     operation: ops.AnyOperation, room: float
