@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import bucketq
+from bucketq.testing import Workbench
+from examples import web
 from tests.examples.program import EXAMPLES, ROOT, Program
 from tests.servers.process import free_ports, http
 
@@ -84,6 +86,40 @@ def test_a_repeated_request_is_one_job_and_bad_ones_are_told_what_is_wrong(
             assert queue.stats().total("queued") == 2
             other = queue.push("secret", None)
         assert site.ask("GET", f"/reports/{other}")[0] == 404
+
+
+async def test_the_application_can_be_tested_in_one_process_on_a_workbench(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Workbench() as bench:
+        monkeypatch.setenv("BUCKETQ_URL", bench.url)
+        async with web.app.router.lifespan_context(web.app) as state:
+            assert state is not None
+            sent = await asked(dict(state), "POST", "/reports", b'{"month": "2026-10"}')
+            assert sent["status"] == 202
+        assert bench.pushed("report") == [{"month": "2026-10"}]
+
+
+async def asked(state: dict[str, Any], method: str, path: str, body: bytes) -> dict[str, Any]:
+    """Make a request without a network; return how the answer begins."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(dict(message))
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": [],
+        "state": state,
+    }
+    await web.app(scope, receive, send)
+    return sent[0]
 
 
 def test_the_fastapi_application_of_the_guide_runs(tmp_path: Path, url: str) -> None:
