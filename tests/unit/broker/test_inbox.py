@@ -64,6 +64,8 @@ def test_what_finishes_work_is_let_in_before_what_brings_more() -> None:
         "CompleteMany",
         "Fail",
         "Release",
+        "AckBatch",
+        "ReleaseBatch",
         "Claim",
         "ReadStats",
         "Push",
