@@ -34,6 +34,10 @@ class Place:
     def connect_sync(self, **options: Any) -> BlockingConnection[Any]:
         return bucketq.connect_sync(self.url, mode=self.mode, **options)
 
+    def connect_url(self) -> str:
+        """The address with which a client of its own gets there."""
+        return self.url
+
     async def stored(self) -> StoredObject:
         """What the storage holds now: bytes and etag."""
         location = open_store(self.url)
@@ -57,6 +61,9 @@ class ServedPlace(Place):
 
     def connect_sync(self, **options: Any) -> BlockingConnection[Any]:
         return bucketq.connect_sync(self._address(**options), mode=self.mode, **options)
+
+    def connect_url(self) -> str:
+        return self._address()
 
     def _address(self, *, create: bool = True, **_: Any) -> str:
         if create:
