@@ -156,6 +156,12 @@ def _place(function: Callable[..., Any], wanted: Place | None) -> Place:
     if wanted == "thread" and is_async:
         message = f"{_name(function)} is async and runs on the event loop, or in a process"
         raise InvalidRequestError(message)
+    if wanted == "process" and not hasattr(function, "__qualname__"):
+        message = (
+            f"{_name(function)} has no name under which another process could find it: define a "
+            "function at the top of its module"
+        )
+        raise InvalidRequestError(message)
     if wanted == "process" and "<locals>" in function.__qualname__:
         message = (
             f"{_name(function)} is defined inside a function, where another process cannot find "
