@@ -33,6 +33,17 @@ def worker_of(place: Place, **options: Any) -> Worker:
             raise ValueError("not yet")
         return context.attempt
 
+    @worker.handler("later")
+    async def later(context: Context) -> str:
+        if context.attempt == 1:
+            raise Retry("busy", delay=0.05)
+        return "now"
+
+    add_hopeless(worker)
+    return worker
+
+
+def add_hopeless(worker: Worker) -> None:
     @worker.handler("hopeless", max_attempts=2, backoff=AT_ONCE)
     async def hopeless() -> None:
         raise ValueError("never")
@@ -41,12 +52,6 @@ def worker_of(place: Place, **options: Any) -> Worker:
     async def give_up() -> None:
         raise GiveUp("no use")
 
-    @worker.handler("later")
-    async def later(context: Context) -> str:
-        if context.attempt == 1:
-            raise Retry("busy", delay=0.05)
-        return "now"
-
     @worker.handler("slow", timeout=0.05, max_attempts=1)
     async def slow() -> None:
         await asyncio.sleep(60)
@@ -54,8 +59,6 @@ def worker_of(place: Place, **options: Any) -> Worker:
     @worker.handler("unkept")
     async def unkept() -> object:
         return object()
-
-    return worker
 
 
 KINDS = ("double", "plain", "flaky", "hopeless", "given-up", "later", "slow", "unkept")
@@ -76,7 +79,7 @@ async def test_every_job_of_a_mixed_lot_has_the_end_that_it_should_have(
     place: Place, queue: Queue[Any]
 ) -> None:
     await queue.config(archive_after_s=3600)
-    specs = [
+    specs: list[bucketq.JobSpec[Any]] = [
         bucketq.JobSpec(kind=KINDS[number % len(KINDS)], payload=number) for number in range(JOBS)
     ]
     specs += [bucketq.JobSpec(kind="double", payload="two")]

@@ -1,0 +1,84 @@
+"""The text that is recorded of an error: what, where, and never more than is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketq.worker.failure import describe
+from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
+
+
+def deep(levels: int) -> None:
+    if levels:
+        deeper(levels - 1)
+    raise ValueError("at the bottom")
+
+
+def deeper(levels: int) -> None:
+    deep(levels)
+
+
+def caught(levels: int = 0) -> ValueError:
+    try:
+        deep(levels)
+    except ValueError as error:
+        return error
+    raise AssertionError
+
+
+def test_an_error_is_told_first_and_then_where_it_was_raised() -> None:
+    lines = describe(caught(), 4096).splitlines()
+    assert lines[0] == "ValueError: at the bottom"
+    assert "in deep" in describe(caught(), 4096)
+    assert 'raise ValueError("at the bottom")' in lines[-1] or "raise ValueError" in lines[-2]
+
+
+def test_an_error_without_words_is_told_by_its_name() -> None:
+    assert describe(ValueError(), 4096) == "ValueError"
+
+
+@pytest.mark.parametrize("limit", [64, 300, 1000, 4096])
+def test_the_text_keeps_to_its_limit_and_the_innermost_calls(limit: int) -> None:
+    text = describe(caught(200), limit)
+    assert len(text.encode()) <= limit
+    assert text.startswith("ValueError: at the bottom")
+    assert "[...]" in text
+    if limit >= 300:
+        assert "raise ValueError" in text
+
+
+@pytest.mark.parametrize("limit", [10, 99, 4096])
+def test_words_beyond_the_limit_are_cut_between_two_characters(limit: int) -> None:
+    text = describe(ValueError("ü" * 10_000), limit)
+    assert len(text.encode()) <= limit
+    assert "\N{REPLACEMENT CHARACTER}" not in text
+
+
+def test_what_json_cannot_hold_is_spelled_out() -> None:
+    text = describe(FileNotFoundError("no file \udcff"), 4096)
+    assert "no file \\udcff" in text
+    text.encode()
+
+
+def test_a_cause_is_told() -> None:
+    try:
+        try:
+            deep(0)
+        except ValueError as error:
+            raise RuntimeError("outer") from error
+    except RuntimeError as error:
+        text = describe(error, 4096)
+    assert text.startswith("RuntimeError: outer\n  caused by ValueError: at the bottom\n")
+
+
+@pytest.mark.parametrize("kind", [Retry, GiveUp, UnfitPayload, HandlerFailed])
+def test_what_a_handler_asks_for_is_told_by_its_reason_alone(kind: type[Exception]) -> None:
+    assert describe(kind("the printer is busy"), 4096) == "the printer is busy"
+
+
+def test_an_error_that_cannot_say_what_it_is_is_told_by_its_name() -> None:
+    class SpeechlessError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert describe(SpeechlessError(), 4096).startswith("SpeechlessError: (what it says cannot")
