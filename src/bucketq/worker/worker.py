@@ -80,6 +80,7 @@ class Worker:
         self._engine: Engine | None = None
         self._portal: Portal | None = None
         self._serving: asyncio.Task[Any] | None = None
+        self._is_stopped = False
         self.configure(url, concurrency=concurrency, drain=drain, **options)
 
     def configure(
@@ -171,6 +172,7 @@ class Worker:
             raise InvalidRequestError(message)
         home = asyncio.get_running_loop()
         self._engine = None
+        self._is_stopped = False
         self._portal = portal = Portal()
         serving = self._serve(home, handlers, burst=burst)
         running = asyncio.run_coroutine_threadsafe(serving, portal.loop)
@@ -268,6 +270,8 @@ class Worker:
         self, home: asyncio.AbstractEventLoop, handlers: dict[str, Handler], *, burst: bool
     ) -> None:
         """Open the queue and work, on the portal's loop, until it is told to stop."""
+        if self._is_stopped:
+            return
         self._serving = asyncio.current_task()
         url = self.url or os.environ.get(_ADDRESS_VARIABLE)
         if not url:
@@ -304,6 +308,8 @@ class Worker:
             self._engine.stop(hurry=hurry)
         elif self._serving is not None:
             self._serving.cancel()
+        else:
+            self._is_stopped = True  # It has not begun yet, and will look.
 
 
 def _runners(

@@ -1,0 +1,147 @@
+"""``Worker`` itself: where handlers run, how it is stopped, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import bucketq
+from bucketq import Worker
+from bucketq.errors import InvalidRequestError
+
+_numbers = itertools.count()
+
+
+def url() -> str:
+    return f"memory://worker-{next(_numbers)}"
+
+
+async def ends(running: asyncio.Task[None], patience_s: float = 20) -> None:
+    await asyncio.wait_for(running, patience_s)
+
+
+def bucketq_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "bucketq"]
+
+
+async def test_a_worker_that_is_stopped_before_it_has_begun_ends() -> None:
+    for _ in range(50):
+        worker = Worker(url())
+        worker.handler("mail")(lambda: None)
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(0)
+        worker.stop()
+        await ends(running, 5)
+    assert not bucketq_threads()
+
+
+async def test_a_worker_that_is_cancelled_gives_its_jobs_back_and_leaves_no_thread() -> None:
+    inside = asyncio.Event()
+    worker = Worker(url())
+
+    @worker.handler("mail")
+    async def wait() -> None:
+        inside.set()
+        await asyncio.sleep(60)
+
+    assert worker.url is not None
+    async with bucketq.connect(worker.url) as queue:
+        await queue.push("mail", 0)
+        running = asyncio.create_task(worker.run())
+        await inside.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ends(running)
+        (job,) = (await queue.jobs()).jobs
+        assert (job.status, job.failures, job.lost_leases) == ("queued", 0, 0)
+    assert not bucketq_threads()
+
+
+async def test_a_handler_that_blocks_its_loop_does_not_keep_others_from_their_queue() -> None:
+    worker = Worker(url(), concurrency=5)
+    done = threading.Event()
+
+    @worker.handler("block")
+    async def block() -> str:
+        return "in time" if done.wait(10) else "too late"
+
+    @worker.handler("plain")
+    def plain() -> None:
+        done.set()
+
+    assert worker.url is not None
+    async with bucketq.connect(worker.url) as queue:
+        blocking = await queue.push("block", 0)
+        await queue.push("plain", 0)
+        await worker.run(burst=True)
+        assert (await queue.get(blocking)).result == "in time"
+
+
+async def test_a_thread_that_will_not_stop_keeps_nobody_who_is_in_a_hurry() -> None:
+    worker = Worker(url())
+    began, gate = threading.Event(), threading.Event()
+
+    @worker.handler("mail")
+    def wait() -> None:
+        began.set()
+        gate.wait(60)
+
+    assert worker.url is not None
+    async with bucketq.connect(worker.url) as queue:
+        await queue.push("mail", 0, max_attempts=1)
+        running = asyncio.create_task(worker.run())
+        await asyncio.to_thread(began.wait, 20)
+        began_s = time.monotonic()
+        worker.stop(hurry=True)
+        await ends(running)
+        assert time.monotonic() - began_s < 8
+        (job,) = (await queue.jobs()).jobs
+        assert (job.status, job.lost_leases) == ("queued", 0)
+    gate.set()
+
+
+async def test_a_worker_runs_once_at_a_time_and_again_afterwards() -> None:
+    worker = Worker(url())
+    worker.handler("mail")(lambda: None)
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(0.05)
+    with pytest.raises(InvalidRequestError, match="running already"):
+        await worker.run()
+    worker.stop()
+    await ends(running)
+    await worker.run(burst=True)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "reason"),
+    [(["fax"], "no handler for kind 'fax'; it has some for mail"), ([], "kinds is empty")],
+)
+async def test_kinds_without_handlers_are_refused(kinds: list[str], reason: str) -> None:
+    worker = Worker(url())
+    worker.handler("mail")(lambda: None)
+    with pytest.raises(InvalidRequestError, match=reason):
+        await worker.run(kinds=kinds)
+
+
+async def test_a_worker_without_handlers_or_without_a_queue_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("BUCKETQ_URL", raising=False)
+    worker = Worker()
+    with pytest.raises(InvalidRequestError, match="has no handlers"):
+        await worker.run()
+    worker.handler("mail")(lambda: None)
+    with pytest.raises(InvalidRequestError, match="set BUCKETQ_URL"):
+        await worker.run()
+    assert not bucketq_threads()
+
+
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"drain": -1}, {"concurrency": 10**6}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError):
+        Worker("memory://x", **options)
