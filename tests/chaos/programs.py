@@ -297,7 +297,7 @@ async def _live(diary: Diary, wish: dict[str, Any]) -> None:
 
 
 def work(diary: Diary, wish: dict[str, Any]) -> None:
-    """Be a worker, as a user writes one."""
+    """Be a worker, as a user writes one: where it finds no queue it ends, and is started again."""
     os.environ[handlers.DIARY_VARIABLE] = wish["diary"]
     worker = bucketq.Worker(
         wish["url"],
@@ -310,10 +310,7 @@ def work(diary: Diary, wish: dict[str, Any]) -> None:
         create=False,
     )
     handlers.register(worker, with_processes=wish["with_processes"])
-    while True:
-        try:
-            worker.run_sync()
-        except UnavailableError as error:
-            diary.note("not_connected", why=str(error))
-        else:
-            return
+    try:
+        worker.run_sync()
+    except UnavailableError as error:
+        diary.note("not_connected", why=str(error))
