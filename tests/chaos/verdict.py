@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import bucketq
+from bucketq.archive import ArchiveReader, Layout
+from bucketq.archive.layout import hours_between
 from bucketq.clock import SystemClock
 from bucketq.queue.register import Register
 from bucketq.store.url import open_store
@@ -19,6 +21,8 @@ from tests.chaos.diary import read_diary
 from tests.chaos.fleet import Fleet
 from tests.chaos.world import Events
 
+_LONG_AGO = datetime.now(UTC) - timedelta(hours=3)
+"""Before any run of this process."""
 _ACKNOWLEDGED = {"pushed", "completed", "given_back"}
 
 
@@ -80,23 +84,45 @@ class Found:
         )
 
 
-async def find_jobs(url: str) -> tuple[dict[str, Found], list[str], int]:
-    """All jobs of queue and archive by id, contradictions between the two, and the epoch."""
-    found: dict[str, Found] = {}
-    problems = []
+@dataclass
+class Remains:
+    """What a run has left."""
+
+    jobs: dict[str, Found] = field(default_factory=dict)
+    """The archived jobs, by id."""
+    repeated: int = 0
+    """Lines of the archive that say once more what another says: a crash leaves such."""
+    epoch: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+async def find_remains(url: str) -> Remains:
+    """Read the queue, which is to be empty, and the archive, which is to hold every job once."""
+    remains = Remains()
+    say = remains.problems.append
     location = open_store(url)
     state = (await Register(location.store, location.key, url, SystemClock()).load()).state
-    await location.store.close()
-    jobs = [bucketq.Job[Any](record, Any) for record in state.jobs.by_id.values()]
+    remains.epoch = state.epoch
+    if left := list(state.jobs.by_id.values()):
+        say(f"{len(left)} jobs are still in the queue: {left[:3]}")
+    since, until = _LONG_AGO, datetime.now(UTC) + timedelta(hours=1)
     async with bucketq.open_archive(url) as archive:
-        now = datetime.now(UTC)
-        since, until = now - timedelta(days=1), now + timedelta(hours=1)
-        jobs += [job async for job in archive.jobs(since, until)]
-    for job in jobs:
-        one = Found.of(job)
-        if found.setdefault(job.id, one) != one:
-            problems.append(f"job {job.id} is {found[job.id]} and {one}")
-    return found, problems, state.epoch
+        async for job in archive.jobs(since, until):
+            if job.id in remains.jobs:
+                say(f"job {job.id} is archived in two hours")
+            remains.jobs[job.id] = Found.of(job)
+    reader = ArchiveReader(location.store, Layout.of(location.key))
+    lines = 0
+    for hour in hours_between(since, until):
+        for segment in await reader.segments(hour):
+            for record in await reader.read(segment):
+                lines += 1
+                one = Found.of(bucketq.Job[Any](record, Any))
+                if one != remains.jobs.get(record.id):
+                    say(f"job {record.id} is archived as {one} and {remains.jobs.get(record.id)}")
+    await location.store.close()
+    remains.repeated = lines - len(remains.jobs)
+    return remains
 
 
 class Diaries:
@@ -140,8 +166,9 @@ class Diaries:
 async def judge(fleet: Fleet, url: str, cast: Cast, events: Events) -> Verdict:
     """Compare what was promised with what is there."""
     diaries = Diaries.of_fleet(fleet)
-    found, contradictions, epoch = await find_jobs(url)
-    verdict = Verdict(problems=contradictions + events.exits)
+    remains = await find_remains(url)
+    found, epoch = remains.jobs, remains.epoch
+    verdict = Verdict(problems=remains.problems + events.exits)
     say = verdict.problems.append
     if complaints := fleet.complaints():
         say(f"the clients said on stderr: {complaints[:2000]}")
@@ -159,7 +186,7 @@ async def judge(fleet: Fleet, url: str, cast: Cast, events: Events) -> Verdict:
             verdict.failovers_s.append(after - moment)
     verdict.numbers = dict(sorted(events.counts.items())) | {"takeovers": epoch - 1}
     verdict.numbers |= _operations(diaries)
-    verdict.numbers["jobs"] = len(found)
+    verdict.numbers |= {"archived": len(found), "archived again": remains.repeated}
     if cast.has_workers:
         verdict.numbers |= Attempts(diaries, found, say).judge()
     verdict.numbers |= {"lost": lost, "doubled": doubled}
