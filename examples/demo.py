@@ -123,8 +123,9 @@ def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
         n = job.payload.n
         if job.status != "done" or job.outcome != "completed" or job.result != n * n:
             yield f"{job} has outcome {job.outcome} and result {job.result}"
-        elif job.attempt != tally.attempts.get(n):
-            yield f"{job} was handled {tally.attempts.get(n)} times"
+        elif job.attempt < tally.attempts.get(n, 0):
+            # Fewer is right: a busy worker gives back what it has fetched too early.
+            yield f"{job} was handled {tally.attempts[n]} times"
 
 
 async def archived(url: str) -> tuple[Job[Number], ...]:
