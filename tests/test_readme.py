@@ -32,7 +32,18 @@ README = ROOT / "README.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 WIRE = ROOT / "docs" / "wire.md"
-ROOMS = ("model", "codec", "store", "archive", "queue", "rpc", "broker", "client", "worker")
+ROOMS = (
+    "model",
+    "codec",
+    "store",
+    "archive",
+    "queue",
+    "rpc",
+    "broker",
+    "client",
+    "worker",
+    "spark",
+)
 TIMEOUT_S = 45
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,0 +1,34 @@
+"""``register``: makes the format ``bucketq`` known to a Spark session."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from bucketq.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST = (4, 2)
+"""The first Spark whose Python streams can be told how much to take at once."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("bucketq")`` known to a session, of this process or over Spark Connect."""
+    version = str(getattr(spark, "version", ""))
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None:
+        message = f"register takes a SparkSession, got {type(spark).__name__}"
+        raise InvalidRequestError(message)
+    if (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        message = f"bucketq needs Spark {oldest} or newer, and this is {version}: upgrade pyspark"
+        raise InvalidRequestError(message)
+    if find_spec("pyarrow") is None:
+        message = 'bucketq needs pyarrow for Spark: pip install "bucketq[spark]"'
+        raise InvalidRequestError(message)
+    from bucketq.spark.source import BucketQDataSource  # noqa: PLC0415 - pyspark is an extra
+
+    spark.dataSource.register(BucketQDataSource)

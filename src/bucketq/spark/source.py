@@ -1,0 +1,175 @@
+"""The format ``bucketq``: what Spark asks to read and write jobs.
+
+Spark makes these objects in Python processes of its own on the driver, and sends readers and
+writers to the executors; so they hold addresses and plain values, and open nothing before they are
+asked to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from math import ceil
+from typing import TYPE_CHECKING
+
+import msgspec
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from bucketq.archive import Layout
+from bucketq.archive.layout import hours_between
+from bucketq.client.archive import Archive, open_archive
+from bucketq.client.blocking import connect_sync
+from bucketq.clock import SystemClock
+from bucketq.errors import QueueNotFoundError
+from bucketq.model.job import JobRecord
+from bucketq.spark.options import ReadOptions, read_options
+from bucketq.spark.schema import DDL, batches
+from bucketq.store.url import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_ROWS_A_PART = 25_000
+_MOST_PARTS = 200
+"""Into how many parts the archive is cut where nobody says; an hour is never cut."""
+_decode = msgspec.json.Decoder(list[JobRecord]).decode
+
+
+class BucketQDataSource(DataSource):
+    """``format("bucketq")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What the format is called."""
+        return "bucketq"
+
+    def schema(self) -> str:
+        """The columns; wrong options are told of here, before anything is read."""
+        read_options(self.options)
+        return DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Read a queue, or its archive."""
+        del schema
+        options = read_options(self.options)
+        return JobsReader(options) if options.table == "jobs" else ArchiveTableReader(options)
+
+
+class Rows(InputPartition):
+    """Some jobs of a snapshot, as JSON: they were read once, by the driver, at one version."""
+
+    def __init__(self, body: bytes) -> None:
+        """Hold the jobs of one part."""
+        super().__init__(None)
+        self.body = body
+
+
+class Hours(InputPartition):
+    """Some stretches of time in the archive, each within an hour."""
+
+    def __init__(self, stretches: list[tuple[datetime, datetime]]) -> None:
+        """Hold the stretches of one part."""
+        super().__init__(None)
+        self.stretches = stretches
+
+
+class JobsReader(DataSourceReader):
+    """Reads what is in a queue, at one version.
+
+    The driver reads all of it and hands the rows to the executors, which need no access to the
+    queue: an executor that read for itself would see a later version.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Read as the options say."""
+        self._options = options
+
+    def partitions(self) -> list[Rows]:
+        """Read the queue, and cut it into parts."""
+        options, access = self._options, self._options.access
+        with connect_sync(
+            access.url,
+            launch="never",
+            create=False,
+            timeout_s=access.timeout_s,
+            token=access.token,
+        ) as queue:
+            snapshot = queue.snapshot()
+        jobs = [job for job in snapshot.jobs if _is_wanted(job, options)]
+        parts = options.partitions or ceil(len(jobs) / _ROWS_A_PART) or 1
+        size = ceil(len(jobs) / parts) or 1
+        slices = [jobs[first : first + size] for first in range(0, len(jobs), size)] or [[]]
+        return [Rows(msgspec.json.encode(some)) for some in slices]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Turn the jobs of a part into rows."""
+        assert isinstance(partition, Rows)  # noqa: S101 - Spark gives back what it was given
+        return batches(_decode(partition.body))
+
+
+class ArchiveTableReader(DataSourceReader):
+    """Reads a range of time from an archive, each job once.
+
+    A job that a crash has left in two segments is in two segments of one hour, so a part holds
+    whole hours.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Read as the options say."""
+        self._options = options
+
+    def partitions(self) -> list[Hours]:
+        """Share out the hours that were asked for."""
+        options = self._options
+        asyncio.run(_see_queue(options.access.url))
+        until = options.until or SystemClock().now()
+        since = options.since or until
+        stretches = [
+            (max(since, hour), min(until, hour + timedelta(hours=1)))
+            for hour in hours_between(since, until)
+        ]
+        parts = min(options.partitions or _MOST_PARTS, len(stretches)) or 1
+        return [Hours(stretches[part::parts]) for part in range(parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the hours of a part, one after the other."""
+        assert isinstance(partition, Hours)  # noqa: S101 - Spark gives back what it was given
+        with asyncio.Runner() as runner:
+            archive = open_archive(self._options.access.url)
+            try:
+                for since, until in partition.stretches:
+                    yield from batches(runner.run(self._jobs(archive, since, until)))
+            finally:
+                runner.run(archive.__aexit__())
+
+    async def _jobs(
+        self, archive: Archive[object], since: datetime, until: datetime
+    ) -> list[JobRecord]:
+        found = [job.record async for job in archive.jobs(since, until)]
+        return [job for job in found if _is_wanted(job, self._options)]
+
+
+async def _see_queue(url: str) -> None:
+    """Raise ``QueueNotFoundError`` where there is neither a queue nor an archive.
+
+    A mistyped address would look like an archive with nothing in it.
+    """
+    location = open_store(url)
+    store, key = location.store, location.key
+    try:
+        for prefix in (key, Layout.of(key).root):
+            async for info in store.list(prefix):
+                if info.key == key or info.key.startswith(Layout.of(key).root):
+                    return
+    finally:
+        await store.close()
+    message = f"no queue at {location.url}, and no archive of one: check the option path"
+    raise QueueNotFoundError(message)
+
+
+def _is_wanted(job: JobRecord, options: ReadOptions) -> bool:
+    return (not options.statuses or job.status in options.statuses) and (
+        not options.kinds or job.kind in options.kinds
+    )

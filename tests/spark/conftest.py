@@ -1,0 +1,83 @@
+"""One Spark session for all tests of a run, and queues for it to read and write.
+
+The session takes a while to start, and whichever test comes first pays for it. Where there is no
+Java the tests are skipped with the advice; where ``CI`` is set they fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import bucketq.spark
+from bucketq.errors import InvalidRequestError
+from bucketq.spark.java import find_java
+from tests.servers.running import running
+from tests.servers.server import ENVIRON
+from tests.spark.session import configured
+
+TIMEOUT_S = 180
+"""The JVM included; a test that comes later takes a second or two."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark_environ() -> dict[str, str]:
+    """What a process that starts Spark needs in its environment."""
+    try:
+        find_java(os.environ)
+    except InvalidRequestError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    root = Path(__file__).resolve().parents[2]
+    return {
+        **ENVIRON,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(
+    spark_environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """The session, with the format registered."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_environ.items():
+            patch.setenv(name, value)
+        folder = tmp_path_factory.mktemp("spark")
+        session = configured("local[2]", folder).getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        bucketq.spark.register(session)
+        yield session
+        session.stop()
+
+
+@pytest.fixture(params=["file", pytest.param("seaweedfs", marks=pytest.mark.servers)])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a queue is that nobody has used yet: on a file, and on a real object store."""
+    if request.param == "file":
+        return (tmp_path / "queue.json").as_uri()
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    return running(request.param).url()
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    """The same, on a file only."""
+    return (tmp_path / "queue.json").as_uri()

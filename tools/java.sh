@@ -1,0 +1,42 @@
+#!/bin/sh
+# Spark needs Java 17 or newer. Find it by JAVA_HOME or PATH; where there is none, install Debian's
+# package if that can be done without asking anybody, or else say what to do. Only where CI is set
+# is it a failure that there is none: elsewhere the tests of Spark are skipped.
+
+package=openjdk-17-jre-headless
+
+is_there() {
+    java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
+    version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ "${version:-0}" -ge 17 ]
+}
+
+is_there && exit 0
+
+if [ -z "$JAVA_HOME" ] && command -v apt-get >/dev/null; then
+    if [ "$(id -u)" -eq 0 ]; then
+        as_root=
+    elif sudo -n true 2>/dev/null; then
+        as_root="sudo -n"
+    else
+        as_root=none
+    fi
+    if [ "$as_root" != none ]; then
+        echo "installing $package, which Spark needs"
+        export DEBIAN_FRONTEND=noninteractive
+        for attempt in as-it-is updated; do
+            [ "$attempt" = updated ] && $as_root apt-get update -qq >/dev/null
+            $as_root apt-get install -qq -y --no-install-recommends $package >/dev/null && break
+        done
+        is_there && exit 0
+    fi
+fi
+
+if [ -n "$JAVA_HOME" ]; then
+    found="JAVA_HOME is $JAVA_HOME, where there is no Java 17 or newer"
+else
+    found="there is no Java 17 or newer on the PATH"
+fi
+echo "Spark needs Java 17 or newer, and $found." >&2
+echo "Install it (on Debian or Ubuntu: apt install $package), or set JAVA_HOME to where it is." >&2
+[ -z "$CI" ]
