@@ -145,8 +145,8 @@ class Kind:
     """A kind of job."""
 
     handler: Callable[..., Any]
-    share: int
-    """Of a hundred jobs, about so many."""
+    share: float
+    """Of a hundred jobs, about so many. Those for which a process has to be started are rare."""
     outcome: Literal["completed", "dead"] = "completed"
     limit: int = 0
     """How many failures and lost leases end it; 0: as many as it takes."""
@@ -157,18 +157,18 @@ class Kind:
 
 
 KINDS = {
-    "nap": Kind(nap, 34),
+    "nap": Kind(nap, 40),
     "think": Kind(think, 24),
-    "grind": Kind(grind, 12, is_process=True),
+    "grind": Kind(grind, 7, is_process=True),
     "stumble": Kind(stumble, 9),
     "wait": Kind(wait, 6),
     "stall": Kind(stall, 1),
-    "crash": Kind(crash, 1, is_process=True),
+    "crash": Kind(crash, 0.5, is_process=True),
     "dawdle": Kind(dawdle, 2, timeout_s=0.7),
     "fail": Kind(fail, 4, "dead", limit=3),
     "fail-by-itself": Kind(fail, 2, "dead", limit=2, is_job_limit=True),
     "drowse": Kind(drowse, 1, "dead", limit=2, timeout_s=0.5),
-    "hang": Kind(hang, 1, "dead", limit=2, timeout_s=1.0, is_process=True),
+    "hang": Kind(hang, 0.5, "dead", limit=2, timeout_s=1.0, is_process=True),
     "give-up": Kind(give_up, 2, "dead"),
     "misread": Kind(misread, 1, "dead"),
 }
