@@ -204,6 +204,17 @@ async def test_a_failed_job_waits_as_long_as_its_worker_says(queue: Queue[Any]) 
             await queue.fail(again, "", delay_s=wrong)
 
 
+@pytest.mark.parametrize(("pushed", "limit"), [(None, 7), (2, 2)])
+async def test_a_worker_may_set_the_limit_of_a_job_that_was_pushed_without_one(
+    queue: Queue[Any], pushed: int | None, limit: int
+) -> None:
+    await queue.push("email", 1, backoff=AT_ONCE, max_attempts=pushed)
+    statuses = []
+    while jobs := await queue.claim():
+        statuses.append(await queue.fail(jobs[0], "again", max_attempts=7))
+    assert statuses == ["queued"] * (limit - 1) + ["dead"]
+
+
 async def test_a_job_that_fails_too_often_is_dead(queue: Queue[Any]) -> None:
     job = await claimed(queue, max_attempts=3, backoff=AT_ONCE)
     statuses = [await queue.fail(job, "one")]

@@ -46,7 +46,7 @@ def new_job(job: NewJob, settings: Settings) -> int:
     if job.delay_s is not None or job.run_at is not None:
         _when(job)
     if job.max_attempts is not None:
-        whole_number(job.max_attempts, "max_attempts", 1, 1_000_000)
+        max_attempts(job.max_attempts)
     if job.backoff is not None:
         check_backoff(job.backoff)
     if job.key is not None:
@@ -104,6 +104,11 @@ def name(value: object, what: str) -> None:
     if not value or len(value) > MAX_NAME:
         _refuse(f"{what} must have 1 to {MAX_NAME} characters, got {len(value)}")
     text(value, what)
+
+
+def max_attempts(value: object) -> None:
+    """Check how many failures and lost leases a job may have."""
+    whole_number(value, "max_attempts", 1, 1_000_000)
 
 
 def text(value: object, what: str) -> None:

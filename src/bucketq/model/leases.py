@@ -176,7 +176,11 @@ def fail(state: State, operation: Fail, now: datetime) -> str:
     """Note a failure; the job waits and is tried again, or is dead."""
     job = _held(state, operation.job, operation.lease)
     check.text(operation.error, "error")
-    failed = replace(job, failures=job.failures + 1)
+    limit = job.max_attempts
+    if operation.max_attempts is not None:
+        check.max_attempts(operation.max_attempts)
+        limit = operation.max_attempts if limit is None else limit
+    failed = replace(job, failures=job.failures + 1, max_attempts=limit)
     delay = delay_after_failure(failed, state.settings)
     if operation.delay_s is not None:
         check.delay(operation.delay_s)

@@ -96,6 +96,8 @@ class Fail(Operation, frozen=True):
     """False: give it up at once, whatever attempts are left."""
     delay_s: float | None = None
     """How long it waits before it is tried again; None: as its backoff says."""
+    max_attempts: int | None = None
+    """How many failures and lost leases the job may have from now on, if it does not say itself."""
 
 
 class Release(Operation, frozen=True):

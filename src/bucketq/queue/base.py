@@ -114,11 +114,13 @@ class Queue(Protocol[T]):
         *,
         retry: bool = True,
         delay_s: float | None = None,
+        max_attempts: int | None = None,
         request: str | None = None,
     ) -> Status:
         """Report that an attempt failed; return what the job is now.
 
-        It waits for ``delay_s`` before it is tried again, or as long as its backoff says. It is
+        It waits for ``delay_s`` before it is tried again, or as long as its backoff says.
+        ``max_attempts`` is the limit from now on for a job that was pushed without one. It is
         ``queued`` again, ``dead``, or ``done`` where its cancellation was asked for.
         """
         ...

@@ -185,6 +185,7 @@ class Verbs(BulkVerbs[T], Generic[T]):
         *,
         retry: bool = True,
         delay_s: float | None = None,
+        max_attempts: int | None = None,
         request: str | None = None,
     ) -> Status:
         """Report that an attempt failed; return what the job is now."""
@@ -202,7 +203,12 @@ class Verbs(BulkVerbs[T], Generic[T]):
         if delay_s is not None:
             check.delay(delay_s)
         operation = ops.Fail(
-            job=lease.job, lease=lease.lease, error=error, retry=retry, delay_s=delay_s
+            job=lease.job,
+            lease=lease.lease,
+            error=error,
+            retry=retry,
+            delay_s=delay_s,
+            max_attempts=max_attempts,
         )
         return cast("Status", await self._do(operation, request))
 

@@ -216,6 +216,8 @@ def _write_fail(sent: pb.Call, operation: Fail) -> int:
         fail.give_up = True
     if operation.delay_s is not None:
         fail.delay_s = operation.delay_s
+    if operation.max_attempts is not None:
+        fail.max_attempts = operation.max_attempts
     return ITEM_BYTES + len(operation.error)
 
 
@@ -298,6 +300,7 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
         error=m.error,
         retry=not m.give_up,
         delay_s=m.delay_s if m.HasField("delay_s") else None,
+        max_attempts=m.max_attempts if m.HasField("max_attempts") else None,
     ),
     "release": lambda m: Release(job=m.job, lease=m.lease, delay_s=m.delay_s),
     "cancel": lambda m: Cancel(job=m.job),

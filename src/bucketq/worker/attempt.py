@@ -139,7 +139,7 @@ class Attempt:
             return None
         message = f"its worker was lost or it failed {used} times, and {limit} are allowed"
         try:
-            status = await settling.fail(job, message, retry=False, delay_s=None)
+            status = await settling.fail(job, message, retry=False)
         except Unsettled:
             return Ended("unsettled")
         return Ended("lost" if status is None else "dead")
@@ -153,7 +153,7 @@ class Attempt:
         except (InvalidRequestError, PayloadTooLargeError) as error:
             # It would be the same the next time, and the work is done.
             message = f"the handler is done, but its result cannot be kept: {error}"
-            status = await settling.fail(self.job, message, retry=False, delay_s=None)
+            status = await settling.fail(self.job, message, retry=False)
             return Ended("lost" if status is None else "dead", error)
         return Ended("done" if done else "lost")
 
@@ -174,16 +174,14 @@ class Attempt:
     async def _fail(
         self, settling: Settling, settings: Settings, error: BaseException | None, text: str = ""
     ) -> Ended:
-        job, handler = self.job, self.handler
         if not text and error is not None:
             text = describe(error, settings.max_error_bytes)
-        limit = job.max_attempts or handler.max_attempts or settings.max_attempts
-        used = job.failures + job.lost_leases + 1
         status = await settling.fail(
-            job,
+            self.job,
             text,
-            retry=used < limit and not isinstance(error, GiveUp | UnfitPayload),
+            retry=not isinstance(error, GiveUp | UnfitPayload),
             delay_s=self._delay_s(error, settings),
+            max_attempts=self.handler.max_attempts,
         )
         if status is None:
             return Ended("lost", error)

@@ -28,7 +28,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PLACES = ("loop", "thread", "process")
 _NOTHING = inspect.Parameter.empty
-_HIGHEST_ATTEMPTS = 2**31
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def bind(
     """Make a handler of a function. Raises ``InvalidRequestError`` on what cannot work."""
     check.kind(kind)
     if max_attempts is not None:
-        check.whole_number(max_attempts, "max_attempts", 1, _HIGHEST_ATTEMPTS)
+        check.max_attempts(max_attempts)
     if backoff is not None:
         check_backoff(backoff)
     timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout

@@ -70,13 +70,24 @@ class Settling:
         return await done
 
     async def fail(
-        self, job: Job[Any], error: str, *, retry: bool, delay_s: float | None
+        self,
+        job: Job[Any],
+        error: str,
+        *,
+        retry: bool,
+        delay_s: float | None = None,
+        max_attempts: int | None = None,
     ) -> Status | None:
         """Report a failure, and return what the job is now; None: its lease was lost."""
         try:
             return await self.insist(
                 lambda request: self._queue.fail(
-                    job, error, retry=retry, delay_s=delay_s, request=request
+                    job,
+                    error,
+                    retry=retry,
+                    delay_s=delay_s,
+                    max_attempts=max_attempts,
+                    request=request,
                 )
             )
         except LeaseLostError:

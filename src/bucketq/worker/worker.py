@@ -140,7 +140,7 @@ class Worker:
             kind: The kind of job.
             timeout: How long an attempt may take, in seconds; then it has failed.
             max_attempts: How often a job may fail or be lost before it is dead, where the job
-                does not say itself; the queue's own setting is the most.
+                does not say itself.
             backoff: How long a failed job waits, where the job does not say itself.
             run_in: ``loop``: the event loop, the default for async functions; ``thread``: the
                 default for others; ``process``: a process of its own, for work that needs a core.

@@ -75,6 +75,7 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.Fail(job="j1", lease="l1", error="", retry=False),
     ops.Fail(job="j1", lease="l1", error="later", delay_s=0.0),
     ops.Fail(job="j1", lease="l1", error="later", delay_s=2.5),
+    ops.Fail(job="j1", lease="l1", error="later", max_attempts=7),
     ops.Release(job="j1", lease="l1"),
     ops.Release(job="j1", lease="l1", delay_s=2.5),
     ops.Cancel(job="j1"),
