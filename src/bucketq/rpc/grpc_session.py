@@ -38,8 +38,8 @@ MIB = 1024 * 1024
 MAX_RESPONSE_BYTES = 1024 * MIB
 """The largest answer that a client takes."""
 NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
-"""Only messages as they are: a few compressed bytes could fill the memory of whoever unpacks them,
-and gRPC looks at how large a message is before it is unpacked."""
+"""Only messages as they are: gRPC unpacks a compressed one up to the largest that is allowed before
+it refuses it, so that a megabyte on the way would cost a hundred here, on every stream."""
 MAX_CALLS = 20_000
 """How many calls one message may bring."""
 _MESSAGE_ANSWERS = 125
