@@ -160,6 +160,7 @@ async def test_a_handler_that_had_answered_when_it_was_ended_is_heard_and_its_pr
         await asked.wait()
         running.cancel()
         assert await running == first
+        assert not shop.runner._idle
     assert await shop.run("who") != first
 
 
