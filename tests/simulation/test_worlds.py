@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from bucketq.model import state as state_module
+from bucketq.testing.crew import CRASHERS, FATES
 from bucketq.testing.faults import WRITE_FAULTS
 from bucketq.testing.network import MESSAGE_FAULTS
 from bucketq.testing.simulation import Report, simulate
@@ -17,6 +18,7 @@ from bucketq.testing.weather import WEATHERS, Weather
 SEEDS = 160
 GROUPS = 8
 FAIR_SEEDS = 10
+CREW_SEEDS = 8
 
 
 def total(reports: list[Report], what: str) -> dict[str, int]:
@@ -40,6 +42,22 @@ def test_worlds_under_faults_hold_every_promise(group: int) -> None:
     assert sum(report.lost_leases for report in reports) > 0
     assert sum(report.takeovers for report in reports) > 20
     assert sum(report.depositions for report in reports) > 0
+
+
+def test_engines_meet_every_fate_and_hold_every_promise() -> None:
+    reports = [simulate(seed, cast="crew") for seed in range(CREW_SEEDS)]
+
+    runs, ends = total(reports, "runs"), total(reports, "ends")
+    assert {*FATES, *CRASHERS} - {"unfit"} <= set(runs), "some fate was never met"
+    assert "unfit" not in runs
+    assert {"returned", "raised", "stopped", "cut off"} == set(ends)
+    assert sum(report.shifts for report in reports) > CREW_SEEDS
+
+
+@pytest.mark.parametrize("weather", ["calm", "visits"])
+def test_engines_in_fair_weather_lose_nothing(weather: Weather) -> None:
+    reports = [simulate(seed, weather=weather, cast="crew") for seed in range(2)]
+    assert sum(total(reports, "runs").values()) > 0
 
 
 @pytest.mark.parametrize("weather", WEATHERS[1:])

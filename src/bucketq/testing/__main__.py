@@ -82,11 +82,14 @@ def _print_total(reports: list[Report]) -> None:
         "weathers": _sum([{report.weather: 1} for report in reports]),
         "verdicts": _sum([report.verdicts for report in reports]),
         "faults": _sum([report.faults for report in reports]),
+        "handlers": _sum([report.runs for report in reports]),
+        "ends": _sum([report.ends for report in reports]),
     }
     print(f"{len(reports)} worlds held every promise")
     print(f"  commits   {sum(r.commits for r in reports)}, calls {sum(r.calls for r in reports)}")
     takeovers, depositions = ([r.takeovers for r in reports], [r.depositions for r in reports])
     print(f"  takeovers {sum(takeovers)}, depositions {sum(depositions)}")
+    print(f"  engines   {sum(report.shifts for report in reports)}")
     for name, count in counts.items():
         print(f"  {name:<9} " + ", ".join(f"{each} {count[each]}" for each in sorted(count)))
 

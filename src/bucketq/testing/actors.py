@@ -36,6 +36,8 @@ class Actor:
     """Whether it may give up on a request whose outcome is unknown."""
     forgetful: bool = False
     """Whether it works on some jobs without a heartbeat, and so becomes a zombie."""
+    kinds: tuple[str, ...] = KINDS
+    """The kinds of job that there are. Those beyond the usual ones are for engines alone."""
 
     async def persist(self, ask: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
         """Ask, and ask again with the same request while the outcome is unknown; or give up.
@@ -64,9 +66,10 @@ async def produce(actor: Actor, count: int, pause_s: float) -> None:
     keys = [f"key-{number}" for number in range(3)]
     for _ in range(count):
         await asyncio.sleep(rng.uniform(0, 2 * pause_s))
-        kind, token, sort = rng.choice(KINDS), actor.new_token(), rng.random()
+        kind, token, sort = rng.choice(actor.kinds), actor.new_token(), rng.random()
         if sort < 0.2:
-            tokens = [actor.new_token() for _ in range(rng.randint(2, 4))]
+            most = 40 if kind == "quick" else 4
+            tokens = [actor.new_token() for _ in range(rng.randint(2, most))]
             await actor.persist(witness.push_many, kind, tokens)
             continue
         options: dict[str, Any] = {"priority": rng.choice((0, 0, 0, 5, -5))}
@@ -83,7 +86,8 @@ async def work(actor: Actor, longest_s: float) -> None:
     """Claim jobs, work on them with a heartbeat, and finish them one way or another."""
     rng, witness = actor.rng, actor.witness
     while True:
-        kinds = rng.choice((None, *KINDS))
+        everything = None if actor.kinds == KINDS else KINDS
+        kinds = rng.choice((everything, *KINDS))
         limit, wait_s = rng.choice((1, 1, 3)), rng.choice((0.0, 2.0, 10.0))
         jobs = await actor.persist(witness.claim, kinds, limit, wait_s)
         if jobs:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from bucketq.testing.actors import KINDS
+from bucketq.testing.crew import CRASHERS, FATES
 from bucketq.testing.hosts import PORT, Kind, Machine
 from bucketq.testing.world import World
 
-Cast = Literal["direct", "brokers", "auto", "mixed", "herd"]
+Cast = Literal["direct", "brokers", "auto", "mixed", "herd", "crew"]
 """The pattern: ``direct`` has nobody but those who write by themselves; ``brokers`` some that serve
-and clients of them; ``auto`` clients alone, who bring brokers up; ``mixed`` is everything; and
-``herd`` many clients of few brokers."""
+and clients of them; ``auto`` clients alone, who bring brokers up; ``mixed`` is everything;
+``herd`` many clients of few brokers; and ``crew`` one of these, whose workers are engines."""
 
 CASTS: tuple[Cast, ...] = get_args(Cast)
 
@@ -23,6 +25,10 @@ _OF_ALL: tuple[Kind, ...] = (*_OF_BROKERS, "auto", "auto", "spawn", "direct", "g
 def people(world: World, cast: Cast) -> None:
     """Let machines and tenants into an empty world."""
     rng = world.rng
+    if cast == "crew":
+        people(world, rng.choice(CASTS[:-1]))
+        _hire(world)
+        return
     if cast == "direct":
         for _ in range(rng.randint(3, 6)):
             _add_user(world, world.add_machine(), rng.choice(("direct", "group")))
@@ -40,6 +46,18 @@ def people(world: World, cast: Cast) -> None:
         kinds = [rng.choice(_OF_HERDS) for _ in range(rng.randint(10, 20))]
     for kind in kinds:
         _add_user(world, rng.choice(machines), kind, is_one_of_many=cast == "herd")
+
+
+def _hire(world: World) -> None:
+    """Let engines take the place of most workers, and of one in any case."""
+    rng = world.rng
+    crashers = tuple(CRASHERS) if world.has_crashers else ()
+    world.kinds = (*KINDS, *FATES, *FATES, "quick", "quick", "slow", *crashers)
+    for number, tenant in enumerate(tenant for tenant in world.tenants if tenant.roles):
+        tenant.roles = tuple(
+            "engine" if role == "work" and (number == 0 or rng.random() < 0.8) else role
+            for role in tenant.roles
+        )
 
 
 def _add_brokers(world: World, machines: list[Machine]) -> None:

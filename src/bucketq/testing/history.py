@@ -132,7 +132,11 @@ class Witness:
         return answer
 
     async def claim(
-        self, kinds: str | None, limit: int, wait_s: float, request: str | None = None
+        self,
+        kinds: str | tuple[str, ...] | None,
+        limit: int,
+        wait_s: float,
+        request: str | None = None,
     ) -> list[Job[str]]:
         """Claim jobs in the actor's name."""
         answer: list[Job[str]] = await self._note(

@@ -29,7 +29,7 @@ import msgspec
 from bucketq.archive import Layout
 from bucketq.broker.leader import PROOF_S
 from bucketq.codec import decode
-from bucketq.errors import RejectedError
+from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.job import JobRecord
 from bucketq.model.state import State
 from bucketq.testing.fencing import Brokers
@@ -286,6 +286,12 @@ def _check_call(chain: Chain, call: Call) -> None:
         _check_push(chain, call)
     elif call.verb == "complete":
         _check_complete(chain, call)
+    elif call.verb == "complete_many":
+        _check_complete_many(chain, call)
+    elif call.verb == "release" and call.succeeded:
+        job_id, version = call.detail["job"], call.ended_version
+        if chain.holds(job_id, version, version, status="running", lease=call.detail["lease"]):
+            chain.break_off("released means released", str(call), version)
     elif call.verb == "fail":
         _check_fail(chain, call)
     elif call.verb == "heartbeat" and call.succeeded:
@@ -335,8 +341,35 @@ def _check_complete(chain: Chain, call: Call) -> None:
     done = chain.holds(call.detail["job"], 0, len(chain.history.calls) + 10**9, **fields)
     if call.succeeded and not chain.holds(call.detail["job"], 0, call.ended_version, **fields):
         chain.break_off("completed means completed", str(call), call.ended_version)
-    if isinstance(call.error, RejectedError) and done:
+    if isinstance(call.error, RejectedError) and done and not _was_in_doubt(chain, call):
         chain.break_off("nothing refused takes effect", str(call), call.ended_version)
+
+
+def _was_in_doubt(chain: Chain, call: Call) -> bool:
+    """Whether it says again, as a new request, what may have been done and was forgotten."""
+    job_id, lease = call.detail["job"], call.detail["lease"]
+    return call.detail["request"] is None and any(
+        isinstance(before.error, UnavailableError)
+        for before in chain.history.calls[: call.number]
+        if before.actor == call.actor
+        and (
+            before.detail.get("lease") == lease or (job_id, lease) in before.detail.get("jobs", ())
+        )
+    )
+
+
+def _check_complete_many(chain: Chain, call: Call) -> None:
+    """What is told of each is true, also of the ones whose lease was lost."""
+    if not call.succeeded:
+        return
+    for (job_id, lease), told in zip(call.detail["jobs"], call.answer, strict=True):
+        fields = {"status": "done", "outcome": "completed", "lease": lease}
+        if told and not chain.holds(job_id, 0, call.ended_version, **fields):
+            chain.break_off("completed means completed", str(call), call.ended_version)
+        # A job may be done and gone when a request is sent under a new id that was too old.
+        is_done = chain.holds(job_id, 0, len(chain.history.calls) + 10**9, **fields)
+        if not told and is_done and job_id not in chain.gone:
+            chain.break_off("nothing refused takes effect", str(call), call.ended_version)
 
 
 def _check_fail(chain: Chain, call: Call) -> None:
@@ -348,7 +381,7 @@ def _check_fail(chain: Chain, call: Call) -> None:
     ]
     if call.succeeded and not (failed_in and failed_in[0] <= call.ended_version):
         chain.break_off("failed means failed", str(call), call.ended_version)
-    if isinstance(call.error, RejectedError) and failed_in:
+    if isinstance(call.error, RejectedError) and failed_in and not _was_in_doubt(chain, call):
         chain.break_off("nothing refused takes effect", str(call), call.ended_version)
 
 
@@ -370,7 +403,8 @@ def _check_claims(chain: Chain) -> None:
 
 def _check_empty(chain: Chain, call: Call) -> None:
     """A claim that found nothing passed over no job that waited for it all the while."""
-    first, last, kind = chain.known_since(call), call.ended_version, call.detail["kinds"]
+    first, last, asked = chain.known_since(call), call.ended_version, call.detail["kinds"]
+    kinds = (asked,) if isinstance(asked, str) else asked
     place = bisect_right(chain.paused, first - 1)
     if place < len(chain.paused) and chain.paused[place] <= last:
         return
@@ -383,7 +417,8 @@ def _check_empty(chain: Chain, call: Call) -> None:
             continue
         job = records[at - 1][1]
         stayed = at == len(records) or records[at][0] > last
-        if stayed and job.status == "queued" and not job.run_at and kind in (None, job.kind):
+        is_wanted = kinds is None or job.kind in kinds
+        if stayed and job.status == "queued" and not job.run_at and is_wanted:
             chain.break_off("a claim finds what is there", f"{job.id}: {call}", last)
 
 

@@ -30,13 +30,15 @@ _SWEEP_S = 4.0
 _UNDER_WAY_S = 15.0
 """How late a heartbeat may arrive that was sent before."""
 _HAND_OUT_S = 1.0
+_WELL: tuple[Weather, ...] = ("calm", "visits")
+"""Where whoever ends in order is answered in time."""
 _DELAY_S = 0.2
 """How much sooner a write may land than the one before it did, each measured from its beginning."""
 
 
 def check_fair(world: World, chain: Chain, weather: Weather) -> None:
     """Check what must hold where only some things go wrong, and those not all the time."""
-    _check_leases(world, chain)
+    _check_leases(world, chain, weather)
     _check_brokers(world, chain)
     if weather != "slow":
         _check_hand_outs(world, chain)
@@ -75,8 +77,11 @@ def _process_of(worker: str | None) -> str:
     return (worker or "").rpartition("/")[0]
 
 
-def _check_leases(world: World, chain: Chain) -> None:
-    """While nothing befalls a worker, whatever befalls brokers, it loses no job."""
+def _check_leases(world: World, chain: Chain, weather: Weather) -> None:
+    """While nothing befalls a worker, whatever befalls brokers, it loses no job.
+
+    An engine that ends while nobody answers may leave a job to its lease.
+    """
     history = world.history
     commits = world.store.history(history.key)
     excused = set(history.excused)
@@ -88,6 +93,9 @@ def _check_leases(world: World, chain: Chain) -> None:
             lost = [failure for failure in record.errors if failure.cause == "lost"]
             for failure in lost:
                 name, at_s = _process_of(failure.worker), commits[version - 1].time_s
+                shift = world.book.shifts.get(failure.worker or "")
+                if shift is not None and shift.may_leave_jobs(is_well=weather in _WELL):
+                    continue
                 if name not in excused and history.deaths.get(name, at_s) >= at_s:
                     story = f"{job_id}: {failure.worker}"
                     chain.break_off("no lease is taken from a healthy worker", story, version)

@@ -12,6 +12,7 @@ whatever a process crashed with.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from unittest import mock
 
@@ -24,6 +25,7 @@ from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.invariants import Chain, check
 from bucketq.testing.judge import check_fair, check_rest, is_settled
 from bucketq.testing.loop import VirtualLoop, run
+from bucketq.testing.oversight import check_crew, check_crew_fair
 from bucketq.testing.weather import Weather, play, set_faults
 from bucketq.testing.world import KEY, World
 
@@ -57,6 +59,12 @@ class Report:
     faults: dict[str, int]
     verdicts: dict[str, int]
     """How often a commit landed, was lost to another, or was too old to tell."""
+    shifts: int
+    """How many engines worked, one after another or beside each other."""
+    runs: dict[str, int]
+    """How often a handler of each kind was run."""
+    ends: dict[str, int]
+    """How often a handler returned, raised, was stopped, or was cut off."""
 
 
 async def _play(world: World, weather: Weather) -> Chain:
@@ -67,8 +75,10 @@ async def _play(world: World, weather: Weather) -> Chain:
     calm_s = world.loop.time()
     await _rest(world)
     chain = check(world.history)
+    check_crew(world, chain)
     if weather != "storm":
         check_fair(world, chain, weather)
+        check_crew_fair(world, chain, weather)
     check_rest(world, chain, calm_s)
     return chain
 
@@ -141,6 +151,9 @@ def _report(world: World, chain: Chain, seed: int, cast: Cast, weather: Weather)
         depositions=world.tally.depositions,
         faults=_faults(world.store.injected, world.network.injected),
         verdicts=world.tally.verdicts,
+        shifts=len(world.book.shifts),
+        runs=Counter(run.kind for run in world.book.runs),
+        ends=Counter(run.end or "cut off" for run in world.book.runs),
     )
 
 

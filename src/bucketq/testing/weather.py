@@ -31,6 +31,7 @@ _LEADER_LIFE_S = 8.0
 def set_faults(world: World, weather: Weather) -> None:
     """Let links and network be as bad as the weather, before anybody lives there."""
     rng = world.rng
+    world.has_crashers = weather in ("storm", "losses")
     if weather == "storm":
         world.is_careless = True
         store, network = Faults.harsh(), NetworkFaults.harsh()
@@ -153,6 +154,7 @@ def _strike(world: World, tenant: Tenant) -> None:
         if tenant.kind in LEADERS and rng.random() < 0.5:
             world.loop.call_in_world(rng.uniform(0, 3), _squat, world, tenant)
     elif blow < 0.65:
+        world.history.excused.add(process.name)
         process.freeze_after(rng.randint(1, 30), for_s=rng.uniform(1, 40))
     elif blow < 0.8:
         tenant.machine.clock.jump(rng.uniform(-60, 60))

@@ -7,16 +7,20 @@ do the ``actors``', and whether they kept their promises is judged elsewhere.
 from __future__ import annotations
 
 import asyncio
+import random  # noqa: TID251  # for the type: streams come from the loop, and so from the seed
 from collections.abc import Awaitable, Callable
 
 from bucketq.codec import decode, read_heading
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.model.job import BrokerRecord
 from bucketq.model.state import State
-from bucketq.testing.actors import Actor, operate, produce, work
+from bucketq.queue.base import Queue
+from bucketq.testing.actors import KINDS, Actor, operate, produce, work
 from bucketq.testing.clock import SimulatedClock
+from bucketq.testing.crew import Post, work_in_shifts
 from bucketq.testing.history import History, Witness
 from bucketq.testing.hosts import CLIENTS, LEADERS, Kind, Machine, Tally, Tenant, Trade
+from bucketq.testing.logbook import Logbook
 from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.network import SimulatedNetwork
 from bucketq.testing.process import Process
@@ -51,6 +55,11 @@ class World:
         self.network = SimulatedNetwork(loop)
         self.history = History(loop, self.store, KEY)
         self.settings = dict(SETTINGS)
+        self.book = Logbook(self.history)
+        self.kinds: tuple[str, ...] = KINDS
+        """The kinds of job that are pushed."""
+        self.has_crashers = False
+        """Whether handlers may take their process with them."""
         self.tally = Tally()
         self.trade = Trade(KEY, self.tally, self._spawn)
         self.machines: list[Machine] = []
@@ -112,7 +121,7 @@ class World:
             self.network.vacate(address)
         for tenant in self.tenants:
             if tenant.roles:
-                tenant.roles = ("work",)
+                tenant.roles = ("engine",) if "engine" in tenant.roles else ("work",)
         self.restart_the_dead()
 
     def restart_the_dead(self) -> None:
@@ -202,31 +211,61 @@ class World:
         async with queue as opened:
             await _insist(lambda: opened.config(request=None, **self.settings))
             acting = [
+                self.loop.create_task(self._act(role, self._actor(f"{name}/{index}", rng, opened)))
+                for index, role in enumerate(tenant.roles)
+                if role != "engine"
+            ]
+            crew = [
                 self.loop.create_task(
-                    self._act(
-                        role,
-                        Actor(
-                            Witness(self.history, f"{name}/{index}", opened),
-                            rng,
-                            self.new_token,
-                            heartbeat_s=2.0,
-                            is_calm=lambda: self.is_calm,
-                            fickle=self.is_careless,
-                            forgetful=self.is_careless and rng.random() < 0.3,
-                        ),
-                    )
+                    work_in_shifts(self._post(tenant, f"{name}/{index}", rng, opened))
                 )
                 for index, role in enumerate(tenant.roles)
+                if role == "engine"
             ]
             stopped = self.loop.create_task(tenant.stopped.wait())
-            everybody = self.loop.create_task(_all(acting))
+            everybody = self.loop.create_task(_all([*acting, *crew]))
             await asyncio.wait([stopped, everybody], return_when=asyncio.FIRST_COMPLETED)
+            tenant.stopped.set()  # Engines end by themselves when they are drained.
             for task in (stopped, everybody, *acting):
                 task.cancel()
-            for task in acting:
+            for task in (*acting, *crew):
                 await asyncio.wait([task])
                 if not task.cancelled():
                     task.result()
+
+    def _actor(self, name: str, rng: random.Random, queue: Queue[str]) -> Actor:
+        return Actor(
+            Witness(self.history, name, queue),
+            rng,
+            self.new_token,
+            heartbeat_s=2.0,
+            is_calm=lambda: self.is_calm,
+            fickle=self.is_careless,
+            forgetful=self.is_careless and rng.random() < 0.3,
+            kinds=self.kinds,
+        )
+
+    def _post(self, tenant: Tenant, name: str, rng: random.Random, queue: Queue[str]) -> Post:
+        return Post(
+            name=name,
+            process=self.trade.name_of(tenant),
+            queue=queue,
+            clock=tenant.machine.clock,
+            rng=rng,
+            book=self.book,
+            lease_s=float(str(self.settings["lease_s"])),
+            stopped=tenant.stopped,
+            is_calm=lambda: self.is_calm,
+            crash=lambda: self._crash(tenant),
+        )
+
+    def _crash(self, tenant: Tenant) -> bool:
+        """Let a handler take its process with it, unless that were a fault after all have ended."""
+        if tenant.process is None or (self.is_calm and tenant.kind in LEADERS):
+            return False
+        tenant.process.kill()
+        self.loop.call_in_world(self.rng.uniform(0.5, 5), self.restart, tenant)
+        return True
 
     async def _act(self, role: str, actor: Actor) -> None:
         rng = self.rng

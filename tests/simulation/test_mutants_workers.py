@@ -1,0 +1,131 @@
+"""The same for what workers promise: without its reason, each breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bucketq.queue.job import Job
+from bucketq.testing.weather import Weather
+from bucketq.worker.attempt import Attempt
+from bucketq.worker.engine import Engine
+from bucketq.worker.lease import LeaseKeeper
+from bucketq.worker.pace import Pace
+from bucketq.worker.runner import Runner
+from bucketq.worker.settling import Settling
+from tests.simulation import test_mutants
+
+Patch = pytest.MonkeyPatch
+
+
+def expect(*invariants: str, weather: Weather = "storm", first: int = 0, worlds: int = 40) -> None:
+    """Play worlds with engines until one breaks one of these promises."""
+    test_mutants.expect(*invariants, weather=weather, cast="crew", first=first, worlds=worlds)
+
+
+def test_a_job_that_is_not_kept_while_it_is_settled_is_noticed(monkeypatch: Patch) -> None:
+    async def work(self: Engine, attempt: Attempt) -> None:
+        run = attempt.run
+
+        async def run_and_drop(runner: Runner, on_over: Callable[[], None]) -> None:
+            await run(runner, on_over)
+            self._keeper.drop(attempt.job.lease)
+
+        monkeypatch.setattr(attempt, "run", run_and_drop)
+        await work_really(self, attempt)
+
+    work_really = Engine._work
+    monkeypatch.setattr(Engine, "_work", work)
+    expect("a job is kept until its end is acknowledged")
+
+
+def test_a_silence_that_nobody_minds_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(LeaseKeeper, "_fence", lambda _: None)
+    expect("a handler that may have no lease is stopped", "one attempt at a time")
+
+
+def test_completing_before_the_handler_is_over_is_noticed(monkeypatch: Patch) -> None:
+    async def run(self: Attempt, runner: Runner, on_over: Callable[[], None]) -> None:
+        running = asyncio.get_running_loop().create_task(run_really(self, runner, on_over))
+        await asyncio.wait([running], timeout=5.0)
+        if not running.done():
+            self._task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
+            await self._task
+
+    run_really = Attempt.run
+    monkeypatch.setattr(Attempt, "run", run)
+    expect("an engine tells what happened", weather="calm")
+
+
+def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:
+    async def drain(self: Engine) -> None:
+        for attempt in self._backlog:
+            self._attempts.pop(id(attempt), None)
+            self._keeper.drop(attempt.job.lease)
+        self._backlog.clear()
+        await drain_really(self)
+
+    drain_really = Engine._drain
+    monkeypatch.setattr(Engine, "_drain", drain)
+    expect(
+        "a drained engine holds nothing",
+        "no lease is taken from a healthy worker",
+        weather="calm",
+    )
+
+
+def test_a_handler_that_is_counted_out_too_early_is_noticed(monkeypatch: Patch) -> None:
+    def room(self: Engine) -> int:
+        self._busy = min(self._busy, max(0, self._concurrency - 1))
+        return room_really(self)
+
+    room_really = Engine._room
+    monkeypatch.setattr(Engine, "_room", room)
+    expect("slots are never exceeded", weather="calm")
+
+
+def test_running_a_job_without_attempts_left_is_noticed(monkeypatch: Patch) -> None:
+    async def refuse(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(Attempt, "refuse", refuse)
+    expect("attempts are limited", worlds=80)
+
+
+def test_trying_again_what_gave_up_is_noticed(monkeypatch: Patch) -> None:
+    async def fail(self: Settling, job: Job[Any], error: str, **options: Any) -> Any:
+        return await fail_really(self, job, error, **{**options, "retry": True})
+
+    fail_really = Settling.fail
+    monkeypatch.setattr(Settling, "fail", fail)
+    expect("what will never work is tried once", "attempts are limited", weather="calm")
+
+
+def test_fetching_ahead_without_measure_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Pace, "ahead", property(lambda _: 50))
+    monkeypatch.setattr(Engine, "_unjam", lambda _: None)
+    expect("no engine hoards", "a drained engine holds nothing", weather="calm")
+
+
+def test_giving_back_what_takes_long_is_noticed(monkeypatch: Patch) -> None:
+    async def run(self: Attempt, runner: Runner, on_over: Callable[[], None]) -> None:
+        timer = asyncio.get_running_loop().call_later(8.0, self.stop, "silent")
+        await run_really(self, runner, on_over)
+        timer.cancel()
+
+    run_really = Attempt.run
+    monkeypatch.setattr(Attempt, "run", run)
+    expect("no job is given back without a reason", weather="calm")
+
+
+def test_an_engine_that_rests_while_jobs_wait_is_noticed(monkeypatch: Patch) -> None:
+    async def claim(self: Engine, room: int) -> Any:
+        await asyncio.sleep(6.0)
+        return await claim_really(self, room)
+
+    claim_really = Engine._claim
+    monkeypatch.setattr(Engine, "_claim", claim)
+    expect("no engine is idle while jobs wait", weather="calm")
