@@ -6,7 +6,8 @@
                        UTC hour      version of the queue  digest of the segment
 
 The digest makes a key stand for one content for ever: two processes that archive at the same
-version write either the same bytes or other keys.
+version write either the same bytes or other keys. ``compacted`` beside the hours is a table of its
+own, told of in ``compacted.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hashlib import blake2b
 
 _SEGMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
 _HOUR = "%Y-%m-%dT%H"
+_COMPACTED = "compacted/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,15 @@ class Layout:
     def of(cls, queue_key: str) -> Layout:
         """The archive that belongs to a queue object."""
         return cls(f"{queue_key.removesuffix('.json')}/archive/")
+
+    @property
+    def compacted(self) -> str:
+        """What every key of the compacted part begins with."""
+        return self.root + _COMPACTED
+
+    def owns(self, key: str) -> bool:
+        """Whether a key is one of the archive's, and not somebody's note beside it."""
+        return self.parse(key) is not None or key.startswith(self.compacted)
 
     def segment_key(self, hour: datetime, version: int, body: bytes) -> str:
         """The key of a segment."""

@@ -1,25 +1,29 @@
-"""Reading a range of time from the archive: only the hours asked for, each job once."""
+"""Reading a range of time from the archive: only the hours asked for, each job once.
+
+Finished jobs are in segments, and after a compaction in the files of a table; both are read here
+as one. A compaction publishes its files and only then deletes the segments that they hold. So the
+segments of a day are listed first and the table is looked up after that: a segment that was not
+listed, or that is gone when it is read, is in the table by then. What is in both comes once.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from datetime import datetime, timedelta
+from itertools import groupby
 
-import msgspec
-
+from bucketq.archive.compacted import CompactedReader
 from bucketq.archive.layout import Layout, Segment, hours_between
-from bucketq.errors import CorruptStateError, InvalidRequestError
+from bucketq.archive.lines import lines_in
+from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import JobRecord
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
 _AT_ONCE = 8
 _LONGEST_RANGE = timedelta(days=366 * 20)
-
-
-_decode = msgspec.json.Decoder(JobRecord).decode
-_KNOWN = frozenset(JobRecord.__struct_fields__)
+_HOUR = timedelta(hours=1)
 
 
 class ArchiveReader:
@@ -29,25 +33,27 @@ class ArchiveReader:
         """Read from ``store``, under the names of ``layout``."""
         self._store = store
         self._layout = layout
+        self._compacted = CompactedReader(store, layout)
 
-    async def jobs(self, since: datetime, until: datetime) -> AsyncIterator[JobRecord]:
+    async def jobs(
+        self, since: datetime, until: datetime, kinds: Collection[str] | None = None
+    ) -> AsyncIterator[JobRecord]:
         """Yield the jobs that finished from ``since`` up to but not including ``until``.
 
-        They come hour by hour, and within an hour in the order in which they were archived. A job
-        that a crash has left in two segments comes once.
+        They come hour by hour; within an hour first those that are not compacted yet, in the order
+        in which they were archived. A job that a crash has left in two segments comes once.
         """
         check.moment(since, "since")
         check.moment(until, "until")
         if until - since > _LONGEST_RANGE:
             message = f"a range of {(until - since).days} days is too long: read it in parts"
             raise InvalidRequestError(message)
-        for hour in hours_between(since, until):
-            seen: set[str] = set()
-            async for job in self._jobs_of(hour):
-                if job.id in seen:
-                    continue
-                seen.add(job.id)
-                if job.finished_at is not None and since <= job.finished_at < until:
+        for hours in _by_day(since, until):
+            listed = [await self.segments(hour) for hour in hours]
+            await self._compacted.refresh()
+            for hour, segments in zip(hours, listed, strict=True):
+                first, end = max(since, hour), min(until, hour + _HOUR)
+                async for job in self._jobs_of(segments, first, end, kinds):
                     yield job
 
     async def segments(self, hour: datetime) -> list[Segment]:
@@ -61,35 +67,45 @@ class ArchiveReader:
 
     async def read(self, segment: Segment) -> list[JobRecord]:
         """The jobs of one segment; none where it was collected meanwhile."""
+        return await self._read(segment) or []
+
+    async def _jobs_of(
+        self,
+        segments: list[Segment],
+        since: datetime,
+        until: datetime,
+        kinds: Collection[str] | None,
+    ) -> AsyncIterator[JobRecord]:
+        """The jobs of a stretch within an hour."""
+        seen: set[str] = set()
+        is_some_gone = False
+        for start in range(0, len(segments), _AT_ONCE):
+            some = segments[start : start + _AT_ONCE]
+            for jobs in await asyncio.gather(*map(self._read, some)):
+                is_some_gone = is_some_gone or jobs is None
+                for job in jobs or ():
+                    if job.id in seen:
+                        continue
+                    seen.add(job.id)
+                    if job.finished_at is None or not since <= job.finished_at < until:
+                        continue
+                    if kinds is None or job.kind in kinds:
+                        yield job
+        if is_some_gone:
+            await self._compacted.refresh()
+        async for job in self._compacted.jobs(since, until, kinds):
+            if job.id not in seen:
+                seen.add(job.id)
+                yield job
+
+    async def _read(self, segment: Segment) -> list[JobRecord] | None:
         try:
             body = (await self._store.get(segment.key)).body
         except ObjectMissingError:
-            return []
-        return list(_jobs_in(body, segment.key))
-
-    async def _jobs_of(self, hour: datetime) -> AsyncIterator[JobRecord]:
-        segments = await self.segments(hour)
-        for start in range(0, len(segments), _AT_ONCE):
-            some = segments[start : start + _AT_ONCE]
-            for jobs in await asyncio.gather(*map(self.read, some)):
-                for job in jobs:
-                    yield job
+            return None
+        return [job for job, _ in lines_in(body, segment.key)]
 
 
-def _jobs_in(body: bytes, key: str) -> Iterator[JobRecord]:
-    for number, line in enumerate(body.splitlines(), start=1):
-        try:
-            yield _decode_line(line)
-        except msgspec.MsgspecError as error:
-            message = f"archive segment {key}, line {number} cannot be read: {error}"
-            raise CorruptStateError(message) from error
-
-
-def _decode_line(line: bytes) -> JobRecord:
-    """Decode a job, leaving out fields that a newer bucketq may have given it."""
-    try:
-        return _decode(line)
-    except msgspec.ValidationError:
-        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        known = {name: value for name, value in fields.items() if name in _KNOWN}
-        return _decode(msgspec.json.encode(known))
+def _by_day(since: datetime, until: datetime) -> Iterator[list[datetime]]:
+    for _, hours in groupby(hours_between(since, until), key=lambda hour: hour.date()):
+        yield list(hours)

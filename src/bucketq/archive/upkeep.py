@@ -2,22 +2,37 @@
 
 Deleting is safe at any time and by anybody: a segment is only taken away when it is older than
 the retention, or when a single later segment of the same hour holds every job in it. That rule
-needs no lock: whoever takes the later one away has found all of it in a still later one.
+needs no lock: whoever takes the later one away has found all of it in a still later one, or has
+published it in the compacted archive.
+
+A file of the compacted archive is taken out of the log first, and deleted then; a file that no log
+names was left by a run that was killed or overtaken, and goes once it is a day old.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from bucketq.archive.compacted import open_log
+from bucketq.archive.delta import removed
 from bucketq.archive.layout import Layout, hour_of
 from bucketq.archive.reader import ArchiveReader
+from bucketq.clock import Clock, SystemClock
 from bucketq.store.base import ObjectStore
 
 _SETTLED_AFTER = timedelta(hours=2)
+_LEFT_OVER_AFTER = timedelta(days=1)
+"""Much longer than a round of compaction may take."""
+_ATTEMPTS = 5
 
 
-async def prune(store: ObjectStore, layout: Layout, before: datetime) -> int:
-    """Delete the segments of hours that ended before a moment; return how many."""
+async def prune(
+    store: ObjectStore, layout: Layout, before: datetime, clock: Clock | None = None
+) -> int:
+    """Delete what finished before a moment: segments of whole hours, and whole compacted files.
+
+    Return how many there were. A compacted file goes when its last job is that old.
+    """
     doomed = []
     async for info in store.list(layout.root):
         segment = layout.parse(info.key)
@@ -26,6 +41,28 @@ async def prune(store: ObjectStore, layout: Layout, before: datetime) -> int:
         if segment.hour + timedelta(hours=1) > before:
             break  # Keys come in order, and so do their hours.
         doomed.append(segment.key)
+    for key in doomed:
+        await store.delete(key)
+    return len(doomed) + await _prune_compacted(store, layout, before, clock or SystemClock())
+
+
+async def sweep(store: ObjectStore, layout: Layout, now: datetime) -> int:
+    """Delete files of jobs that no log names, once they are a day old; return how many.
+
+    The log is read after the listing: a file that was published in between is named there.
+    """
+    root = layout.compacted
+    found = [
+        info.key
+        async for info in store.list(root + "date=")
+        if now - info.modified_at > _LEFT_OVER_AFTER
+    ]
+    if not found:
+        return 0
+    log = open_log(store, layout)
+    await log.refresh()
+    named = {root + file.name for file in log.files.values()}
+    doomed = [key for key in found if key not in named]
     for key in doomed:
         await store.delete(key)
     return len(doomed)
@@ -59,3 +96,20 @@ async def _collect_hour(store: ObjectStore, reader: ArchiveReader, hour: datetim
     for key in doomed:
         await store.delete(key)
     return len(doomed)
+
+
+async def _prune_compacted(
+    store: ObjectStore, layout: Layout, before: datetime, clock: Clock
+) -> int:
+    log = open_log(store, layout)
+    for _ in range(_ATTEMPTS):
+        await log.refresh()
+        doomed = [file for file in log.files.values() if file.span[1] < before]
+        if not doomed:
+            return 0
+        lines = [removed(file, clock.now()) for file in doomed]
+        if await log.commit(lines, clock, "DELETE"):
+            for file in doomed:
+                await store.delete(layout.compacted + file.name)
+            return len(doomed)
+    return 0

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar, overload
 
-from bucketq.archive import ArchiveReader, Layout, collect, prune
+from bucketq.archive import ArchiveReader, Layout, collect, prune, sweep
 from bucketq.clock import Clock, SystemClock
 from bucketq.queue.job import Job
 from bucketq.store.base import ObjectStore
@@ -44,23 +44,29 @@ class Archive(Generic[T]):
     ) -> AsyncIterator[Job[T]]:
         """Yield the jobs that finished from ``since`` up to but not including ``until`` (now).
 
-        Only the hours that the range touches are listed, and every job comes once.
+        Only the hours that the range touches are listed, and every job comes once, whether or not
+        it is compacted. Where it is, reading needs pyarrow.
         """
         until = self._clock.now() if until is None else until
         wanted = {kinds} if isinstance(kinds, str) else None if kinds is None else set(kinds)
-        async for record in ArchiveReader(self._store, self._layout).jobs(since, until):
-            if wanted is None or record.kind in wanted:
-                yield Job(record, self._payload_type)
+        async for record in ArchiveReader(self._store, self._layout).jobs(since, until, wanted):
+            yield Job(record, self._payload_type)
 
     async def prune(self, older_than: timedelta) -> int:
-        """Delete the segments of hours that ended before; return how many."""
+        """Delete segments and compacted files that ended before; return how many."""
         return await prune(self._store, self._layout, self._clock.now() - older_than)
 
     async def collect(self, since: datetime | None = None) -> int:
-        """Delete segments that a crash has left and that only repeat others; return how many."""
+        """Delete what a crash has left; return how many.
+
+        That are segments that only repeat others, and files of a compaction that never came to be.
+        """
         now = self._clock.now()
+        swept = await sweep(self._store, self._layout, now)
         first = await self._first_hour() if since is None else since
-        return 0 if first is None else await collect(self._store, self._layout, first, now)
+        if first is None:
+            return swept
+        return swept + await collect(self._store, self._layout, first, now)
 
     async def _first_hour(self) -> datetime | None:
         async for info in self._store.list(self._layout.root):

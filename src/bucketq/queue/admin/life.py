@@ -81,7 +81,7 @@ async def create(place: Place, settings: dict[str, object] | None = None) -> Sum
 
 
 async def delete(place: Place, seen: StoredObject, *, archive: bool = False) -> int:
-    """Delete the object if it still is what was seen; return how many segments went with it.
+    """Delete the object if it still is what was seen; return how many archive objects went with it.
 
     A store deletes whatever is there. So the object is first replaced, under its etag, by one
     that is no queue: from then on nobody commits to it, and no job can slip in between.
@@ -98,7 +98,7 @@ async def delete(place: Place, seen: StoredObject, *, archive: bool = False) -> 
     if not archive:
         return 0
     layout = Layout.of(place.key)
-    keys = [info.key async for info in place.store.list(layout.root) if layout.parse(info.key)]
+    keys = [info.key async for info in place.store.list(layout.root) if layout.owns(info.key)]
     for key in keys:
         await place.store.delete(key)
     return len(keys)

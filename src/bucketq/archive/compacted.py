@@ -1,0 +1,109 @@
+"""The compacted part of an archive: its names, and how its jobs are read.
+
+It is a Delta table below the archive, which other tools read as well::
+
+    jobs/queue/archive/compacted/_delta_log/00000000000000000000.json
+    jobs/queue/archive/compacted/date=2026-02-15/kind=index/part-<run>-<digest>.parquet
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Collection
+from datetime import datetime
+from hashlib import blake2b
+
+from bucketq.archive.delta import AddFile, DeltaLog
+from bucketq.archive.layout import Layout
+from bucketq.archive.parquet import FIELDS, demand_pyarrow, jobs_in
+from bucketq.errors import CorruptStateError
+from bucketq.model.job import JobRecord
+from bucketq.store.base import ObjectMissingError, ObjectStore
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def file_name(day: str, kind: str, run: str, body: bytes) -> str:
+    """The name of a file, below the root.
+
+    It bears the id of the run that writes it, so that a run which was overtaken can delete what it
+    wrote and nothing else. The kind is there for people; the log has it to the letter.
+    """
+    digest = blake2b(body, digest_size=8).hexdigest()
+    return f"date={day}/kind={_UNFIT.sub('-', kind)}/part-{run}-{digest}.parquet"
+
+
+def open_log(store: ObjectStore, layout: Layout) -> DeltaLog:
+    """The log of the table; it is read with ``refresh``."""
+    return DeltaLog(store, layout.compacted, FIELDS)
+
+
+def touches(file: AddFile, since: datetime, until: datetime) -> bool:
+    """Whether a file may hold a job that finished in a stretch of time."""
+    first, last = file.span
+    return first < until and last >= since
+
+
+class CompactedReader:
+    """Reads the table, at the version that it was last refreshed to or a newer one."""
+
+    def __init__(self, store: ObjectStore, layout: Layout) -> None:
+        """Read the table of an archive; nothing is read before ``refresh``."""
+        self._store = store
+        self._root = layout.compacted
+        self._log = open_log(store, layout)
+        self._bodies: dict[str, bytes] = {}
+        """Files that the hour before has needed, and that the next may need."""
+
+    async def refresh(self) -> None:
+        """See what was published by now."""
+        await self._log.refresh()
+
+    async def jobs(
+        self, since: datetime, until: datetime, kinds: Collection[str] | None = None
+    ) -> AsyncIterator[JobRecord]:
+        """Yield the jobs that finished in a stretch of time; some may come twice.
+
+        That is where files were replaced by others while they were read.
+        """
+        done: set[str] = set()
+        self._forget(since)
+        while pending := [
+            file
+            for path, file in self._log.files.items()
+            if path not in done
+            and touches(file, since, until)
+            and (kinds is None or file.kind is None or file.kind in kinds)
+        ]:
+            demand_pyarrow()
+            for file in pending:
+                done.add(file.path)
+                body = await self._body(file)
+                if body is None:
+                    break
+                for job in jobs_in(body, since, until, self._root + file.name):
+                    if kinds is None or job.kind in kinds:
+                        yield job
+
+    async def _body(self, file: AddFile) -> bytes | None:
+        """A file; None where it is no longer of the table, and the log has been read anew."""
+        if file.path in self._bodies:
+            return self._bodies[file.path]
+        key = self._root + file.name
+        try:
+            body = (await self._store.get(key)).body
+        except ObjectMissingError:
+            await self._log.refresh()
+            if file.path in self._log.files:
+                message = f"{key} is missing, and the log of the compacted archive names it"
+                raise CorruptStateError(message) from None
+            return None
+        self._bodies[file.path] = body
+        return body
+
+    def _forget(self, since: datetime) -> None:
+        """Let go of files that hold nothing from ``since`` on, or are not of the table."""
+        for path in list(self._bodies):
+            file = self._log.files.get(path)
+            if file is None or file.span[1] < since:
+                del self._bodies[path]

@@ -1,0 +1,291 @@
+"""The log of a Delta table: which Parquet files make up the compacted archive.
+
+A commit is an object ``_delta_log/<20 digits>.json`` that must not exist yet. That is the whole
+protocol of Delta for a store that can create an object only if it is absent, and a queue lives on
+no other; so the log is written here, through the store, and any reader of Delta can read it.
+
+Promises: a commit is whole or absent, of two that race one wins and the other is told, and an
+unknown outcome is found out before anything else is decided. Versions are read one after the
+other from 0 on, without a listing: what a reader has seen only grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from urllib.parse import quote, unquote
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from bucketq.clock import Clock, new_token
+from bucketq.errors import CorruptStateError, UnavailableError
+from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
+
+Field = tuple[str, str | dict[str, object]]
+"""A column: its name, and its type as Delta spells it."""
+
+PARTITIONS = ("date", "kind")
+_READER_VERSION, _WRITER_VERSION = 1, 2
+_AT_ONCE = 16
+_ATTEMPTS = 8
+_PAUSE_S = 0.25
+_MILLISECOND = timedelta(milliseconds=1)
+_DAY = timedelta(days=1)
+_FINISHED = "finished_at"
+
+
+class Stats(Struct, rename="camel", omit_defaults=True):
+    """What is known of the rows of a file."""
+
+    num_records: int = 0
+    min_values: dict[str, Raw] = {}
+    max_values: dict[str, Raw] = {}
+
+
+class AddFile(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A file of the table."""
+
+    path: str
+    """Relative to the table, with escapes as in a URL."""
+    partition_values: dict[str, str | None]
+    size: int
+    modification_time: int
+    data_change: bool
+    stats: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The path without escapes: what follows the root of the table in the key."""
+        return unquote(self.path)
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of its jobs."""
+        return self.partition_values.get("kind")
+
+    @property
+    def span(self) -> tuple[datetime, datetime]:
+        """The time in which its jobs finished; where nobody noted that, the whole day."""
+        day = date.fromisoformat(self.partition_values["date"] or "0001-01-01")
+        first = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        stats = msgspec.json.decode(self.stats, type=Stats) if self.stats else Stats()
+        low, high = stats.min_values.get(_FINISHED), stats.max_values.get(_FINISHED)
+        return (
+            msgspec.json.decode(low, type=datetime) if low else first,
+            msgspec.json.decode(high, type=datetime) if high else first + _DAY,
+        )
+
+
+class RemoveFile(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A file that is no longer of the table."""
+
+    path: str
+    deletion_timestamp: int | None = None
+    data_change: bool | UnsetType = UNSET
+    extended_file_metadata: bool | UnsetType = UNSET
+    partition_values: dict[str, str | None] | UnsetType = UNSET
+    size: int | UnsetType = UNSET
+
+
+class Protocol(Struct, frozen=True, rename="camel"):
+    """What a program must be able to do to read and to write the table."""
+
+    min_reader_version: int
+    min_writer_version: int
+
+
+class CommitInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who wrote a version; ``txn_id`` tells two writers apart."""
+
+    txn_id: str | None = None
+
+
+class Action(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A line of the log; other kinds of lines mean nothing here."""
+
+    add: AddFile | None = None
+    remove: RemoveFile | None = None
+    protocol: Protocol | None = None
+    commit_info: CommitInfo | None = None
+
+
+_decode = msgspec.json.Decoder(Action).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class DeltaLog:
+    """The log of one table, as far as it was read."""
+
+    def __init__(self, store: ObjectStore, root: str, fields: Sequence[Field]) -> None:
+        """Keep the table under ``root`` with these columns, the partitions not among them."""
+        self._store = store
+        self._root = root
+        self._fields = fields
+        self.version = -1
+        """The last version that was read; -1: there is none."""
+        self.files: dict[str, AddFile] = {}
+        """The files of that version, by path."""
+
+    async def refresh(self) -> list[AddFile]:
+        """Read the versions that came since; return the files that they added."""
+        before, at_once = set(self.files), 1
+        while True:
+            # The first alone, for most archives have no table and most refreshes find nothing new;
+            # then more and more of them at once.
+            wanted = range(self.version + 1, self.version + 1 + at_once)
+            at_once = min(2 * at_once, _AT_ONCE)
+            found = await asyncio.gather(*map(self._get, wanted))
+            for version, body in zip(wanted, found, strict=True):
+                if body is None:
+                    return [file for path, file in self.files.items() if path not in before]
+                self._apply(body, version)
+
+    async def commit(
+        self, actions: Iterable[AddFile | RemoveFile], clock: Clock, operation: str
+    ) -> bool:
+        """Write the next version; False where somebody else has written that one.
+
+        Raises:
+            UnavailableError: It may have been written; read the log again before anything else.
+        """
+        version, token = self.version + 1, new_token(clock)
+        now_ms = int(clock.now().timestamp() * 1000)
+        info = {
+            "timestamp": now_ms,
+            "operation": operation,
+            "operationParameters": {},
+            "engineInfo": "bucketq",
+            "txnId": token,
+        }
+        lines: list[object] = [{"commitInfo": info}]
+        if version == 0:
+            lines += self._head(token, now_ms)
+        lines += [{("add" if isinstance(each, AddFile) else "remove"): each} for each in actions]
+        body = b"\n".join([*map(_encode, lines), b""])
+        if not await self._create(version, body, token):
+            return False
+        self._apply(body, version)
+        return True
+
+    async def _create(self, version: int, body: bytes, token: str) -> bool:
+        """Write a version; whether the one that is there now is ours."""
+        key = self._key(version)
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._store.create(key, body)
+            except PreconditionFailedError:
+                # It may be our own: a retry below us can conflict with itself.
+                there = await self._get(version)
+                if there is not None:
+                    return _token_of(there, key) == token
+            except UnavailableError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(_PAUSE_S * 2**attempt)
+            else:
+                return True
+        message = f"nobody can tell whether {key} was written; run it again"
+        raise UnavailableError(message)
+
+    async def _get(self, version: int) -> bytes | None:
+        try:
+            return (await self._store.get(self._key(version))).body
+        except ObjectMissingError:
+            return None
+
+    def _key(self, version: int) -> str:
+        return f"{self._root}_delta_log/{version:020d}.json"
+
+    def _apply(self, body: bytes, version: int) -> None:
+        for action in _actions(body, self._key(version)):
+            if action.protocol and action.protocol.min_reader_version > _READER_VERSION:
+                message = (
+                    f"the compacted archive at {self._root} wants a reader of Delta version "
+                    f"{action.protocol.min_reader_version}, and this one knows {_READER_VERSION}: "
+                    "another tool has changed it; read it with that one"
+                )
+                raise CorruptStateError(message)
+            if action.remove:
+                self.files.pop(action.remove.path, None)
+            if action.add:
+                self.files[action.add.path] = action.add
+        self.version = version
+
+    def _head(self, token: str, now_ms: int) -> list[object]:
+        columns: list[Field] = [*self._fields, ("date", "date"), ("kind", "string")]
+        schema = {
+            "type": "struct",
+            "fields": [
+                {"name": name, "type": kind, "nullable": True, "metadata": {}}
+                for name, kind in columns
+            ],
+        }
+        metadata = {
+            "id": f"{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": _encode(schema).decode(),
+            "partitionColumns": list(PARTITIONS),
+            # The log is read from its beginning, so nobody may clear that away.
+            "configuration": {"delta.enableExpiredLogCleanup": "false"},
+            "createdTime": now_ms,
+        }
+        return [{"protocol": Protocol(_READER_VERSION, _WRITER_VERSION)}, {"metaData": metadata}]
+
+
+def added(
+    name: str, body_bytes: int, kind: str, span: tuple[datetime, datetime], rows: int, now: datetime
+) -> AddFile:
+    """Describe a new file whose jobs finished from the first to the last moment of ``span``."""
+    # Readers of Delta take the times for whole milliseconds; the last is rounded up, so that
+    # none of them passes over a job.
+    low, high = (_whole(moment) for moment in span)
+    stats = {
+        "numRecords": rows,
+        "minValues": {_FINISHED: _spelled(low)},
+        "maxValues": {_FINISHED: _spelled(high if high == span[1] else high + _MILLISECOND)},
+        "nullCount": {_FINISHED: 0},
+    }
+    return AddFile(
+        path=quote(name, safe="/="),
+        partition_values={"date": span[0].astimezone(UTC).date().isoformat(), "kind": kind},
+        size=body_bytes,
+        modification_time=int(now.timestamp() * 1000),
+        data_change=True,
+        stats=_encode(stats).decode(),
+    )
+
+
+def removed(file: AddFile, now: datetime) -> RemoveFile:
+    """Take a file away."""
+    return RemoveFile(
+        path=file.path,
+        deletion_timestamp=int(now.timestamp() * 1000),
+        data_change=True,
+        extended_file_metadata=True,
+        partition_values=file.partition_values,
+        size=file.size,
+    )
+
+
+def _whole(moment: datetime) -> datetime:
+    utc = moment.astimezone(UTC)
+    return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
+
+
+def _spelled(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _token_of(body: bytes, key: str) -> str | None:
+    tokens = (each.commit_info.txn_id for each in _actions(body, key) if each.commit_info)
+    return next(tokens, None)
+
+
+def _actions(body: bytes, key: str) -> list[Action]:
+    try:
+        return [_decode(line) for line in body.splitlines() if line.strip()]
+    except msgspec.MsgspecError as error:
+        message = f"{key} cannot be read as a version of a Delta table: {error}"
+        raise CorruptStateError(message) from error
