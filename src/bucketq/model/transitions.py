@@ -172,10 +172,23 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
     except (RejectedError, SupersededError, UnavailableError) as error:
         if len(state.changes) != mark:
             raise AssertionError(f"{operation!r} was refused half way") from error
+        _drop_frames(error)
         return Applied(None, error, [])
     if is_recorded and len(state.changes) != mark:
         _remember(state, request, answer, now)
     return Applied(answer, None, state.changes[mark:])
+
+
+def _drop_frames(error: BaseException) -> None:
+    """Make an error one that can be kept: from now on it is an answer.
+
+    Its traceback would keep the frames of whoever applies requests, and with them the whole state,
+    in a circle that only the garbage collector can break, which in a broker hardly ever runs.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
 
 
 def _check_id(request: Request) -> None:
