@@ -192,19 +192,13 @@ class WatchedQueue:
         return answer
 
     async def fail(
-        self,
-        job: Job[str],
-        error: str,
-        *,
-        retry: bool,
-        delay_s: float | None,
-        request: str | None = None,
+        self, job: Job[str], error: str, *, request: str | None = None, **options: Any
     ) -> str:
         """Fail a job."""
         answer: str = await self._note(
             "fail",
-            {**_held(job, request), "retry": retry},
-            lambda: self._queue.fail(job, error, retry=retry, delay_s=delay_s, request=request),
+            _held(job, request),
+            lambda: self._queue.fail(job, error, request=request, **options),
         )
         return answer
 
