@@ -17,9 +17,9 @@ WARM_UP_S = 12.0
 _SPAN_S = 8.0
 """How long it is looked at in the beginning and at the end."""
 SHORTEST_S = WARM_UP_S + 2 * _SPAN_S
-TOLERANCE = 0.15
+TOLERANCE = 0.08
 """How much a process may grow all the same, and a few megabytes for what grows in steps."""
-_STEP_BYTES = 8 << 20
+_STEP_BYTES = 4 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
