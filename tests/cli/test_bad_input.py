@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, TOKEN_COMMANDS
+from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, CONSUMER_COMMANDS, TOKEN_COMMANDS
 from tests.cli.console import Console
 
 JOB, LEASE = "job", "0" * 32
@@ -47,6 +47,7 @@ def test_a_queue_that_is_not_there_is_not_created(console: Console, name: str) -
         *COMMANDS,
         *(f"archive {name}" for name in ARCHIVE_COMMANDS),
         *(f"token {name}" for name in TOKEN_COMMANDS),
+        *(f"consumer {name}" for name in CONSUMER_COMMANDS),
     ],
 )
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ def test_a_bad_address_is_refused_in_a_sentence(
         "archive prune": ("--older-than", "1d", "--yes"),
         "token create": ("--name", "ci", "--rights", "push"),
         "token revoke": ("00000000",),
+        "consumer remove": ("spark",),
     }.get(name, extra)
     ran = console.run(*name.split(), url, *extra)
     assert ran.code == 2, ran
@@ -127,6 +129,12 @@ def test_a_bad_address_is_refused_in_a_sentence(
         ("archive", "frobnicate"),
         ("archive", "prune", "URL"),
         ("archive", "ls", "URL", "--since", "1h", "--until", "2h"),
+        ("consumer",),
+        ("consumer", "remove", "URL"),
+        ("consumer", "remove", "URL", ""),
+        ("claim", "URL", "--lease", "0"),
+        ("claim", "URL", "--lease", "8d"),
+        ("claim", "URL", "--lease", "long"),
         ("token",),
         ("token", "create", "URL", "--name", "ci"),
         ("token", "create", "URL", "--rights", "push"),

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from bucketq.cli import exits
-from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, TOKEN_COMMANDS, app
+from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, CONSUMER_COMMANDS, TOKEN_COMMANDS, app
 from bucketq.cli.command import help_of
 from bucketq.cli.doctor import PRICES
 from bucketq.cli.find_worker import parse_target
@@ -23,6 +23,7 @@ FUNCTIONS = (
     COMMANDS
     | {f"archive {name}": function for name, function in ARCHIVE_COMMANDS.items()}
     | {f"token {name}": function for name, function in TOKEN_COMMANDS.items()}
+    | {f"consumer {name}": function for name, function in CONSUMER_COMMANDS.items()}
 )
 NAMES = [*FUNCTIONS]
 
@@ -50,7 +51,7 @@ def calls(text: str) -> list[list[str]]:
 
 def name_in(words: list[str]) -> str:
     """The name of the command in a call."""
-    return " ".join(words[:2]) if words[0] in {"archive", "token"} else words[0]
+    return " ".join(words[:2]) if words[0] in {"archive", "token", "consumer"} else words[0]
 
 
 def check_call(words: list[str]) -> None:
@@ -112,11 +113,16 @@ def test_the_table_of_costs_follows_from_the_prices() -> None:
         assert f"| {commits:,} | ${cost:.2f} | ${max(express, 0.01):.2f} |" in text
 
 
-@pytest.mark.parametrize("words", [(), ("archive",), ("token",)])
+@pytest.mark.parametrize("words", [(), ("archive",), ("token",), ("consumer",)])
 def test_no_summary_of_a_command_is_cut(console: Console, words: tuple[str, ...]) -> None:
     shown = console.run(*words, "--help", env={"COLUMNS": "80"}).out
     listed = shown.partition("Commands:\n")[2].partition("\n\n")[0]
-    commands = {(): COMMANDS, ("archive",): ARCHIVE_COMMANDS, ("token",): TOKEN_COMMANDS}[words]
+    commands = {
+        (): COMMANDS,
+        ("archive",): ARCHIVE_COMMANDS,
+        ("token",): TOKEN_COMMANDS,
+        ("consumer",): CONSUMER_COMMANDS,
+    }[words]
     assert len(listed.splitlines()) >= len(commands)
     assert "..." not in listed
     assert "\n  Examples:\n    bucketq " in shown

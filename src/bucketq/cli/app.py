@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bucketq.cli import archive, care, exits, look, operate, token, work
+from bucketq.cli import archive, care, consumer, exits, look, operate, token, work
 from bucketq.cli.command import CommandGroup, QueueCommand, as_command, help_of
 from bucketq.cli.doctor import doctor
 from bucketq.cli.edit import edit
@@ -56,6 +56,10 @@ TOKEN_COMMANDS: dict[str, Callable[..., Any]] = {
     "list": token.list_tokens,
     "revoke": token.revoke,
 }
+CONSUMER_COMMANDS: dict[str, Callable[..., Any]] = {
+    "list": consumer.list_consumers,
+    "remove": consumer.remove,
+}
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _CODES = "\n".join(
@@ -99,6 +103,15 @@ _TOKEN_EXAMPLES = "\n".join(
         "  bucketq token create s3://bucket/jobs/queue.json --name ci --rights push --ttl 90d",
         "  bucketq token list s3://bucket/jobs/queue.json",
         "  bucketq token revoke s3://bucket/jobs/queue.json 4f1e09ab",
+    ]
+)
+
+_CONSUMER_EXAMPLES = "\n".join(
+    [
+        "\b",
+        "Examples:",
+        "  bucketq consumer list s3://bucket/jobs/queue.json",
+        "  bucketq consumer remove s3://bucket/jobs/queue.json spark-orders",
     ]
 )
 
@@ -159,3 +172,6 @@ app.add_typer(_archive, name="archive")
 _token = _group("Who may talk to the brokers of a queue, and do what.", _TOKEN_EXAMPLES)
 _add(_token, TOKEN_COMMANDS)
 app.add_typer(_token, name="token")
+_consumer = _group("Engines that claim numbered batches of jobs.", _CONSUMER_EXAMPLES)
+_add(_consumer, CONSUMER_COMMANDS)
+app.add_typer(_consumer, name="consumer")

@@ -27,7 +27,7 @@ MEANING = {
     OK: "done",
     UNEXPECTED: "something unexpected; `doctor` found a fault",
     USAGE: "the command, or a value in it, is wrong",
-    NOTHING: "no such queue, job or token; nothing to claim",
+    NOTHING: "no such queue, job, token or consumer; nothing to claim",
     REJECTED: "refused: lease lost, queue full, no permission, changed meanwhile, ...",
     UNAVAILABLE: "the outcome is unknown; repeat it with --request where one is shown",
     CORRUPT: "the object cannot be trusted, and was left as it is",

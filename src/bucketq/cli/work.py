@@ -23,6 +23,7 @@ from bucketq.cli.options import (
 )
 from bucketq.cli.output import Output
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
+from bucketq.model import check
 from bucketq.model.operations import LeaseRef
 from bucketq.queue.base import MAX_WAIT_S, Queue
 
@@ -42,24 +43,38 @@ async def claim(
         str | None,
         typer.Option("--worker", help="The name to claim under; by default host and process."),
     ] = None,
+    lease: Annotated[
+        str | None,
+        typer.Option(
+            "--lease",
+            metavar="DURATION",
+            help="How long they are yours without a heartbeat, like 10m; up to 7d.",
+        ),
+    ] = None,
     request: Request = None,
 ) -> int:
     """Take jobs to work on, and print them with their leases.
 
     Show the lease to `complete`, `fail`, `release` and `heartbeat`. Send a heartbeat every few
-    seconds, or the job goes to another worker (see `lease_s` in `bucketq config`). Exit code 3:
-    there was nothing to claim. With --wait the queue itself may be yet to come.
+    seconds, or the job goes to another worker (see `lease_s` in `bucketq config`); a script that
+    sends none says with --lease how long its work may take. Exit code 3: there was nothing to
+    claim. With --wait the queue itself may be yet to come.
 
     Examples:
         bucketq claim file:///srv/jobs/queue.json --kind email --wait 30s
         bucketq claim file:///srv/jobs/queue.json --limit 10 --json | jq -r .lease
+        bucketq claim file:///srv/jobs/queue.json --kind backup --lease 2h
     """
     out.after_interrupt = "what was claimed is given back, or its lease runs out by itself"
     until = asyncio.get_running_loop().time() + _parse_wait(wait)
+    lease_s = None if lease is None else parse_duration(lease, "--lease")
+    check.lease(lease_s)
     async with AsyncExitStack() as stack:
         queue = await _open(out, url, worker, until, stack)
         wait_s = max(0.0, until - asyncio.get_running_loop().time())
-        jobs = await queue.claim(kinds or None, limit=limit, wait_s=wait_s, request=request)
+        jobs = await queue.claim(
+            kinds or None, limit=limit, wait_s=wait_s, lease_s=lease_s, request=request
+        )
     for job in jobs:
         payload = bytes(job.record.payload).decode()
         out.result(

@@ -9,13 +9,15 @@ from bucketq.testing.crew import CRASHERS, FATES
 from bucketq.testing.hosts import PORT, Kind, Machine
 from bucketq.testing.world import World
 
-Cast = Literal["direct", "brokers", "auto", "mixed", "herd", "crew"]
+Cast = Literal["direct", "brokers", "auto", "mixed", "herd", "crew", "batches"]
 """The pattern: ``direct`` has nobody but those who write by themselves; ``brokers`` some that serve
 and clients of them; ``auto`` clients alone, who bring brokers up; ``mixed`` is everything;
-``herd`` many clients of few brokers; and ``crew`` one of these, whose workers are engines."""
+``herd`` many clients of few brokers; ``crew`` one of these, whose workers are engines; and
+``batches`` one of these, with users that work in batches."""
 
 CASTS: tuple[Cast, ...] = get_args(Cast)
 
+_PLAIN: tuple[Cast, ...] = ("direct", "brokers", "auto", "mixed", "herd")
 _ROLES = (("produce", "work"), ("produce", "produce"), ("work", "work"), ("work", "operate"))
 _OF_BROKERS: tuple[Kind, ...] = ("remote", "remote", "frugal", "address")
 _OF_HERDS: tuple[Kind, ...] = ("remote", "remote", "auto", "auto", "address")
@@ -26,8 +28,12 @@ def people(world: World, cast: Cast) -> None:
     """Let machines and tenants into an empty world."""
     rng = world.rng
     if cast == "crew":
-        people(world, rng.choice(CASTS[:-1]))
+        people(world, rng.choice(_PLAIN))
         _hire(world)
+        return
+    if cast == "batches":
+        people(world, rng.choice(_PLAIN))
+        _engage(world)
         return
     if cast == "direct":
         for _ in range(rng.randint(3, 6)):
@@ -56,6 +62,17 @@ def _hire(world: World) -> None:
     for number, tenant in enumerate(tenant for tenant in world.tenants if tenant.roles):
         tenant.roles = tuple(
             "engine" if role == "work" and (number == 0 or rng.random() < 0.8) else role
+            for role in tenant.roles
+        )
+
+
+def _engage(world: World) -> None:
+    """Let drivers of consumers and writers take the place of many, and of some in any case."""
+    rng = world.rng
+    others = {"produce": "write", "work": "consume"}
+    for number, tenant in enumerate(tenant for tenant in world.tenants if tenant.roles):
+        tenant.roles = tuple(
+            others.get(role, role) if number < 2 or rng.random() < 0.6 else role
             for role in tenant.roles
         )
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bucketq.errors import BucketQError
+from bucketq.model.bulk import BatchState, ConsumerState
 from bucketq.model.operations import Pulse, Stats
 from bucketq.queue.base import Queue
-from bucketq.queue.job import Job, JobSpec
+from bucketq.queue.job import Job, JobBatch, JobSpec
 from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.store import SimulatedStore
 
@@ -203,6 +204,84 @@ class Witness:
         """Read the numbers; a read has no request to be repeated."""
         del request
         answer: Stats = await self._note("stats", {}, self.queue.stats)
+        return answer
+
+    async def open_consumer(self, consumer: str, request: str | None = None) -> ConsumerState:
+        """Open a consumer."""
+        answer: ConsumerState = await self._note(
+            "open_consumer",
+            {"consumer": consumer, "request": request},
+            lambda: self.queue.open_consumer(consumer, request=request),
+        )
+        return answer
+
+    async def claim_batch(
+        self, consumer: str, epoch: int, batch: int, limit: int, lease_s: float | None
+    ) -> BatchState:
+        """Claim a batch; its worker's name tells the consumer too."""
+        worker = f"{self._actor}@{consumer}"
+        answer: BatchState = await self._note(
+            "claim_batch",
+            {"consumer": consumer, "epoch": epoch, "batch": batch},
+            lambda: self.queue.claim_batch(
+                consumer, epoch, batch, limit=limit, worker=worker, lease_s=lease_s
+            ),
+        )
+        return answer
+
+    async def read_batch(self, consumer: str, batch: int, start: int, limit: int) -> JobBatch[str]:
+        """Read a slice of a batch."""
+        answer: JobBatch[str] = await self._note(
+            "read_batch",
+            {"consumer": consumer, "batch": batch, "start": start, "limit": limit},
+            lambda: self.queue.read_batch(consumer, batch, start=start, limit=limit),
+        )
+        return answer
+
+    async def ack_batch(
+        self, consumer: str, epoch: int, batch: int, request: str | None = None
+    ) -> BatchState:
+        """Acknowledge a batch."""
+        answer: BatchState = await self._note(
+            "ack_batch",
+            {"consumer": consumer, "epoch": epoch, "batch": batch, "request": request},
+            lambda: self.queue.ack_batch(consumer, epoch, batch, request=request),
+        )
+        return answer
+
+    async def release_batch(
+        self, consumer: str, epoch: int, batch: int, request: str | None = None
+    ) -> BatchState:
+        """Release a batch."""
+        answer: BatchState = await self._note(
+            "release_batch",
+            {"consumer": consumer, "epoch": epoch, "batch": batch, "request": request},
+            lambda: self.queue.release_batch(consumer, epoch, batch, request=request),
+        )
+        return answer
+
+    async def publish(
+        self,
+        writer: str,
+        batch: int,
+        part: int,
+        kind: str,
+        tokens: list[str],
+        request: str | None = None,
+    ) -> bool:
+        """Publish a position."""
+        jobs = [JobSpec(kind=kind, payload=token) for token in tokens]
+        answer: bool = await self._note(
+            "publish",
+            {
+                "writer": writer,
+                "batch": batch,
+                "part": part,
+                "tokens": tokens,
+                "request": request,
+            },
+            lambda: self.queue.publish(writer, batch, jobs, part=part, request=request),
+        )
         return answer
 
     async def _note(

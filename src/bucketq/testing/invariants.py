@@ -7,6 +7,8 @@ The chain itself: versions rise by one, each built on its predecessor; a job nev
 without having been finished; attempts rise one at a time, each with one owner and one lease;
 done is final; one idempotency key stands for one job; jobs are handed out in order.
 
+Consumers and writers are judged by the ``ledger``.
+
 Brokers (``fencing``): the epoch never falls and rises with the broker; only the broker that the
 object names writes as one.
 
@@ -34,6 +36,7 @@ from bucketq.model.job import JobRecord
 from bucketq.model.state import State
 from bucketq.testing.fencing import Brokers
 from bucketq.testing.history import Call, History
+from bucketq.testing.ledger import Ledger
 from bucketq.testing.store import Commit
 
 
@@ -69,6 +72,7 @@ class Chain:
     handed_to: dict[str, list[int]] = field(default_factory=dict)
     """The versions in which jobs were handed to each worker."""
     brokers: Brokers = field(default_factory=Brokers)
+    ledger: Ledger = field(default_factory=Ledger)
     final: State | None = None
 
     def holds(self, job_id: str, first: int, last: int, **fields: Any) -> bool:
@@ -127,6 +131,7 @@ def check(history: History) -> Chain:
         if state.paused or state.paused_kinds:
             chain.paused.append(version)
         reason = chain.brokers.follow(history, version, commit.writer, before, state)
+        reason = reason or chain.ledger.follow(version, before, state)
         if reason is not None:
             chain.break_off(*reason, version)
         before = state
@@ -203,7 +208,8 @@ def _quiet(job: JobRecord) -> JobRecord:
 
 
 def _head(state: State) -> tuple[Any, ...]:
-    return (state.broker, state.settings, state.paused, state.paused_kinds)
+    bulk = (tuple(state.consumers), tuple(state.writers))
+    return (state.broker, state.settings, state.paused, state.paused_kinds, bulk)
 
 
 def _check_gone(chain: Chain, version: int, job: JobRecord) -> None:
@@ -259,7 +265,11 @@ def _check_order(chain: Chain, version: int, before: State, state: State) -> Non
     if before.paused or state.paused or before.paused_kinds or state.paused_kinds:
         return
     claimed: dict[str, JobRecord] = {}
+    # What a batch takes back was in the order of its first claim.
+    taken_back = {job_id for consumer in before.consumers for job_id in consumer.jobs}
     for job_id in state.running:
+        if job_id in taken_back:
+            continue
         job, old = state.jobs.by_id[job_id], before.jobs.get(job_id)
         if old is not None and old.status == "queued" and job.attempt == old.attempt + 1:
             last = claimed.get(job.kind)
@@ -282,6 +292,9 @@ def _place(job: JobRecord) -> tuple[int, int]:
 
 
 def _check_call(chain: Chain, call: Call) -> None:
+    breach = chain.ledger.check_call(chain.history, call, chain.known_since(call))
+    if breach is not None:
+        chain.break_off(*breach, call.ended_version)
     if call.verb in ("push", "push_many"):
         _check_push(chain, call)
     elif call.verb == "complete":

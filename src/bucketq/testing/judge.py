@@ -92,6 +92,8 @@ def _check_leases(world: World, chain: Chain, weather: Weather) -> None:
         for version, record in records:
             lost = [failure for failure in record.errors if failure.cause == "lost"]
             for failure in lost:
+                if "@" in (failure.worker or ""):
+                    continue  # A batch outlives its driver, and the next one may be late.
                 name, at_s = _process_of(failure.worker), commits[version - 1].time_s
                 shift = world.book.shifts.get(failure.worker or "")
                 if shift is not None and shift.may_leave_jobs(is_well=weather in _WELL):
@@ -166,9 +168,8 @@ def _check_answers(world: World, chain: Chain, since_s: float) -> None:
 
 def _check_reclaimed(world: World, chain: Chain, since_s: float, calm_s: float) -> None:
     """The job of a worker that was dead when the faults ended goes to another in time."""
-    settings = _settings(chain)
-    lost_s = settings.lease_s + settings.grace_s + _SWEEP_S
     for orphan in _orphans(world, chain):
+        lost_s = orphan.lease_s + _settings(chain).grace_s + _SWEEP_S
         limit_s = max(since_s, orphan.since_s) + lost_s
         if orphan.died_s <= calm_s and orphan.until_s > limit_s:
             story = f"{orphan.story}, and was to by {limit_s:.0f} s"
@@ -181,7 +182,7 @@ def _check_reclaimed_though(world: World, chain: Chain) -> None:
     Each adds what it has written down before it dies, and that is a third of a lease at least.
     """
     for orphan in _orphans(world, chain):
-        limit_s = max(orphan.died_s, orphan.since_s) + 4 * _settings(chain).lease_s
+        limit_s = max(orphan.died_s, orphan.since_s) + 4 * orphan.lease_s
         if orphan.until_s > limit_s:
             chain.break_off("the jobs of the dead are reclaimed", orphan.story, orphan.version)
 
@@ -194,6 +195,8 @@ class _Orphan:
     since_s: float
     died_s: float
     until_s: float
+    lease_s: float
+    """How long its worker may be silent."""
     story: str
 
 
@@ -211,4 +214,5 @@ def _orphans(world: World, chain: Chain) -> Iterator[_Orphan]:
             ]
             until_s = commits[ends[0] - 1].time_s if ends else world.loop.time()
             story = f"{job_id} left its dead worker {record.worker} at {until_s:.0f} s"
-            yield _Orphan(version, commits[version - 1].time_s, died_s, until_s, story)
+            lease_s = record.lease_s or _settings(chain).lease_s
+            yield _Orphan(version, commits[version - 1].time_s, died_s, until_s, lease_s, story)

@@ -16,6 +16,7 @@ from bucketq.model.job import BrokerRecord
 from bucketq.model.state import State
 from bucketq.queue.base import Queue
 from bucketq.testing.actors import KINDS, Actor, operate, produce, work
+from bucketq.testing.batches import consume, write
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.crew import Post, work_in_shifts
 from bucketq.testing.history import History, Witness
@@ -60,6 +61,8 @@ class World:
         """The kinds of job that are pushed."""
         self.has_crashers = False
         """Whether handlers may take their process with them."""
+        self.checkpoints: dict[str, int] = {}
+        """How far each writer knows that it has come; it outlives whoever writes."""
         self.tally = Tally()
         self.trade = Trade(KEY, self.tally, self._spawn)
         self.machines: list[Machine] = []
@@ -273,6 +276,11 @@ class World:
             await produce(actor, count=rng.randint(8, 25), pause_s=rng.choice((0.1, 1.0, 3.0)))
         elif role == "work":
             await work(actor, longest_s=rng.choice((0.5, 3.0, 20.0)))
+        elif role == "consume":
+            lease_s = float(str(self.settings["lease_s"]))
+            await consume(actor, rng.choice((0.5, 3.0, 20.0)), lease_s)
+        elif role == "write":
+            await write(actor, self.checkpoints, rng.randint(5, 15), rng.choice((0.1, 1.0, 3.0)))
         else:
             await operate(actor, self.known_jobs)
 

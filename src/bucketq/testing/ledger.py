@@ -1,0 +1,184 @@
+"""Did consumers and writers get what they were promised? Judged by the chain, and by the calls.
+
+A batch number of a consumer stands for one set of jobs; whoever opened it last, and nobody before,
+claims and closes; what is acknowledged is completed, once, and only what belonged to the batch; a
+position of a writer comes in once, and what was acknowledged is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from bucketq.errors import ConsumerFencedError
+from bucketq.model.bulk import ConsumerRecord
+from bucketq.model.state import State
+from bucketq.testing.fencing import Breach
+from bucketq.testing.history import Call, History
+
+_ONE_SET = "a batch number stands for one set of jobs"
+_FENCED = "an older driver is fenced"
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When a batch was closed, and the epochs that the consumer had before and after that commit.
+
+    The commit may hold more than the closing: another may have opened the consumer in it too.
+    """
+
+    version: int
+    first_epoch: int
+    last_epoch: int
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """A consumer after a commit, and its epoch before: others may have opened it in that too."""
+
+    row: ConsumerRecord
+    first_epoch: int
+
+
+@dataclass
+class Ledger:
+    """The consumers of one chain, gathered in a walk along it."""
+
+    sets: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    """The jobs of each batch."""
+    closings: dict[tuple[str, int], Closing] = field(default_factory=dict)
+    rows: dict[str, list[tuple[int, ConsumerRecord]]] = field(default_factory=dict)
+    """The records of each consumer, each with the version that it appeared in."""
+    born: dict[str, int] = field(default_factory=dict)
+    """The version in which the job with each payload came in."""
+    completed: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """The version in which each job was completed, and by which worker."""
+
+    def follow(self, version: int, before: State | None, state: State) -> Breach | None:
+        """Take the next commit; returns what is wrong with it, if anything is."""
+        known = before.jobs.by_id if before else {}
+        for job in state.jobs:
+            if job.id not in known:
+                self.born.setdefault(msgspec.json.decode(job.payload, type=str), version)
+        for job_id in state.done:
+            job = state.jobs.by_id[job_id]
+            if job.outcome == "completed" and job_id not in self.completed:
+                self.completed[job_id] = (version, job.worker or "")
+        for row in state.consumers:
+            old = before.consumers.get(row.id) if before else None
+            if row == old:
+                continue
+            self.rows.setdefault(row.id, []).append((version, row))
+            breach = self._step(version, old, row)
+            if breach is not None:
+                return breach
+        return None
+
+    def _step(self, version: int, old: ConsumerRecord | None, row: ConsumerRecord) -> Breach | None:
+        if old is not None and (row.epoch < old.epoch or row.batch < old.batch):
+            return "epochs and batches rise", f"{row.id}: {old} became {row}"
+        if old is not None and old.is_open and (row.batch, row.jobs) != (old.batch, old.jobs):
+            closing = Closing(version, old.epoch, row.epoch)
+            self.closings.setdefault((row.id, old.batch), closing)
+            if row.is_open and row.batch == old.batch:
+                return _ONE_SET, f"{row.id} {row.batch}: {old.jobs} became {row.jobs}"
+        if row.is_open:
+            jobs = self.sets.setdefault((row.id, row.batch), row.jobs)
+            if jobs != row.jobs or (row.id, row.batch) in self.closings:
+                return _ONE_SET, f"{row.id} {row.batch}: {jobs} came again as {row.jobs}"
+        return None
+
+    def check_call(self, history: History, call: Call, known_since: int) -> Breach | None:
+        """Check what one call was told."""
+        if isinstance(call.error, ConsumerFencedError):
+            epochs = [moment.row.epoch for moment in self._moments(call, 0)]
+            if max(epochs, default=0) <= call.detail["epoch"]:
+                return "nobody is fenced but by another driver", str(call)
+        breach: Breach | None = None
+        if call.verb == "publish":
+            breach = self._check_published(history, call)
+        elif call.succeeded and call.verb == "claim_batch":
+            breach = self._check_claim(call, known_since)
+        elif call.succeeded and call.verb == "read_batch":
+            breach = self._check_read(call)
+        elif call.succeeded and call.verb in ("ack_batch", "release_batch"):
+            breach = self._check_closed(call)
+        return breach
+
+    def _moments(self, call: Call, first: int) -> list[_Moment]:
+        """What the consumer of a call was at some version from ``first`` on."""
+        rows = self.rows.get(call.detail["consumer"], [])
+        moments = []
+        for index, (version, row) in enumerate(rows):
+            end = rows[index + 1][0] if index + 1 < len(rows) else call.ended_version + 1
+            if version <= call.ended_version and end > first:
+                is_new = version > first and index > 0
+                moments.append(_Moment(row, rows[index - 1][1].epoch if is_new else row.epoch))
+        return moments
+
+    def _check_claim(self, call: Call, known_since: int) -> Breach | None:
+        detail, answer = call.detail, call.answer
+        moments = self._moments(call, known_since)
+        mine = [at.row for at in moments if at.first_epoch <= detail["epoch"] <= at.row.epoch]
+        if not mine:
+            return _FENCED, str(call)
+        if answer.jobs or answer.lost:
+            jobs = self.sets.get((detail["consumer"], detail["batch"]), ())
+            if answer.jobs + len(answer.lost) != len(jobs) or not set(answer.lost) <= set(jobs):
+                return _ONE_SET, f"{call}: {jobs}"
+            if not any(row.batch == detail["batch"] and row.is_open for row in mine):
+                return "no answer before its commit", str(call)
+        return None
+
+    def _check_read(self, call: Call) -> Breach | None:
+        detail, page = call.detail, call.answer
+        jobs = self.sets.get((detail["consumer"], detail["batch"]), ())
+        wanted = jobs[detail["start"] : detail["start"] + detail["limit"]]
+        held = [job.id for job in page.jobs]
+        kept = [job_id for job_id in wanted if job_id not in page.lost]
+        if held != kept or len(held) + len(page.lost) != len(wanted):
+            return _ONE_SET, f"{call}: {wanted}"
+        return None
+
+    def _check_closed(self, call: Call) -> Breach | None:
+        detail, answer = call.detail, call.answer
+        name = (detail["consumer"], detail["batch"])
+        closing = self.closings.get(name)
+        if closing is None or closing.version > call.ended_version:
+            return "closed means closed", str(call)
+        if not answer.jobs and not answer.lost:
+            return None  # It was closed before, by whomever.
+        if not closing.first_epoch <= detail["epoch"] <= closing.last_epoch:
+            return _FENCED, str(call)
+        kept = [job_id for job_id in self.sets[name] if job_id not in answer.lost]
+        if len(kept) != answer.jobs:
+            return _ONE_SET, f"{call}: {self.sets[name]}"
+        if call.verb == "ack_batch":
+            for job_id in kept:
+                version, worker = self.completed.get(job_id, (0, ""))
+                if version != closing.version or not worker.endswith(f"@{name[0]}"):
+                    return "acknowledged means completed", f"{call}: {job_id} by {worker}"
+        return None
+
+    def _check_published(self, history: History, call: Call) -> Breach | None:
+        """Whatever it was told, the jobs are there by then; and all of them, or none, are ever."""
+        born = [self.born.get(token) for token in call.detail["tokens"]]
+        if len(set(born)) > 1:
+            return "all or none", str(call)
+        if not call.succeeded:
+            return None
+        if any(version is None or version > call.ended_version for version in born):
+            return "acknowledged means durable", str(call)
+        return _check_first(history, call) if call.answer else None
+
+
+def _check_first(history: History, call: Call) -> Breach | None:
+    """Whoever is told that it has published a position is the only one."""
+    position = (call.detail["writer"], call.detail["batch"], call.detail["part"])
+    for other in history.calls[: call.number]:
+        if other.verb == "publish" and other.answer:
+            theirs = (other.detail["writer"], other.detail["batch"], other.detail["part"])
+            if theirs == position:
+                return "a position is published once", f"{other}, and {call}"
+    return None

@@ -1,0 +1,103 @@
+"""Numbered batches keep their promises for a reason: take it away, and the simulator finds out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from bucketq.model import consumers, pushes, transitions, writers
+from bucketq.model.bulk import AckBatch, BatchState, ClaimBatch, ConsumerRecord, Publish
+from bucketq.model.job import JobRecord
+from bucketq.model.state import State
+from tests.simulation.test_mutants import Patch, expect
+
+HANDLERS: dict[Any, Any] = transitions._HANDLERS
+_ONE_SET = "a batch number stands for one set of jobs"
+
+
+def test_a_batch_that_is_claimed_anew_after_a_crash_is_noticed(monkeypatch: Patch) -> None:
+    def claim_again(
+        state: State, record: ConsumerRecord, operation: ClaimBatch, now: datetime
+    ) -> BatchState:
+        state.put_consumer(replace(record, batch=record.batch - 1, secret="", jobs=()))
+        return consumers.claim(state, operation, now)
+
+    monkeypatch.setattr(consumers, "_claim_again", claim_again)
+    expect(_ONE_SET, cast="batches")
+
+
+def test_a_batch_that_forgets_what_it_has_lost_is_noticed(monkeypatch: Patch) -> None:
+    def claim_again(
+        state: State, record: ConsumerRecord, operation: ClaimBatch, now: datetime
+    ) -> BatchState:
+        found = claim_really(state, record, operation, now)
+        held = tuple(job for job in record.jobs if job not in found.lost)
+        if found.lost and held:
+            state.put_consumer(replace(record, jobs=held))
+        return found
+
+    claim_really = consumers._claim_again
+    monkeypatch.setattr(consumers, "_claim_again", claim_again)
+    expect(_ONE_SET, cast="batches", first=17)
+
+
+def test_without_the_epoch_an_older_driver_goes_on(monkeypatch: Patch) -> None:
+    def opened(state: State, operation: Any) -> ConsumerRecord:
+        record = state.consumers.get(operation.consumer)
+        if record is not None:
+            operation = replace(operation, epoch=record.epoch)
+        return opened_really(state, operation)
+
+    opened_really = consumers._opened
+    monkeypatch.setattr(consumers, "_opened", opened)
+    expect("an older driver is fenced", cast="batches")
+
+
+def test_an_acknowledgement_of_jobs_that_others_hold_is_noticed(monkeypatch: Patch) -> None:
+    def sort(
+        state: State, record: ConsumerRecord, ids: tuple[str, ...]
+    ) -> tuple[list[JobRecord], tuple[str, ...]]:
+        jobs = [state.jobs.get(job_id) for job_id in ids]
+        held = [job for job in jobs if job is not None and job.status == "running"]
+        return held, tuple(set(ids) - {job.id for job in held})
+
+    monkeypatch.setattr(consumers, "_sort", sort)
+    expect("acknowledged means completed", cast="batches")
+
+
+def test_an_acknowledgement_that_completes_nothing_is_noticed(monkeypatch: Patch) -> None:
+    def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
+        record = consumers._to_close(state, operation)
+        if record is None:
+            return BatchState(operation.batch, 0)
+        held, lost = consumers._sort(state, record, record.jobs)
+        consumers._close(state, record, now)
+        return BatchState(record.batch, len(held), lost)
+
+    monkeypatch.setitem(HANDLERS, AckBatch, acknowledge)
+    expect("acknowledged means completed", cast="batches")
+
+
+def test_an_acknowledgement_that_leaves_the_batch_open_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(consumers, "_close", lambda _state, _record, _now: None)
+    expect("closed means closed", cast="batches")
+
+
+def test_a_writer_whose_position_is_not_kept_publishes_twice(monkeypatch: Patch) -> None:
+    def publish(state: State, operation: Publish, now: datetime) -> bool:
+        pushes.add(state, operation.jobs, now)
+        return True
+
+    monkeypatch.setitem(HANDLERS, Publish, publish)
+    expect("a position is published once", "a job that has left stays away", cast="batches")
+
+
+def test_a_position_that_is_kept_before_its_jobs_is_noticed(monkeypatch: Patch) -> None:
+    def publish(state: State, operation: Publish, now: datetime) -> bool:
+        return publish_really(state, replace(operation, jobs=operation.jobs[:-1]), now)
+
+    publish_really = writers.publish
+    monkeypatch.setitem(HANDLERS, Publish, publish)
+    expect("acknowledged means durable", "all or none", cast="batches")
