@@ -67,6 +67,14 @@ def test_in_fair_weather_the_healthy_are_left_alone(weather: Weather) -> None:
     assert sum(report.takeovers for report in reports) > 0
 
 
+@pytest.mark.parametrize("group", range(2))
+def test_drivers_and_writers_that_die_find_and_repeat_their_batches(group: int) -> None:
+    reports = [simulate(seed, cast="batches") for seed in range(2000 + group, 2012, 2)]
+    assert sum(report.batches for report in reports) > 20
+    assert sum(report.published for report in reports) > 20
+    assert sum(report.lost_leases for report in reports) > 0
+
+
 def test_a_seed_replays_to_the_letter_under_another_hash_seed() -> None:
     def replay(hash_seed: str) -> str:
         run = subprocess.run(

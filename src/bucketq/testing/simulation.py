@@ -52,6 +52,10 @@ class Report:
     """How many jobs left for the archive."""
     repeated: int
     """How many times a crash left one there again."""
+    batches: int
+    """How many batches consumers claimed."""
+    published: int
+    """How many positions writers were told that they have published."""
     takeovers: int
     """How many times a broker took over."""
     depositions: int
@@ -147,6 +151,8 @@ def _report(world: World, chain: Chain, seed: int, cast: Cast, weather: Weather)
         lost_leases=sum(job.lost_leases for job in jobs),
         archived=len(chain.archived),
         repeated=sum(len(copies) - 1 for copies in chain.archived.values()),
+        batches=len(chain.ledger.sets),
+        published=sum(call.verb == "publish" and call.succeeded for call in calls),
         takeovers=len(chain.brokers.takeovers),
         depositions=world.tally.depositions,
         faults=_faults(world.store.injected, world.network.injected),
