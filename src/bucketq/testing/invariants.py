@@ -138,6 +138,7 @@ def check(history: History) -> Chain:
     chain.final = before
     for call in history.calls:
         _check_call(chain, call)
+    _check_batches(chain)
     _check_claims(chain)
     _check_reads(chain)
     _check_archive(chain)
@@ -292,9 +293,6 @@ def _place(job: JobRecord) -> tuple[int, int]:
 
 
 def _check_call(chain: Chain, call: Call) -> None:
-    breach = chain.ledger.check_call(chain.history, call, chain.known_since(call))
-    if breach is not None:
-        chain.break_off(*breach, call.ended_version)
     if call.verb in ("push", "push_many"):
         _check_push(chain, call)
     elif call.verb == "complete":
@@ -396,6 +394,13 @@ def _check_fail(chain: Chain, call: Call) -> None:
         chain.break_off("failed means failed", str(call), call.ended_version)
     if isinstance(call.error, RejectedError) and failed_in and not _was_in_doubt(chain, call):
         chain.break_off("nothing refused takes effect", str(call), call.ended_version)
+
+
+def _check_batches(chain: Chain) -> None:
+    for call in chain.history.calls:
+        breach = chain.ledger.check_call(chain.history, call, chain.known_since(call))
+        if breach is not None:
+            chain.break_off(*breach, call.ended_version)
 
 
 def _check_claims(chain: Chain) -> None:
