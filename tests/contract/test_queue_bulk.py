@@ -18,6 +18,9 @@ from bucketq import (
 )
 from tests.contract.places import Place
 
+SOON_S = 3.0
+"""A lease that has run out is noticed when somebody looks, which happens about once a second."""
+
 
 def specs(*payloads: int, **fields: Any) -> list[JobSpec[Any]]:
     return [JobSpec(kind="index", payload=payload, **fields) for payload in payloads]
@@ -191,3 +194,25 @@ async def test_a_claim_may_have_a_lease_of_its_own_length(queue: Queue[Any]) -> 
     assert (long.lease_s, usual.lease_s) == (3600.0, None)
     await queue.complete(long)
     assert (await queue.get(long.id)).lease_s is None
+
+
+async def test_jobs_of_a_silent_driver_are_taken_back_by_the_next(queue: Queue[Any]) -> None:
+    await queue.config(clock_margin_s=0, grace_s=0)
+    await queue.push_many(specs(1, 2))
+    await queue.open_consumer("spark")
+    await queue.claim_batch("spark", 1, 1, lease_s=0.05)
+    before = (await queue.read_batch("spark", 1)).jobs
+    assert await queue.claim("none", wait_s=SOON_S) == []
+    assert await queue.claim_batch("spark", 1, 1) == BatchState(1, 2)
+    after = (await queue.read_batch("spark", 1)).jobs
+    assert [(job.id, job.attempt) for job in after] == [(job.id, 2) for job in before]
+
+
+async def test_a_lease_that_is_longer_than_the_setting_outlasts_it(queue: Queue[Any]) -> None:
+    await queue.config(lease_s=0.05, heartbeat_s=0.01, grace_s=0, clock_margin_s=0)
+    await queue.push_many(specs(1, 2))
+    await queue.claim("index", lease_s=600)
+    [short] = await queue.claim("index")
+    again = await queue.claim("index", wait_s=SOON_S, lease_s=600)
+    assert [job.id for job in again] == [short.id]
+    assert not await queue.claim("index")

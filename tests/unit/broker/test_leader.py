@@ -154,6 +154,31 @@ async def test_a_slow_write_costs_the_worker_nothing_of_its_lease() -> None:
 
 
 @virtual
+async def test_a_slow_write_costs_the_driver_of_a_batch_nothing_of_its_lease() -> None:
+    realm = Realm()
+    async with realm.leader() as leader:
+        await leader.push("mail", 1)
+        await leader.open_consumer("spark")
+        await asyncio.sleep(2)  # So that a sweep sees the job before its driver has it.
+        realm.store.plan("replace", slowly(8))
+        await leader.claim_batch("spark", 1, 1, lease_s=40)
+        assert 40 <= await until(realm.is_reclaimed) <= 41.5
+
+
+@virtual
+async def test_claiming_a_batch_again_is_heard_as_a_heartbeat() -> None:
+    realm = Realm()
+    async with realm.leader() as leader:
+        await leader.push("mail", 1)
+        await leader.open_consumer("spark")
+        await leader.claim_batch("spark", 1, 1)
+        await asyncio.sleep(25)
+        assert (await leader.claim_batch("spark", 1, 1)).jobs == 1
+        assert 30 <= await until(realm.is_reclaimed) <= 31.5
+        assert (await leader.claim_batch("spark", 1, 1)).jobs == 1
+
+
+@virtual
 async def test_what_was_heard_is_written_down_every_third_of_a_lease_and_not_more_often() -> None:
     realm = Realm()
     async with realm.leader() as leader:
