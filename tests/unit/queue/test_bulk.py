@@ -1,0 +1,40 @@
+"""What the verbs for numbered batches add to their operations: ids that follow from positions."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from bucketq.queue.bulk import _job_ids
+from tests.unit.queue.worlds import World, virtual
+
+
+def first_ids(writer: str, batch: int, part: int = 0, count: int = 3) -> list[str]:
+    return list(islice(_job_ids(writer, batch, part), count))
+
+
+def test_the_ids_of_a_position_are_the_same_whoever_publishes_it() -> None:
+    assert first_ids("sink", 7) == first_ids("sink", 7)
+    assert first_ids("sink", 7) == [
+        "35PE9PNTSXRRBBZEV9K9V96THW",
+        "35PE9PNTSXRRBBZEV9K9V96THX",
+        "35PE9PNTSXRRBBZEV9K9V96THY",
+    ]
+
+
+def test_no_two_positions_share_an_id() -> None:
+    positions = [("sink", 1, 0), ("sink", 1, 1), ("sink", 11, 0), ("sink/1", 1, 0), ("s", 1, 0)]
+    ids = [job_id for position in positions for job_id in first_ids(*position, count=1000)]
+    assert len(set(ids)) == len(ids)
+
+
+@virtual
+async def test_every_claim_of_a_batch_draws_a_secret_and_the_first_one_stays() -> None:
+    world = World()
+    async with world.direct() as queue:
+        await queue.push("mail", 1)
+        await queue.open_consumer("spark")
+        await queue.claim_batch("spark", 1, 1)
+        leases = [job.lease for job in (await queue.read_batch("spark", 1)).jobs]
+        async with world.direct() as other:
+            await other.claim_batch("spark", 1, 1)
+            assert [job.lease for job in (await other.read_batch("spark", 1)).jobs] == leases
