@@ -87,11 +87,8 @@ class GrpcTransport:
             message = f"whatever listens at {address} is no broker: {error}"
             raise NobodyThereError(message) from error
         except _BROKEN as error:
-            failure = await explain(line, error, until_s)
-            if isinstance(failure, LinkLostError):
-                raise failure from error
-            message = f"no broker of this queue at {address}: {failure}"
-            raise NobodyThereError(message) from error
+            # Not by a name: a frame that holds its own error makes a circle.
+            raise _no_answer(await explain(line, error, until_s), address) from error
         finally:
             await channel.close(None)
         if ping.incarnation and pong.incarnation != ping.incarnation:
@@ -285,6 +282,13 @@ class GrpcWire:
             # Nobody asks any more why it ended, and asyncio would complain of that.
             await asyncio.gather(self._reading, return_exceptions=True)
         await self._channel.close(None)
+
+
+def _no_answer(failure: Exception, address: str) -> LinkLostError:
+    """What a ping that failed tells of the broker at an address."""
+    if isinstance(failure, LinkLostError):
+        return failure
+    return NobodyThereError(f"no broker of this queue at {address}: {failure}")
 
 
 def _refuse_size(size_bytes: int) -> None:

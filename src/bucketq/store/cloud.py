@@ -269,7 +269,11 @@ class CloudStore:
             question = Question(verb, key, self.url, self._address.bucket)
             problem = judge(read_error(error), question)
         # Out of reach of the client's error, which would show what is not to be shown.
-        raise problem
+        try:
+            raise problem
+        finally:
+            # A frame that holds its own error makes a circle, and whoever waits is part of it.
+            del problem
 
     def _condition(self, etag: str) -> dict[str, str] | None:
         """Say how this provider is asked for a version; None where it cannot ever match."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -363,3 +365,19 @@ def test_settings_that_cannot_be_used_are_refused_at_once(
         open_store(url)
     assert hint in str(caught.value)
     assert "not base64" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [412, 503])
+async def test_an_error_goes_when_nobody_needs_it_and_lets_its_waiters_go(status: int) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with answering(answer(status, failure("Whatever"))) as (store, _):
+            try:
+                await store.replace(KEY, b"body", ETAG)
+            except BucketQError as error:
+                gone = weakref.ref(error)
+            assert gone() is None
+            await store.close()
+    finally:
+        gc.enable()
