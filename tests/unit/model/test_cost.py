@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from bucketq.model.bulk import AckBatch, ClaimBatch, OpenConsumer, Publish, ReleaseBatch
 from bucketq.model.operations import Cancel, Complete, Fail, Heartbeat, Push, Redrive, Release, Tidy
 from bucketq.model.operators import is_untidy
-from tests.unit.model.driver import Driver, lease_of, new_job, ref
+from tests.unit.model.driver import SECRET, Driver, lease_of, new_job, ref
 
 SMALL = 1_000
 LARGE = 64_000
@@ -49,6 +50,10 @@ def filled(count: int) -> Driver:
             queue.complete(job)
         elif place % 3 == 1:
             queue.fail(job, retry=False)
+    for number in range(count // 10):
+        queue.ok(Publish(writer=f"w{number}", batch=1, jobs=()))
+    for number in range(count // 100):
+        queue.ok(OpenConsumer(consumer=f"c{number}"))
     return queue
 
 
@@ -112,6 +117,29 @@ def push_and_cancel(queue: Driver) -> Step:
     return step
 
 
+def publish(queue: Driver) -> Step:
+    def step(number: int) -> None:
+        batch = queue.state.next_seq
+        job = new_job(f"new{batch}", f"kind{number % 10}")
+        assert queue.ok(Publish(writer=f"w{number}", batch=batch, jobs=(job,))) is True
+        is_untidy(queue.state, queue.now)
+
+    return step
+
+
+def claim_and_close_a_batch(queue: Driver) -> Step:
+    def step(number: int) -> None:
+        consumer = f"c{number % 10}"
+        opened = queue.ok(OpenConsumer(consumer=consumer))
+        name = {"consumer": consumer, "epoch": opened.epoch, "batch": opened.batch + 1}
+        claim = ClaimBatch(**name, secret=SECRET, worker="w")
+        assert queue.ok(claim).jobs == queue.ok(claim).jobs == 1
+        queue.ok((ReleaseBatch if number % 4 else AckBatch)(**name))
+        is_untidy(queue.state, queue.now)
+
+    return step
+
+
 def tidy(queue: Driver) -> Step:
     def step(_number: int) -> None:
         is_untidy(queue.state, queue.now)
@@ -160,6 +188,8 @@ def best_s(step: Step) -> float:
         claim_and_die,
         claim_and_release_for_later,
         push_and_cancel,
+        publish,
+        claim_and_close_a_batch,
         tidy,
     ],
 )
