@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from bucketq.archive import SegmentWriter
 from bucketq.broker.access import Guard, Shown
+from bucketq.broker.candidacy import Candidacy
 from bucketq.broker.conversation import Conversation, Incoming
 from bucketq.broker.election import (
     ENOUGH,
@@ -53,9 +54,6 @@ _WATCH_S = 0.7
 _JITTER_S = 0.4
 _LOOK_S = 5.0
 _TAKEOVER_S = 2.0
-_FIRST_COOL_DOWN_S = 1.0
-_LONGEST_COOL_DOWN_S = 60.0
-_MEMORY_S = 60.0
 _MAX_PARKED = 10_000
 _OFFERED = frozenset[type](OFFERED)
 
@@ -98,8 +96,7 @@ class Broker:
         self._record: BrokerRecord | None = None
         self._is_retired = False
         self._known_gone: int | None = None
-        self._stands_for: int | None = None
-        self._depositions: list[float] = []
+        self._candidacy = Candidacy()
         self._conversations: dict[int, Conversation] = {}
         self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s, _drop)
         self._guard = Guard(clock)
@@ -142,13 +139,13 @@ class Broker:
     def pong(self) -> Pong:
         """Answer a ping, from memory."""
         leader, record, identity = self._leader, self._record, self._identity
-        version, age_s = self._register.version, 0.0
+        version, age_s, now_s = self._register.version, 0.0, asyncio.get_running_loop().time()
         if leader is not None:
             address = identity.address if identity else ""
             epoch, version, age_s = leader.epoch, leader.version, leader.commit_age_s
-        elif self._stands_for is not None and identity is not None:
+        elif (hoped := self._candidacy.epoch(now_s)) is not None and identity is not None:
             # Where its takeover has landed already, others see it before its answer is here.
-            address, epoch = identity.address, self._stands_for
+            address, epoch = identity.address, hoped
         else:
             address = record.address if record and not self._is_own(record) else ""
             epoch = record.epoch if record else 0
@@ -207,7 +204,7 @@ class Broker:
     async def retire(self) -> None:
         """Take no more, settle what has come, and clear the address."""
         self._is_retired = True
-        if self._stands_for is not None:
+        if self._candidacy.epoch(asyncio.get_running_loop().time()) is not None:
             # Its takeover may land in spite of us; better to lead for a moment, and to say so.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TAKEOVER_S):
@@ -341,7 +338,7 @@ class Broker:
 
     def _superseded(self) -> SupersededError:
         record = self._record
-        address = record.address if record and not self._is_retired else None
+        address = record.address if record and not self._is_retired else ""
         message = "this broker does not lead the queue: look it up again"
         return SupersededError(message, leader=address or None)
 
@@ -351,6 +348,7 @@ class Broker:
         while True:
             record = self._record = await self._read_record()
             epoch = record.epoch if record else 0
+            self._candidacy.see(epoch)
             if epoch != against:
                 evidence, against = 0, epoch
             known_gone, self._known_gone = self._known_gone, None
@@ -369,8 +367,8 @@ class Broker:
         """Look after whoever leads for as long as it answers; returns the evidence against it."""
         identity = self._identity
         if not evidence:
-            leader, epoch = record.address, record.epoch
-            _log.info("%s: standing by; %s leads in epoch %d", self.where, leader, epoch)
+            told = (self.where, record.address, record.epoch)
+            _log.info("%s: standing by; %s leads in epoch %d", *told)
         if identity and self._is_shared and is_out_of_reach(record, identity.host):
             # Nobody here can tell whether it lives, and it is not ours to replace.
             _log.warning(
@@ -415,10 +413,10 @@ class Broker:
             archive=self._archive,
             timeout_s=DRAIN_S,
         )
-        self._stands_for = after + 1
+        self._candidacy.begin(after + 1)
         try:
             async with leader:
-                self._stands_for = None
+                self._candidacy.end()
                 self._takeover = False
                 self._leader = leader
                 self.leading.set()
@@ -428,20 +426,21 @@ class Broker:
                 finally:
                     self._leader = None
                     self.leading.clear()
-        finally:
-            self._stands_for = None
-        if isinstance(reason, DeposedError):
-            self._depositions.append(asyncio.get_running_loop().time())
+        except DeposedError:
+            self._candidacy.end()
+            raise
+        except UnavailableError:
+            self._candidacy.doubt(asyncio.get_running_loop().time())
+            raise
         if reason is not None:
+            if isinstance(reason, DeposedError):
+                self._candidacy.note_deposition(asyncio.get_running_loop().time())
             raise reason
 
     async def _cool_down(self) -> None:
         """Do not stand at once again: whoever deposed us while we were alive may be right."""
-        now_s = asyncio.get_running_loop().time()
-        self._depositions = [at for at in self._depositions if now_s - at < _MEMORY_S]
-        count = len(self._depositions)
-        pause_s = min(_FIRST_COOL_DOWN_S * 2 ** max(0, count - 1), _LONGEST_COOL_DOWN_S)
-        await self._pause(pause_s if count else _JITTER_S)
+        pause_s = self._candidacy.cool_down_s(asyncio.get_running_loop().time())
+        await self._pause(pause_s or _JITTER_S)
 
 
 def _drop(expired: Incoming) -> None:

@@ -95,11 +95,11 @@ class CountingBroker(Broker):
     tally: Tally
 
     async def _lead(self, identity: Identity, after: int) -> None:
-        before = len(self._depositions)
+        before = self._candidacy.depositions
         try:
             await super()._lead(identity, after)
         finally:
-            self.tally.depositions += len(self._depositions) - before
+            self.tally.depositions += self._candidacy.depositions - before
 
 
 @dataclass

@@ -18,7 +18,7 @@ from bucketq.errors import UnavailableError
 from bucketq.model.settings import Settings
 from bucketq.testing.hosts import LEADERS
 from bucketq.testing.invariants import Chain
-from bucketq.testing.weather import Weather
+from bucketq.testing.weather import SLOW_S, Weather
 from bucketq.testing.world import World
 
 ELECTED_WITHIN_S = 120.0
@@ -45,7 +45,8 @@ def check_fair(world: World, chain: Chain, weather: Weather) -> None:
     if weather == "crashes" and chain.brokers.takeovers:
         _check_reclaimed_though(world, chain)
     if all(tenant.kind not in ("direct", "group", "frugal") for tenant in world.tenants):
-        _check_thrift(world, chain)
+        spread_s = SLOW_S[1] - SLOW_S[0] if weather == "slow" else 0.0
+        _check_thrift(world, chain, _DELAY_S + spread_s)
 
 
 def check_rest(world: World, chain: Chain, calm_s: float) -> None:
@@ -124,13 +125,13 @@ def _check_hand_outs(world: World, chain: Chain) -> None:
                 chain.break_off("no job is handed to the dead", worker, version)
 
 
-def _check_thrift(world: World, chain: Chain) -> None:
+def _check_thrift(world: World, chain: Chain, delay_s: float) -> None:
     """Nothing is written for empty claims and heartbeats, but silences every third of a lease."""
     commits, lease_s = world.store.history(world.history.key), _settings(chain).lease_s
     written_s: dict[str, float] = {}
     for version in chain.quiet:
         commit = commits[version - 1]
-        if commit.time_s < written_s.get(commit.writer, 0.0) + lease_s / 3 - _DELAY_S:
+        if commit.time_s < written_s.get(commit.writer, 0.0) + lease_s / 3 - delay_s:
             chain.break_off("nothing is written without a reason", commit.writer, version)
         written_s[commit.writer] = commit.time_s
 

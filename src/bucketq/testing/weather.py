@@ -21,7 +21,8 @@ Weather = Literal["storm", "calm", "visits", "losses", "pauses", "crashes", "slo
 WEATHERS: tuple[Weather, ...] = get_args(Weather)
 
 STORM_S = 90.0
-_SLOW_S = (2.0, 8.0)
+SLOW_S = (2.0, 8.0)
+"""How long the store takes in slow weather."""
 _LONGEST_PAUSE_S = 14.0
 """Not so long that those who write directly find workers silent who could not reach anybody."""
 _LEADER_LIFE_S = 8.0
@@ -45,7 +46,7 @@ def set_faults(world: World, weather: Weather) -> None:
             network = network.in_order()
         world.network.set_faults(network)
     elif weather == "slow":
-        world.store.latency_s = _SLOW_S
+        world.store.latency_s = SLOW_S
         # A heartbeat may take two rounds to be answered.
         world.settings.update(lease_s=30.0, grace_s=15.0)
 

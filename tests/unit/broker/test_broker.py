@@ -7,13 +7,23 @@ import asyncio
 import pytest
 
 from bucketq.broker.broker import Broker
+from bucketq.broker.candidacy import DOUBT_S
 from bucketq.broker.election import Identity
 from bucketq.errors import OverloadedError, SupersededError
 from bucketq.model.operations import Claim, Lead, Push, ReadStats, Request, Retire
 from bucketq.model.transitions import apply
 from bucketq.rpc.messages import Answer, Answers, Call, Hello
 from tests.unit.broker.land import Land, now_s, until
-from tests.unit.queue.worlds import lose_request, say_nothing, settle, slowly, virtual
+from tests.unit.queue.worlds import (
+    Effect,
+    Fault,
+    lose_answer,
+    lose_request,
+    say_nothing,
+    settle,
+    slowly,
+    virtual,
+)
 
 
 @virtual
@@ -106,6 +116,44 @@ async def test_slow_storage_is_no_evidence() -> None:
             assert (first.role, second.role) == ("leading", "standing by")
             land.store.break_down(None)
             await asyncio.sleep(20)
+
+
+def breaking_down(land: Land) -> Fault:
+    """Let a write land, and nobody who uses the store hear of it or of anything else."""
+
+    async def land_and_break(effect: Effect) -> None:
+        land.store.break_down(lose_request)
+        await lose_answer(effect)
+
+    return land_and_break
+
+
+@virtual
+async def test_a_takeover_in_doubt_is_no_evidence_against_whoever_tried_it() -> None:
+    land = Land()
+    async with land.serving("host2", healthy=True):
+        await land.until_led_by("host2")
+    land.store.plan("replace", breaking_down(land))
+    async with land.serving("host1") as first:
+        await until(lambda: land.store.count("replace") > 0)
+        assert (await land.record()).host == "host1"
+        async with land.serving("host2", healthy=True) as second:
+            await asyncio.sleep(DOUBT_S - 5)
+            assert (first.role, second.role) == ("standing by", "standing by")
+            land.store.break_down(None)
+            await land.until_led_by("host1")
+            assert (await land.record()).epoch == 2
+
+
+@virtual
+async def test_who_cannot_learn_how_his_takeover_ended_is_replaced_in_the_end() -> None:
+    land = Land()
+    land.store.plan("replace", breaking_down(land))
+    async with land.serving("host1"):
+        await until(lambda: land.store.count("replace") > 0)
+        async with land.serving("host2", healthy=True):
+            assert await land.until_led_by("host2") > DOUBT_S / 2
+            land.store.break_down(None)
 
 
 @virtual
