@@ -19,39 +19,25 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
 
 from bucketq.model.job import JobRecord
-from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
-from bucketq.worker.failure import describe
 from bucketq.worker.handlers import Handler
+from bucketq.worker.reply import Reply, how_it_ended, reply_done, reply_failed, value_of
 from bucketq.worker.runner import Begun, call, call_plain
 from bucketq.worker.threads import ThreadRunner
-from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 _SPAWN = multiprocessing.get_context("spawn")
 _IGNORED = (signal.SIGINT, signal.SIGTERM)
-_LIMIT_BYTES = 1 << 20
 _END_S = 2.0
 
 
 class ProcessDied(Exception):  # noqa: N818 - a handler's misfortune, told like its errors
     """The process that ran a handler ended before the handler did."""
-
-
-class _Reply(Struct, frozen=True, omit_defaults=True):
-    """What came of a handler."""
-
-    kind: Literal["done", "failed", "unfit", "retry", "give up"]
-    result: Raw = Raw(b"null")
-    is_bytes: bool = False
-    text: str = ""
-    delay_s: float = 0.0
 
 
 class _Child:
@@ -83,12 +69,12 @@ class _Child:
         except (EOFError, OSError):
             raise self._death() from None
 
-    def ask(self, kind: str, record: JobRecord) -> _Reply:
+    def ask(self, kind: str, record: JobRecord) -> Reply:
         """Run a handler there, and wait for what comes of it."""
         try:
             self._link.send_bytes(kind.encode())
             self._link.send_bytes(msgspec.json.encode(record))
-            return msgspec.json.decode(self._link.recv_bytes(), type=_Reply)
+            return msgspec.json.decode(self._link.recv_bytes(), type=Reply)
         except (EOFError, OSError):
             raise self._death() from None
 
@@ -96,7 +82,7 @@ class _Child:
         """Tell how it ended."""
         try:
             self.process.join(_END_S)
-            return ProcessDied(_how(self.process.exitcode))
+            return ProcessDied(how_it_ended(self.process.exitcode))
         except ValueError:  # It was closed meanwhile, and keeps nothing to tell.
             return ProcessDied("the process that ran the handler was ended with its worker")
 
@@ -157,7 +143,7 @@ class ProcessRunner:
             await self._threads.call(child.close)
             if asking.exception() is not None and is_cancelled:
                 raise asyncio.CancelledError
-        return _value(asking.result())
+        return value_of(asking.result())
 
     async def close(self) -> None:
         """End the processes."""
@@ -186,28 +172,6 @@ class ProcessRunner:
         return None
 
 
-def _value(reply: _Reply) -> Any:
-    """Return or raise what a handler did."""
-    if reply.kind == "failed":
-        raise HandlerFailed(reply.text)
-    if reply.kind == "unfit":
-        raise UnfitPayload(reply.text)
-    if reply.kind == "retry":
-        raise Retry(reply.text, delay=reply.delay_s)
-    if reply.kind == "give up":
-        raise GiveUp(reply.text)
-    encoding: Literal["base64"] | None = "base64" if reply.is_bytes else None
-    return payloads.decode(reply.result, encoding, Any, "the result of a handler")
-
-
-def _how(exitcode: int | None) -> str:
-    """How a process ended, for people."""
-    if exitcode is not None and exitcode < 0:
-        name = signal.Signals(-exitcode).name
-        return f"the process that ran the handler was ended by {name}"
-    return f"the process that ran the handler ended with exit code {exitcode}"
-
-
 def _live(link: Connection, life: Connection, handlers: dict[str, Handler]) -> None:
     """What runs in the process: one handler after another, until the worker is gone."""
     # They go to all processes of a terminal or a service, and it is the worker that decides.
@@ -230,20 +194,13 @@ def _end_with(life: Connection) -> None:
     os._exit(1)
 
 
-def _reply(handler: Handler, record: JobRecord) -> _Reply:
+def _reply(handler: Handler, record: JobRecord) -> Reply:
     context = Context(Job[Any](record, Any))
     try:
         if inspect.iscoroutinefunction(handler.function):
             result = asyncio.run(call(handler, context))
         else:
             result = call_plain(handler, context)
-        raw, encoding = payloads.encode(result, "the result of a handler")
-    except UnfitPayload as error:
-        return _Reply("unfit", text=str(error))
-    except Retry as error:
-        return _Reply("retry", text=str(error), delay_s=error.delay_s)
-    except GiveUp as error:
-        return _Reply("give up", text=str(error))
     except BaseException as error:  # noqa: BLE001 - it fails its job, and not this process
-        return _Reply("failed", text=describe(error, _LIMIT_BYTES))
-    return _Reply("done", result=raw, is_bytes=encoding is not None)
+        return reply_failed(error)
+    return reply_done(result)

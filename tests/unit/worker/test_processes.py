@@ -16,7 +16,8 @@ import pytest
 
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import bind
-from bucketq.worker.processes import ProcessDied, ProcessRunner, _Child, _Reply
+from bucketq.worker.processes import ProcessDied, ProcessRunner, _Child
+from bucketq.worker.reply import Reply
 from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 from tests.unit.worker import crafts
 from tests.unit.worker.stage import claimed_job
@@ -148,7 +149,7 @@ async def test_a_handler_that_had_answered_when_it_was_ended_is_heard_and_its_pr
     loop = asyncio.get_running_loop()
     ask = _Child.ask
 
-    def answer_late(child: _Child, *args: Any) -> _Reply:
+    def answer_late(child: _Child, *args: Any) -> Reply:
         reply = ask(child, *args)
         loop.call_soon_threadsafe(asked.set)
         child.process.join(10)  # It is ended while its answer is on its way.

@@ -1,0 +1,46 @@
+"""What came of a handler elsewhere: it is returned or raised here as it was there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from bucketq.worker.reply import ENDED, Reply, how_it_ended, reply_done, reply_failed, value_of
+from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
+
+
+def sent(reply: Reply) -> Any:
+    return value_of(msgspec.json.decode(msgspec.json.encode(reply), type=Reply))
+
+
+@pytest.mark.parametrize("value", [None, 0, "ü", [1, {"a": None}], b"\x00\xff", b""])
+def test_a_result_arrives_as_it_was_returned(value: Any) -> None:
+    assert sent(reply_done(value)) == value
+
+
+def test_a_result_that_json_has_no_word_for_is_a_failure() -> None:
+    with pytest.raises(HandlerFailed, match="NaN or infinity"):
+        sent(reply_done(float("nan")))
+
+
+@pytest.mark.parametrize(
+    "verdict", [GiveUp("never"), UnfitPayload("no number"), Retry("later", delay=5)]
+)
+def test_a_verdict_is_raised_again(verdict: Exception) -> None:
+    with pytest.raises(type(verdict), match=str(verdict)) as caught:
+        sent(reply_failed(verdict))
+    assert getattr(caught.value, "delay_s", None) == getattr(verdict, "delay_s", None)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
+def test_any_other_error_comes_as_its_text(error: BaseException) -> None:
+    with pytest.raises(HandlerFailed, match=type(error).__name__):
+        sent(reply_failed(error))
+
+
+def test_how_a_process_ended_is_told_by_its_signal_or_its_code() -> None:
+    assert how_it_ended(-11) == f"{ENDED} was ended by SIGSEGV"
+    assert how_it_ended(3) == f"{ENDED} ended with exit code 3"
