@@ -14,6 +14,7 @@ from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
 from bucketq.cli.find_worker import Target, find_worker, parse_target, source_folder
 from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output, counted
+from bucketq.cli.spark_session import on_spark
 from bucketq.cli.worker_line import WorkerLine
 from bucketq.cli.worker_log import Format, Lines, log_to
 from bucketq.errors import InvalidRequestError
@@ -62,6 +63,20 @@ LogFormat = Annotated[
     str,
     typer.Option("--log-format", metavar="text|json", help="How to log to stderr; --json: json."),
 ]
+Spark = Annotated[
+    str,
+    typer.Option(
+        "--spark",
+        metavar="MASTER",
+        help="Run handlers on Spark: local[4], spark://host:7077, yarn, or sc://host for Connect.",
+    ),
+]
+BatchJobs = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-jobs", metavar="N", help="With --spark: at most so many jobs go out at once."
+    ),
+]
 
 
 def work(
@@ -76,13 +91,16 @@ def work(
     name: Name = "",
     reload: Reload = False,
     log_format: LogFormat = "",
+    spark: Spark = "",
+    batch_jobs: BatchJobs = None,
 ) -> int | None:
     """Run a worker of yours: claim jobs and call their handlers.
 
     Ctrl-C or SIGTERM lets handlers finish, a second one tells them to stop and gives their jobs
     back, a third ends the process. The queue is the one of --url, else of the worker, else of
     BUCKETQ_URL. The log tells of jobs, never of what is in them; the tracebacks that --debug adds
-    may quote payloads.
+    may quote payloads. With --spark the handlers run on executors, which need the module and
+    bucketq, but no address of the queue; --concurrency is then for each task.
 
     Examples:
         bucketq work tasks:worker
@@ -90,6 +108,7 @@ def work(
         bucketq work tasks.py --kinds email,report --burst
         bucketq work tasks:worker --reload
         bucketq work tasks:worker --drain 2m --name mailer-1 --log-format json
+        bucketq work tasks:worker --spark "local[4]"
     """
     form = _format(log_format, out)
     wanted = tuple(kind.strip() for kind in kinds.split(",")) if kinds else None
@@ -98,6 +117,9 @@ def work(
     found = parse_target(target)
     if reload:
         return _run_again_and_again(found, out)
+    if batch_jobs is not None and not spark:
+        message = "--batch-jobs is for --spark: leave it out, or name a master"
+        raise InvalidRequestError(message)
     with WorkerLine(is_wanted=not out.quiet and form == "text") as line:
         worker = find_worker(found)
         worker.configure(url, concurrency=concurrency, drain=drain_s)
@@ -111,7 +133,11 @@ def work(
         lines.worker = worker.name
         log_to(lines, quiet=out.quiet, debug=out.debug)
         prints_json, out.json = out.json, form == "json"
-        asyncio.run(_work(worker, line, wanted, burst=burst))
+        if spark:
+            with on_spark(spark, worker, batch_jobs) as worker:
+                asyncio.run(_work(worker, line, wanted, burst=burst))
+        else:
+            asyncio.run(_work(worker, line, wanted, burst=burst))
         out.json = prints_json
     _sum_up(worker, wanted or tuple(worker.handlers), out, form)
     return None

@@ -129,7 +129,7 @@ class WorkerLine:
         done, retried, dead = (tally.count(end) for end in ("done", "retried", "dead"))
         rate = self._rate.note(self._console.get_time(), done + retried + dead)
         parts = [
-            f"running {tally.running}/{worker.concurrency}, waiting {tally.waiting}",
+            f"running {tally.running}/{worker.slots}, waiting {tally.waiting}",
             f"{done:,} done, {retried:,} retried, {dead:,} dead",
             f"{rate:,.1f} jobs/s",
         ]

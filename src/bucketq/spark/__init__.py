@@ -2,9 +2,10 @@
 
 ``register(spark)`` adds the format ``bucketq``; then ``spark.read.format("bucketq")`` reads a queue
 or its archive, and ``df.write.format("bucketq")`` pushes. It needs ``bucketq[spark]`` on the driver
-and on every executor.
+and on every executor. ``run`` runs the handlers of a worker on the executors.
 """
 
+from bucketq.spark.executor import run
 from bucketq.spark.register import register
 
-__all__ = ["register"]
+__all__ = ["register", "run"]

@@ -17,10 +17,18 @@ OLDEST = (4, 2)
 
 def register(spark: SparkSession) -> None:
     """Make ``format("bucketq")`` known to a session, of this process or over Spark Connect."""
+    check_session(spark)
+    from bucketq.spark.source import BucketQDataSource  # noqa: PLC0415 - pyspark is an extra
+
+    spark.dataSource.register(BucketQDataSource)
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raise ``InvalidRequestError`` where this is no Spark that bucketq can work with."""
     version = str(getattr(spark, "version", ""))
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None:
-        message = f"register takes a SparkSession, got {type(spark).__name__}"
+        message = f"bucketq takes a SparkSession, got {type(spark).__name__}"
         raise InvalidRequestError(message)
     if (int(found[1]), int(found[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -29,6 +37,3 @@ def register(spark: SparkSession) -> None:
     if find_spec("pyarrow") is None:
         message = 'bucketq needs pyarrow for Spark: pip install "bucketq[spark]"'
         raise InvalidRequestError(message)
-    from bucketq.spark.source import BucketQDataSource  # noqa: PLC0415 - pyspark is an extra
-
-    spark.dataSource.register(BucketQDataSource)

@@ -121,6 +121,18 @@ class Engine:
                 attempt.stop("hurry")
         self._changed.set()
 
+    @property
+    def concurrency(self) -> int:
+        """How many handlers run at once."""
+        return self._concurrency
+
+    def resize(self, concurrency: int) -> None:
+        """Let more handlers run at once, or fewer when some of those that run have ended."""
+        self._concurrency = concurrency
+        self._pace.concurrency = concurrency
+        self._fill()
+        self._changed.set()
+
     async def run(self) -> None:
         """Work until it is stopped, or in a burst until there is nothing to do.
 

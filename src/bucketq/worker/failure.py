@@ -7,7 +7,7 @@ import traceback
 from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 _CUT = "[...]\n"
-_OWN = "bucketq/worker/"
+_OWN = ("bucketq/worker/", "bucketq/spark/")
 
 
 def describe(error: BaseException, limit_bytes: int) -> str:
@@ -21,7 +21,7 @@ def describe(error: BaseException, limit_bytes: int) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if _OWN not in frame.filename.replace("\\", "/")
+        if not any(own in frame.filename.replace("\\", "/") for own in _OWN)
     ]
     lines = traceback.format_list(frames)
     if error.__cause__ is not None:

@@ -25,7 +25,7 @@ class Pace:
 
     def __init__(self, concurrency: int) -> None:
         """Begin without an idea: nothing is fetched ahead before a handler has ended."""
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._claim_s = 0.0
         self._run_s: float | None = None
         self._is_jammed = False
@@ -53,7 +53,7 @@ class Pace:
         """How many jobs to hold beyond those that run."""
         if self._run_s is None or self._is_jammed:
             return 0
-        a_second = self._concurrency / max(self._run_s, _SHORTEST_S)
+        a_second = self.concurrency / max(self._run_s, _SHORTEST_S)
         if a_second * self._claim_s < 1:
             return 0
         return min(MOST, ceil(a_second * min(_CLAIMS * self._claim_s, _LONGEST_S)))

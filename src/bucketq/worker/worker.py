@@ -35,6 +35,7 @@ from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import Backoff
 from bucketq.model.operations import Stats
+from bucketq.queue.base import Queue
 from bucketq.worker.engine import Engine, Tally
 from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
 from bucketq.worker.home import HomeRunner
@@ -106,6 +107,16 @@ class Worker:
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers, by kind."""
         return self._handlers
+
+    @property
+    def options(self) -> Options:
+        """Those of ``connect`` that it was made with."""
+        return self._options.copy()
+
+    @property
+    def slots(self) -> int:
+        """How many handlers run at once."""
+        return self.concurrency
 
     @property
     def name(self) -> str:
@@ -279,28 +290,40 @@ class Worker:
                 f"the worker has no queue: pass its address to Worker, or set {_ADDRESS_VARIABLE}"
             )
             raise InvalidRequestError(message)
-        clock = SystemClock()
-        options = self._options
-        runners = Runners(_runners(home, handlers))
+        runner: Runner | None = None
         try:
-            async with connect(url, **options) as queue:
-                self._engine = Engine(
-                    queue,
-                    handlers,
-                    runners,
-                    clock,
-                    name=self.name,
-                    concurrency=self.concurrency,
-                    burst=burst,
-                    drain_s=self.drain_s,
-                )
+            runner = await self._make_runner(home, handlers)
+            async with connect(url, **self._options) as queue:
+                self._engine = self._make_engine(queue, handlers, runner, burst=burst)
                 _log.info("working on %s: %s", url, ", ".join(handlers))
                 await self._engine.run()
         except asyncio.CancelledError:
             return  # It was stopped while it was still looking for the queue.
         finally:
-            await runners.close()
+            if runner is not None:
+                await runner.close()
             self._serving = None
+
+    async def _make_runner(
+        self, home: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
+    ) -> Runner:
+        """How its handlers are run."""
+        return Runners(_runners(home, handlers))
+
+    def _make_engine(
+        self, queue: Queue[Any], handlers: Mapping[str, Handler], runner: Runner, *, burst: bool
+    ) -> Engine:
+        """What does the work, once there is a queue."""
+        return Engine(
+            queue,
+            handlers,
+            runner,
+            SystemClock(),
+            name=self.name,
+            concurrency=self.slots,
+            burst=burst,
+            drain_s=self.drain_s,
+        )
 
     def _stop_serving(self, *, hurry: bool) -> None:
         """Stop, on the portal's loop."""

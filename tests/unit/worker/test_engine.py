@@ -318,3 +318,19 @@ async def test_fifty_thousand_jobs_leave_nothing_behind() -> None:
     assert engine.tally.count("done") == endless.done == 50_000
     assert engine._busy == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@virtual
+async def test_more_handlers_run_at_once_when_the_engine_is_resized_and_fewer_later() -> None:
+    recorder = Recorder()
+    async with opened() as (queue, way):
+        await queue.push_many(mails(12))
+        async with working(way, recorder.bind(), concurrency=2) as engine:
+            await until(lambda: recorder.inside == 2)
+            engine.resize(5)
+            await until(lambda: recorder.inside == 5)
+            assert engine.concurrency == 5
+            engine.resize(1)
+            recorder.gate.set()
+            await until(lambda: len(recorder.ended) == 12)
+    assert recorder.most == 5

@@ -1,0 +1,132 @@
+"""Spark itself, as the runner of handlers needs it: run a batch, end a batch, see that it is there.
+
+It works on a session of this process and on one over Spark Connect. Everything blocks, and may be
+called from several threads at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+
+from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.spark.batching import BatchFailed
+from bucketq.spark.task import Care, Orders, Outcome, run_part, try_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROWS = "n int, body binary"
+_SCHEMA = pa.schema([("n", pa.int32()), ("body", pa.binary())])
+_FEWEST = 2
+"""How many parts a batch has at least where a cluster does not tell its size."""
+_LONGEST_REASON = 300
+_decode = msgspec.json.Decoder(Outcome).decode
+
+
+class SparkCluster:
+    """A Spark session that runs handlers."""
+
+    def __init__(self, spark: SparkSession, orders: Orders) -> None:
+        """Run jobs as the orders say."""
+        self._spark: Any = spark
+        self._orders = orders
+        self._context: Any = None if _is_remote(spark) else self._spark.sparkContext
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts Spark cuts a batch: as many as it runs at once."""
+        if self._context is not None:
+            return max(1, int(self._context.defaultParallelism))
+        told = self._spark.conf.get("spark.default.parallelism", None)
+        return int(told) if told else _FEWEST
+
+    @property
+    def may_run_twice(self) -> bool:
+        """Whether Spark runs a slow task a second time beside the first."""
+        told = self._spark.conf.get("spark.speculation", "false")
+        return str(told).lower() == "true"
+
+    def submit(self, bodies: Sequence[bytes], care: Care, tag: str) -> list[Outcome]:
+        """Run jobs, and return what became of each, in their order."""
+        table = pa.table(
+            [pa.array(range(len(bodies)), pa.int32()), pa.array(bodies, pa.binary())],
+            schema=_SCHEMA,
+        )
+        run = partial(run_part, replace(self._orders, care=care))
+        self._add_tag(tag)
+        try:
+            frame = self._spark.createDataFrame(table).mapInArrow(run, _ROWS)
+            rows = frame.collect()
+        except Exception as error:
+            raise BatchFailed(_reason(error)) from error
+        finally:
+            self._remove_tag(tag)
+        found = {row["n"]: _decode(bytes(row["body"])) for row in rows}
+        outcomes = [found[number] for number in range(len(bodies))]
+        for outcome in outcomes:
+            _check_delivered(outcome)
+        return outcomes
+
+    def interrupt(self, tag: str) -> None:
+        """End the batch of a tag."""
+        # A session of this process knows a tag only in the thread that has set it.
+        if self._context is not None:
+            self._context.cancelJobsWithTag(tag)
+        else:
+            self._spark.interruptTag(tag)
+
+    def check(self) -> None:
+        """Raise ``UnavailableError`` where Spark is gone, or ``InvalidRequestError``.
+
+        The latter where its executors do not find the handlers, before any job is claimed.
+        """
+        run = partial(try_part, self._orders)
+        try:
+            table = pa.table([pa.array([0], pa.int32()), pa.array([b""])], schema=_SCHEMA)
+            [row] = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).collect()
+        except Exception as error:
+            message = (
+                f"Spark runs nothing any more: {_reason(error)}; see its log, and start it again"
+            )
+            raise UnavailableError(message) from error
+        _check_delivered(_decode(bytes(row["body"])))
+
+    def _add_tag(self, tag: str) -> None:
+        if self._context is not None:
+            self._context.addJobTag(tag)
+        else:
+            self._spark.addTag(tag)
+
+    def _remove_tag(self, tag: str) -> None:
+        if self._context is not None:
+            self._context.removeJobTag(tag)
+        else:
+            self._spark.removeTag(tag)
+
+
+def _check_delivered(outcome: Outcome) -> None:
+    """Raise ``InvalidRequestError`` where an executor could not open the handlers."""
+    if outcome.undelivered:
+        message = (
+            f"the executors cannot load the handlers: {outcome.undelivered}; install their module "
+            "there, send it with --py-files, or put it where all of them see it"
+        )
+        raise InvalidRequestError(message)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _reason(error: Exception) -> str:
+    """What Spark says, without the Java calls that led to it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]
+    return (lines[0] if lines else type(error).__name__).lstrip(": ")[:_LONGEST_REASON]
