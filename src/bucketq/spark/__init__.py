@@ -6,6 +6,7 @@ and on every executor. ``run`` runs the handlers of a worker on the executors.
 """
 
 from bucketq.spark.executor import run
+from bucketq.spark.finish import finish
 from bucketq.spark.register import register
 
-__all__ = ["register", "run"]
+__all__ = ["finish", "register", "run"]

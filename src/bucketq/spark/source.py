@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING
 
-import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bucketq.archive import Layout
@@ -24,7 +23,10 @@ from bucketq.clock import SystemClock
 from bucketq.errors import QueueNotFoundError
 from bucketq.model.job import JobRecord
 from bucketq.spark.options import ReadOptions, read_options
+from bucketq.spark.parts import Rows, read_rows
 from bucketq.spark.schema import DDL, batches
+from bucketq.spark.stream import JobStreamReader
+from bucketq.spark.stream_options import is_for_stream, stream_options
 from bucketq.store.url import open_store
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 _ROWS_A_PART = 25_000
 _MOST_PARTS = 200
 """Into how many parts the archive is cut where nobody says; an hour is never cut."""
-_decode = msgspec.json.Decoder(list[JobRecord]).decode
 
 
 class BucketQDataSource(DataSource):
@@ -47,7 +48,10 @@ class BucketQDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns; wrong options are told of here, before anything is read."""
-        read_options(self.options)
+        if is_for_stream(self.options):
+            stream_options(self.options)
+        else:
+            read_options(self.options)
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -56,14 +60,10 @@ class BucketQDataSource(DataSource):
         options = read_options(self.options)
         return JobsReader(options) if options.table == "jobs" else ArchiveTableReader(options)
 
-
-class Rows(InputPartition):
-    """Some jobs of a snapshot, as JSON: they were read once, by the driver, at one version."""
-
-    def __init__(self, body: bytes) -> None:
-        """Hold the jobs of one part."""
-        super().__init__(None)
-        self.body = body
+    def streamReader(self, schema: StructType) -> JobStreamReader:  # noqa: N802 - Spark's name
+        """Take jobs from a queue, batch by batch."""
+        del schema
+        return JobStreamReader(stream_options(self.options))
 
 
 class Hours(InputPartition):
@@ -101,12 +101,11 @@ class JobsReader(DataSourceReader):
         parts = options.partitions or ceil(len(jobs) / _ROWS_A_PART) or 1
         size = ceil(len(jobs) / parts) or 1
         slices = [jobs[first : first + size] for first in range(0, len(jobs), size)] or [[]]
-        return [Rows(msgspec.json.encode(some)) for some in slices]
+        return [Rows(some) for some in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Turn the jobs of a part into rows."""
-        assert isinstance(partition, Rows)  # noqa: S101 - Spark gives back what it was given
-        return batches(_decode(partition.body))
+        return read_rows(partition)
 
 
 class ArchiveTableReader(DataSourceReader):

@@ -1,0 +1,228 @@
+"""A queue as a stream: every job once, in batches that stay the same if they are done again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import bucketq
+import bucketq.spark
+from bucketq import JobSpec
+from bucketq.model.job import Status
+
+DEADLINE_S = 150.0
+"""Generous, for a machine that does much else."""
+
+
+class Log:
+    """What a query did: the ids of each batch, in order."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.error: Exception | None = None
+
+    def __call__(self, frame: DataFrame, _: int) -> None:
+        self.batches.append([row.id for row in sorted(frame.select("seq", "id").collect())])
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def ids(self) -> list[str]:
+        return [job for batch in self.batches for job in batch]
+
+
+class Streams:
+    """Starts queries, and stops those that a test leaves."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+        self._spark = spark
+        self.checkpoint = checkpoint
+
+    def frame(self, url: str, **options: Any) -> DataFrame:
+        given = {"consumer": "c", **options}
+        return self._spark.readStream.format("bucketq").options(**given).load(url)
+
+    def start(
+        self,
+        url: str,
+        log: Callable[[DataFrame, int], None],
+        trigger: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        writer = self.frame(url, **options).writeStream.foreachBatch(log)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+    def run(self, url: str, log: Callable[[DataFrame, int], None], **given: Any) -> StreamingQuery:
+        query = self.start(url, log, **given)
+        assert query.awaitTermination(int(DEADLINE_S))
+        return query
+
+    def stop(self) -> None:
+        for query in self._spark.streams.active:
+            query.stop()
+
+
+@pytest.fixture
+def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
+    streams = Streams(spark, tmp_path / "checkpoint")
+    yield streams
+    streams.stop()
+
+
+def push(url: str, count: int, kind: str = "index") -> list[str]:
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        return queue.push_many([JobSpec(kind=kind, payload={"n": n}) for n in range(count)])
+
+
+def total(url: str, status: Status) -> int:
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        return queue.stats().total(status)
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def test_what_waits_is_taken_in_batches_and_acknowledged(url: str, streams: Streams) -> None:
+    pushed = push(url, 7)
+    push(url, 2, kind="other")
+    log = Log()
+    streams.run(url, log, maxJobsPerTrigger=3, kind="index", minPartitions=2)
+    assert [len(batch) for batch in log.batches] == [3, 3, 1]
+    assert log.ids == pushed
+    assert (total(url, "done"), total(url, "queued"), total(url, "running")) == (7, 2, 0)
+    more = push(url, 1)
+    streams.run(url, log, maxJobsPerTrigger=3, kind="index")
+    assert log.ids == pushed + more
+
+
+def test_a_stream_that_runs_on_takes_a_new_job_at_once_and_tells_how_many_wait(
+    file_url: str, streams: Streams
+) -> None:
+    push(file_url, 3)
+    log = Log()
+    query = streams.start(
+        file_url, log, trigger={"processingTime": "0 seconds"}, maxJobsPerTrigger=2
+    )
+    wait_for(lambda: total(file_url, "done") == 3)
+    version = Path(file_url.removeprefix("file://")).read_bytes()
+    time.sleep(1.0)  # Long enough for a hundred idle triggers.
+    assert Path(file_url.removeprefix("file://")).read_bytes() == version
+    push(file_url, 1)
+    wait_for(lambda: len(log.ids) == 4)
+    wait_for(lambda: total(file_url, "done") == 4)
+    shown = [json.loads(each.sources[0].latestOffset) for each in query.recentProgress]
+    assert shown[0] == {"consumer": "c", "batch": 1, "waiting": 1}
+    query.stop()
+
+
+def test_the_last_batch_of_a_single_trigger_is_acknowledged_by_finish(
+    file_url: str, streams: Streams
+) -> None:
+    push(file_url, 5)
+    log = Log()
+    streams.run(file_url, log, trigger={"once": True}, maxJobsPerTrigger=2)
+    assert [len(batch) for batch in log.batches] == [5]
+    assert total(file_url, "running") == 5
+    assert bucketq.spark.finish(file_url, "c", str(streams.checkpoint)) == 5
+    assert total(file_url, "done") == 5
+    streams.run(file_url, log)
+    assert len(log.batches) == 1
+
+
+def test_a_batch_that_failed_is_done_again_as_it_was_and_not_acknowledged(
+    file_url: str, streams: Streams
+) -> None:
+    pushed = push(file_url, 4)
+    log = Log()
+    log.error = ValueError("no luck")
+    with pytest.raises(StreamingQueryException, match="no luck"):
+        streams.run(file_url, log, maxJobsPerTrigger=3)
+    assert total(file_url, "running") == 3
+    with pytest.raises(bucketq.InvalidRequestError, match="batch 1 of consumer 'c' is not done"):
+        bucketq.spark.finish(file_url, "c", str(streams.checkpoint))
+    log.error = None
+    streams.run(file_url, log, maxJobsPerTrigger=1)
+    assert log.batches == [pushed[:3], pushed[:3], pushed[3:]]
+    assert total(file_url, "done") == 4
+
+
+def test_a_deleted_checkpoint_loses_nothing(file_url: str, streams: Streams) -> None:
+    pushed = push(file_url, 4)
+    log = Log()
+    log.error = ValueError("no luck")
+    with pytest.raises(StreamingQueryException):
+        streams.run(file_url, log, maxJobsPerTrigger=3)
+    shutil.rmtree(streams.checkpoint)
+    log.error = None
+    streams.run(file_url, log, maxJobsPerTrigger=2)
+    assert log.batches == [pushed[:3], pushed[:3], pushed[3:]]
+
+
+def test_the_older_of_two_drivers_ends_with_a_clear_error(file_url: str, streams: Streams) -> None:
+    push(file_url, 1)
+    older = Log()
+    query = streams.start(file_url, older, trigger={"processingTime": "0 seconds"})
+    wait_for(lambda: total(file_url, "done") == 1)
+    streams.checkpoint = streams.checkpoint.with_name("other")
+    newer = Log()
+    push(file_url, 2)
+    streams.run(file_url, newer)
+    with pytest.raises(StreamingQueryException, match="another driver has opened consumer 'c'"):
+        query.awaitTermination(int(DEADLINE_S))
+    assert len(set(older.ids + newer.ids)) == 3
+    assert total(file_url, "done") == 3
+
+
+def test_lost_claims_end_a_stream_or_are_gone_without_as_the_option_says(
+    file_url: str, streams: Streams
+) -> None:
+    pushed = push(file_url, 3)
+    log = Log()
+    log.error = ValueError("no luck")
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        queue.config(clock_margin_s=0, grace_s=0)
+        with pytest.raises(StreamingQueryException):
+            streams.run(file_url, log, leaseSeconds=0.2)
+        [taken] = queue.claim(wait_s=DEADLINE_S)
+        log.error = None
+        with pytest.raises(StreamingQueryException, match="1 of 3 jobs of batch 1 are lost"):
+            streams.run(file_url, log)
+        streams.run(file_url, log, failOnLostClaim="false")
+        assert log.batches[1:] == [[job for job in pushed if job != taken.id]]
+        queue.complete(taken)
+    assert total(file_url, "done") == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"consumer": ""}, "the option consumer is missing"),
+        ({"maxJobsPerTrigger": "many"}, "option maxJobsPerTrigger: 'many'"),
+        ({"startingOffsets": "latest"}, "unknown option 'startingoffsets': for streams"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    file_url: str, streams: Streams, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Exception, match=told):
+        streams.frame(file_url, **options)
+
+
+def test_a_queue_that_is_not_there_is_not_made(file_url: str, streams: Streams) -> None:
+    with pytest.raises(StreamingQueryException, match="QueueNotFoundError"):
+        streams.run(file_url, Log())
+    assert not Path(file_url.removeprefix("file://")).exists()
