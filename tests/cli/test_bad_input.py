@@ -76,7 +76,8 @@ def test_a_bad_address_is_refused_in_a_sentence(
         "token revoke": ("00000000",),
         "consumer remove": ("spark",),
     }.get(name, extra)
-    ran = console.run(*name.split(), url, *extra)
+    place = ("tests.cli.idle_worker", "--url", url) if name == "work" else (url,)
+    ran = console.run(*name.split(), *place, *extra)
     assert ran.code == 2, ran
     assert reason in ran.err
     assert "secret" not in ran.err.replace("a secret", "")

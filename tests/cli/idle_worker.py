@@ -1,0 +1,10 @@
+"""A worker for commands to find."""
+
+import bucketq
+
+worker = bucketq.Worker()
+
+
+@worker.handler("email")
+def send(payload: object) -> None:
+    """Do nothing."""
