@@ -360,3 +360,17 @@ def test_a_change_of_the_source_starts_the_worker_again(home: Console) -> None:
         assert terminal.finish() == 0
         assert "Traceback (most" not in terminal.text
         assert "SIGTERM: no more jobs are claimed" in terminal.text[at:]
+
+
+def test_a_size_of_batches_is_for_spark_alone(home: Console) -> None:
+    ran = home.run("work", "tasks:worker", "--url", "URL", "--batch-jobs", "5")
+    assert ran.code == 2
+    assert "--batch-jobs is for --spark" in ran.err
+
+
+def test_without_java_spark_says_what_to_do(home: Console) -> None:
+    ran = home.spawn(
+        "work", "tasks:worker", "--url", "URL", "--spark", "local[2]", env={"JAVA_HOME": "/no/java"}
+    )
+    assert ran.code == 2
+    assert "Spark needs Java, and there is none at JAVA_HOME" in ran.err

@@ -32,6 +32,7 @@ from bucketq.worker.verdicts import HandlerFailed
 _SHORT_S = 0.5
 _LONG_S = 2.0
 _MOST_JOBS = 5000
+_INTERRUPT_AGAIN_S = 1.0
 
 
 class BatchFailed(Exception):  # noqa: N818 - it never leaves this package
@@ -96,11 +97,12 @@ class _Visit:
 class _Batch:
     """Jobs that are run together."""
 
-    __slots__ = ("care", "is_interrupted", "tag", "visits")
+    __slots__ = ("care", "is_interrupted", "number", "tag", "visits")
 
     def __init__(self, visits: list[_Visit], care: Care) -> None:
         self.visits = visits
         self.care: Care = care
+        self.number = 0
         self.tag = ""
         self.is_interrupted = False
 
@@ -171,12 +173,12 @@ class SparkRunner:
         self._is_due = False
         while len(self._running) < self._batches and (batch := self._next()) is not None:
             self._count += 1
-            number = self._count
-            batch.tag = f"{self._name}-{number}"
-            self._running[number] = batch
+            batch.number = self._count
+            batch.tag = f"{self._name}-{batch.number}"
+            self._running[batch.number] = batch
             task = asyncio.get_running_loop().create_task(self._see_through(batch))
-            self._tasks[number] = task
-            task.add_done_callback(partial(self._over, number))
+            self._tasks[batch.number] = task
+            task.add_done_callback(partial(self._over, batch.number))
 
     def _over(self, number: int, _: asyncio.Task[None]) -> None:
         del self._running[number], self._tasks[number]
@@ -269,19 +271,21 @@ class SparkRunner:
         _drop(visit)
 
     def _interrupt(self, batch: _Batch) -> None:
-        if batch.is_interrupted:
-            return
-        batch.is_interrupted = True
-        interrupt = partial(self._cluster.interrupt, batch.tag)
-        number = id(batch)
-        task = asyncio.get_running_loop().create_task(self._threads.call(interrupt))
-        self._tasks[-number] = task
-        task.add_done_callback(lambda task: self._interrupted(number, task))
+        if not batch.is_interrupted:
+            batch.is_interrupted = True
+            task = asyncio.get_running_loop().create_task(self._end(batch))
+            self._tasks[-batch.number] = task
+            task.add_done_callback(lambda _: self._tasks.pop(-batch.number))
 
-    def _interrupted(self, number: int, task: asyncio.Task[None]) -> None:
-        del self._tasks[-number]
-        if not task.cancelled() and task.exception() is not None:
-            self._lose(HandlerFailed(str(task.exception())))
+    async def _end(self, batch: _Batch) -> None:
+        """End a batch, again and again: Spark knows nothing of one that it has not begun yet."""
+        while (running := self._tasks.get(batch.number)) is not None:
+            try:
+                await self._threads.call(partial(self._cluster.interrupt, batch.tag))
+            except Exception as trouble:  # noqa: BLE001 - Spark is gone, and the batch with it
+                self._lose(trouble)
+                return
+            await asyncio.wait([running], timeout=_INTERRUPT_AGAIN_S)
 
 
 def _drop(visit: _Visit) -> bool:

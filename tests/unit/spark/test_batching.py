@@ -38,6 +38,8 @@ class FakeCluster:
         self.gate = threading.Event()
         self.gate.set()
         self.interrupted: list[str] = []
+        self.deaf = 0
+        """How often an interruption comes before there is anything to interrupt."""
         self.gone: Exception | None = None
         self.refusal: Exception | None = None
 
@@ -62,6 +64,9 @@ class FakeCluster:
         return Outcome(reply_done(f"did {payload}"))
 
     def interrupt(self, tag: str) -> None:
+        if self.deaf:
+            self.deaf -= 1
+            return
         self.interrupted.append(tag)
         self.gate.set()
 
@@ -172,8 +177,10 @@ async def test_jobs_that_were_not_begun_go_out_again_before_others() -> None:
     await stage.runner.close()
 
 
-async def test_a_batch_that_nobody_wants_any_more_is_ended() -> None:
+@pytest.mark.parametrize("deaf", [0, 1])
+async def test_a_batch_that_nobody_wants_any_more_is_ended(deaf: int) -> None:
     stage = Stage(3)
+    stage.cluster.deaf = deaf
     stage.cluster.gate.clear()
     tasks = [stage.start(n) for n in range(3)]
     await until(lambda: len(stage.cluster.batches) == 1)

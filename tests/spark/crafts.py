@@ -1,0 +1,91 @@
+"""Handlers that executors import from here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+import bucketq
+from bucketq import Context, GiveUp, Retry
+
+
+class Order(Struct):
+    """What some of them work on."""
+
+    number: int
+    mark: str = ""
+
+
+async def double(order: Order) -> int:
+    await asyncio.sleep(0)
+    return 2 * order.number
+
+
+def in_thread() -> bool:
+    return threading.current_thread() is not threading.main_thread()
+
+
+def in_process() -> int:
+    return os.getppid()
+
+
+def fail(order: Order) -> None:
+    message = f"no luck with {order.number}"
+    raise ValueError(message)
+
+
+def give_up() -> None:
+    message = "never"
+    raise GiveUp(message)
+
+
+def ask_again(context: Context) -> int:
+    if context.attempt == 1:
+        message = "not yet"
+        raise Retry(message)
+    return context.attempt
+
+
+async def dawdle() -> None:
+    await asyncio.sleep(600)
+
+
+def leave(order: Order) -> int:
+    if order.number == 5:
+        os._exit(9)
+    return order.number
+
+
+def lose(mark: str, context: Context) -> str:
+    """Let the lease go behind the back of the worker, the first time."""
+    if context.attempt == 1:
+        with bucketq.connect_sync(mark, mode="direct") as queue:
+            queue.release(context.lease)
+    return f"attempt {context.attempt}"
+
+
+def wait_for(order: Order) -> str:
+    """Say that it has begun, and wait until it may end."""
+    mark = Path(order.mark)
+    mark.with_suffix(".begun").touch()
+    while not mark.with_suffix(".go").exists():
+        time.sleep(0.05)
+    return "waited"
+
+
+def kill_executor(order: Order) -> int:
+    """End the JVM that this belongs to, once, with all that runs in it."""
+    mark = Path(order.mark, "killed")
+    if order.number == 7 and not mark.exists():
+        daemon = Path(f"/proc/{os.getppid()}/stat").read_text("ascii")
+        executor = int(daemon.rpartition(")")[2].split()[1])
+        assert executor != int(Path(order.mark, "driver").read_text("ascii"))
+        mark.write_text(str(executor), "ascii")
+        os.kill(executor, signal.SIGKILL)
+    return order.number

@@ -1,0 +1,199 @@
+"""Handlers on executors: they end as in any worker, and what ends a process ends nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import bucketq
+import bucketq.spark
+from bucketq import InvalidRequestError, JobSpec, Worker
+from bucketq.model.job import JobRecord
+from bucketq.queue.job import Job
+from tests.spark import crafts
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 120
+
+
+def jobs_of(url: str) -> dict[str, Job[Any]]:
+    with bucketq.connect_sync(url, mode="direct", create=False) as queue:
+        found: tuple[JobRecord, ...] = tuple(queue.snapshot().jobs)
+    return {record.id: Job(record, Any) for record in found}
+
+
+def push(url: str, *specs: JobSpec[Any], **settings: Any) -> None:
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        # So that what is done is still there to be looked at.
+        queue.config(archive_after_s=600, **settings)
+        queue.push_many(specs)
+
+
+def test_each_handler_ends_as_in_any_worker(spark: SparkSession, url: str) -> None:
+    worker = Worker(concurrency=4, mode="direct")
+    worker.handler("double")(crafts.double)
+    worker.handler("thread")(crafts.in_thread)
+    worker.handler("process", run_in="process")(crafts.in_process)
+    worker.handler("fail", max_attempts=1)(crafts.fail)
+    worker.handler("give-up")(crafts.give_up)
+    worker.handler("again")(crafts.ask_again)
+    worker.handler("dawdle", timeout=0.2, max_attempts=1)(crafts.dawdle)
+    push(
+        url,
+        *(JobSpec(kind="double", payload={"number": n}, id=f"d{n}") for n in range(30)),
+        JobSpec(kind="double", payload="no order", id="unfit"),
+        JobSpec(kind="fail", payload={"number": 8}, id="fail"),
+        *(JobSpec(kind=k, payload=None, id=k) for k in ("thread", "process", "give-up", "again")),
+        JobSpec(kind="dawdle", payload=None, id="dawdle"),
+        JobSpec(kind="other", payload=None, id="other"),
+    )
+    tally = bucketq.spark.run(spark, url, worker, burst=True)
+    jobs = jobs_of(url)
+    assert [jobs[f"d{n}"].result for n in range(30)] == [2 * n for n in range(30)]
+    assert (jobs["thread"].result, jobs["again"].result) == (True, 2)
+    assert jobs["process"].result != os.getpid()
+    assert {name: job.status for name, job in jobs.items() if job.status != "done"} == {
+        "unfit": "dead",
+        "fail": "dead",
+        "give-up": "dead",
+        "dawdle": "dead",
+        "other": "queued",
+    }
+    errors = {name: job.errors[-1].error for name, job in jobs.items() if job.errors}
+    assert errors["fail"].startswith("ValueError: no luck with 8\n")
+    assert "in fail" in errors["fail"]
+    assert "bucketq/" not in errors["fail"]
+    assert (errors["give-up"], errors["again"]) == ("never", "not yet")
+    assert errors["dawdle"] == "it took longer than 0.2 s, and was told to stop"
+    assert "cannot be read as Order" in errors["unfit"]
+    assert tally.ends == {"done": 33, "retried": 1, "dead": 4}
+
+
+def test_a_job_that_ends_its_process_fails_alone(spark: SparkSession, file_url: str) -> None:
+    specs = [
+        JobSpec(kind="leave", payload={"number": n}, id=f"j{n}", max_attempts=1) for n in range(12)
+    ]
+    push(file_url, *specs)
+    tally = bucketq.spark.run(
+        spark, file_url, {"leave": crafts.leave}, burst=True, mode="direct", concurrency=6
+    )
+    jobs = jobs_of(file_url)
+    assert tally.ends == {"done": 11, "dead": 1}
+    assert [job.attempt for job in jobs.values()] == [1] * 12
+    assert [job.id for job in jobs.values() if job.status == "dead"] == ["j5"]
+    assert jobs["j5"].errors[-1].error == "the process that ran the handler ended with exit code 9"
+
+
+def test_what_comes_of_a_job_whose_lease_is_lost_is_dropped(
+    spark: SparkSession, file_url: str
+) -> None:
+    push(file_url, JobSpec(kind="lose", payload=file_url, id="a"))
+    tally = bucketq.spark.run(spark, file_url, {"lose": crafts.lose}, burst=True, mode="direct")
+    assert tally.ends == {"lost": 1, "done": 1}
+    assert jobs_of(file_url)["a"].result == "attempt 2"
+
+
+def test_a_lease_is_kept_while_its_handler_runs(spark: SparkSession, file_url: str) -> None:
+    def work() -> str:
+        time.sleep(6)
+        return "slept"
+
+    push(file_url, JobSpec(kind="slow", payload=None, id="a"), lease_s=4.0, heartbeat_s=1.0)
+    tally = bucketq.spark.run(spark, file_url, {"slow": work}, burst=True, mode="embedded")
+    job = jobs_of(file_url)["a"]
+    assert (tally.ends, job.result, job.attempt) == ({"done": 1}, "slept", 1)
+
+
+def test_executors_that_cannot_load_a_handler_are_told_of_before_anything_is_claimed(
+    spark: SparkSession, file_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "lib" / "vanishing_tasks.py"
+    file.parent.mkdir()
+    file.write_text("def work() -> None: ...\n")
+    monkeypatch.syspath_prepend(str(file.parent))
+    work = importlib.import_module("vanishing_tasks").work
+    file.unlink()
+    push(file_url, JobSpec(kind="x", payload=None, id="a"))
+    with pytest.raises(InvalidRequestError, match=r"No module named 'vanishing_tasks'.*--py-files"):
+        bucketq.spark.run(spark, file_url, {"x": work}, burst=True, mode="direct")
+    assert jobs_of(file_url)["a"].attempt == 0
+
+
+@pytest.mark.timeout(240)
+def test_an_executor_that_is_killed_while_handlers_run_loses_no_job(
+    spark_environ: dict[str, str], file_url: str, tmp_path: Path
+) -> None:
+    mark = str(tmp_path)
+    specs = [JobSpec(kind="kill", payload={"number": n, "mark": mark}) for n in range(60)]
+    push(file_url, *specs)
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.spark.killed_run", file_url, mark],
+        cwd=ROOT,
+        env=os.environ | spark_environ,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-5000:]
+    assert ran.stdout == "{'done': 60}\n"
+    assert (tmp_path / "killed").exists(), "no executor was killed, so this shows nothing"
+    jobs = jobs_of(file_url).values()
+    assert sorted(job.result for job in jobs) == list(range(60))
+    assert {job.attempt for job in jobs} == {1}
+
+
+TASKS = """
+import bucketq
+from tests.spark import crafts
+
+worker = bucketq.Worker(concurrency=1, mode="direct")
+worker.handler("wait")(crafts.wait_for)
+"""
+
+
+@pytest.mark.timeout(240)
+def test_a_signal_lets_handlers_finish_and_claims_no_more(
+    spark_environ: dict[str, str], file_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    push(file_url, JobSpec(kind="wait", payload={"number": 0, "mark": str(tmp_path / "x")}, id="a"))
+    words = ["work", "tasks:worker", "--url", file_url, "--spark", "local[2]", "--burst"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bucketq.cli", *words],
+        cwd=tmp_path,
+        env=os.environ | spark_environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until = time.monotonic() + PATIENCE_S
+        while not (tmp_path / "x.begun").exists():
+            assert time.monotonic() < until, "the handler did not begin"
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        while "SIGTERM" not in (line := process.stderr.readline()):
+            assert line, "it did not say that it was told to stop"
+        push(file_url, JobSpec(kind="wait", payload={"number": 1}, id="b"))
+        (tmp_path / "x.go").touch()
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    assert process.returncode == 0, err
+    assert out == "1 attempt: 1 done\n"
+    jobs = jobs_of(file_url)
+    assert (jobs["a"].result, jobs["b"].attempt) == ("waited", 0)
