@@ -9,6 +9,7 @@ import typer
 
 from bucketq.cli import archive, care, consumer, exits, look, operate, token, work
 from bucketq.cli.command import CommandGroup, QueueCommand, as_command, help_of
+from bucketq.cli.compact import compact
 from bucketq.cli.doctor import doctor
 from bucketq.cli.edit import edit
 from bucketq.cli.import_jobs import import_jobs
@@ -50,6 +51,7 @@ ARCHIVE_COMMANDS: dict[str, Callable[..., Any]] = {
     "flush": archive.flush,
     "prune": archive.prune,
     "collect": archive.collect,
+    "compact": compact,
 }
 TOKEN_COMMANDS: dict[str, Callable[..., Any]] = {
     "create": token.create,
