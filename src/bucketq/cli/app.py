@@ -14,6 +14,8 @@ from bucketq.cli.doctor import doctor
 from bucketq.cli.edit import edit
 from bucketq.cli.import_jobs import import_jobs
 from bucketq.cli.push import push
+from bucketq.cli.replay import replay
+from bucketq.cli.report import report
 from bucketq.cli.run_worker import work as run_worker
 from bucketq.cli.serve import serve
 
@@ -52,6 +54,8 @@ ARCHIVE_COMMANDS: dict[str, Callable[..., Any]] = {
     "prune": archive.prune,
     "collect": archive.collect,
     "compact": compact,
+    "report": report,
+    "replay": replay,
 }
 TOKEN_COMMANDS: dict[str, Callable[..., Any]] = {
     "create": token.create,

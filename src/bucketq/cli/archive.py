@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from bucketq.cli.options import Kinds, Url, Yes, now, opened, parse_duration, parse_moment
+from bucketq.cli.options import Kinds, Url, Yes, moments, now, opened, parse_duration, parse_moment
 from bucketq.cli.output import Column, Output, counted
 from bucketq.cli.prompt import confirmed
 from bucketq.client.archive import open_archive
-from bucketq.errors import InvalidRequestError
 
 Since = Annotated[
     str,
@@ -44,7 +43,7 @@ async def ls(
         bucketq archive ls s3://bucket/jobs/queue.json --since 2026-02-15 --until 2026-02-16
         bucketq archive ls s3://bucket/jobs/queue.json --since 7d --id JOB
     """
-    begin, end = _range(since, until)
+    begin, end = moments(since, until, "--since", "--until")
     rows: list[tuple[object, ...]] = []
     is_cut = False
     async with open_archive(url) as archive:
@@ -73,7 +72,7 @@ async def cat(
         bucketq archive cat s3://bucket/jobs/queue.json --since 1h | jq -r .result
         bucketq archive cat s3://bucket/jobs/queue.json --since 7d --kind email > email.jsonl
     """
-    begin, end = _range(since, until)
+    begin, end = moments(since, until, "--since", "--until")
     async with open_archive(url) as archive:
         async for found in archive.jobs(begin, end, kinds=kinds or None):
             out.value(found.record)
@@ -135,13 +134,3 @@ async def collect(
     async with open_archive(url) as archive:
         count = await archive.collect(begin)
     out.done(f"{counted(count, 'segment')} deleted", {"segments": count})
-
-
-def _range(since: str, until: str | None) -> tuple[datetime, datetime]:
-    moment = now()
-    begin = parse_moment(since, "--since", moment)
-    end = moment if until is None else parse_moment(until, "--until", moment)
-    if begin >= end:
-        message = f"--since {since} is not before {until or 'now'}"
-        raise InvalidRequestError(message)
-    return begin, end

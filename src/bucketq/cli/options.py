@@ -88,6 +88,17 @@ def parse_time(text: str, what: str) -> datetime:
     return moment
 
 
+def moments(since: str, until: str | None, first: str, last: str) -> tuple[datetime, datetime]:
+    """Read a range of time, whose end is now where none is given; the names are for errors."""
+    moment = now()
+    begin = parse_moment(since, first, moment)
+    end = moment if until is None else parse_moment(until, last, moment)
+    if begin >= end:
+        message = f"{first} {since} is not before {until or 'now'}"
+        raise InvalidRequestError(message)
+    return begin, end
+
+
 def parse_tags(pairs: list[str] | None, what: str = "--tag") -> dict[str, str] | None:
     """Read tags that are written as name=value."""
     if not pairs:

@@ -170,7 +170,7 @@ class Job(Generic[T]):
 
 
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
-    """A job to be pushed with ``push_many``; the fields are those of ``push``."""
+    """A job to be pushed with ``push_many``; the fields are those of ``push``, and one more."""
 
     kind: str
     payload: T
@@ -182,6 +182,8 @@ class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     backoff: Backoff | None = None
     key: str | None = None
     tags: dict[str, str] | None = None
+    replay_of: str | None = None
+    """The archived job that this one repeats."""
 
 
 @dataclass(frozen=True)

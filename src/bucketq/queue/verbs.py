@@ -320,6 +320,7 @@ class Verbs(BulkVerbs[T], Generic[T]):
             backoff=job.backoff,
             key=job.key,
             tags=job.tags,
+            replay_of=job.replay_of,
         )
 
     def _new_job(
@@ -335,6 +336,7 @@ class Verbs(BulkVerbs[T], Generic[T]):
         backoff: Backoff | None,
         key: str | None,
         tags: dict[str, str] | None,
+        replay_of: str | None = None,
     ) -> NewJob:
         """Encode a job, and see that its payload will come out as it is to come out."""
         raw, encoding = payloads.encode(payload, "payload")
@@ -353,6 +355,7 @@ class Verbs(BulkVerbs[T], Generic[T]):
             key=key,
             # A copy: the state keeps it, and the caller may go on with his own.
             tags=dict(tags) if isinstance(tags, dict) else tags,
+            replay_of=replay_of,
         )
         check.new_job(new, _LARGEST)
         return new

@@ -24,8 +24,6 @@ from bucketq.spark.register import register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULT_MASTER = "local[*]"
-
 _CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -41,6 +39,7 @@ _LOCAL_CONFIG = {
     # The work is done in Python; what counts here is that Java is up soon.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
+_REMOTE = "sc://"
 _LAST_LINES = 5
 _OWN_ERROR = re.compile(r"^bucketq\.errors\.(\w+): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z_.]+\]\s*")
@@ -50,15 +49,19 @@ _CONDITION = re.compile(r"^\[[A-Z_.]+\]\s*")
 def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkSession]:
     """Start a session with the format ``bucketq``, and stop it in the end."""
     demand_spark()
-    find_java(os.environ)
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - an extra
 
-    if master.startswith("local"):
-        _set_python(os.environ)
-    builder = Session.builder.master(master).appName(f"bucketq {name}")
-    config = _CONFIG | (_LOCAL_CONFIG if master.startswith("local") else {})
-    for key, value in config.items():
-        builder = builder.config(key, value)
+    builder = Session.builder.appName(f"bucketq {name}")
+    if master.startswith(_REMOTE):
+        builder = builder.remote(master)
+    else:
+        find_java(os.environ)
+        if master.startswith("local"):
+            _set_python(os.environ)
+        config = _CONFIG | (_LOCAL_CONFIG if master.startswith("local") else {})
+        for key, value in config.items():
+            builder = builder.config(key, value)
+        builder = builder.master(master)
     with tempfile.TemporaryFile() as log, spark_errors_told():
         with contextlib.nullcontext() if is_loud else _stderr_to(log):
             try:

@@ -267,13 +267,16 @@ async def test_writing_a_part_again_writes_the_same() -> None:
 
 
 class Meddled(MemoryStore):
-    """Lets something happen right after a listing, or before an object is read."""
+    """Lets a compaction happen before or after a listing, or before an object is read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.after_list = self.before_get = False
+        self.before_list = self.after_list = self.before_get = False
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        if self.before_list:
+            self.before_list = False
+            await compact(self)
         found = [info async for info in super().list(prefix)]
         if self.after_list:
             self.after_list = False
@@ -288,7 +291,7 @@ class Meddled(MemoryStore):
         return await super().get(key)
 
 
-@pytest.mark.parametrize("when", ["after_list", "before_get"])
+@pytest.mark.parametrize("when", ["before_list", "after_list", "before_get"])
 async def test_a_reader_beside_a_compaction_sees_no_gap_and_no_double(when: str) -> None:
     store = Meddled()
     await archive(store, 1, finished("a"), finished("b", NOON + timedelta(hours=1)))

@@ -1,0 +1,82 @@
+"""``bucketq archive replay``: finished and dead jobs are pushed again, once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bucketq.cli.bar import Bar
+from bucketq.cli.compact import Master
+from bucketq.cli.options import Url, check_timeout, moments
+from bucketq.cli.output import Output, counted
+from bucketq.cli.report import From, To
+from bucketq.clock import SystemClock, new_token
+from bucketq.errors import InvalidRequestError
+
+_NAME_LENGTH = 16
+
+
+def replay(
+    out: Output,
+    *,
+    url: Url,
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where", metavar="SQL", help="Which jobs: a condition over the columns of a job."
+        ),
+    ],
+    since: From = "24h",
+    until: To = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell how many there are.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Push what an earlier replay has pushed once more.")
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The replay to go on with, as it was printed."),
+    ] = None,
+    master: Master = "local[*]",
+) -> None:
+    """Push jobs again that match a condition: finished ones, and dead ones in the queue.
+
+    New jobs are pushed that name the old in `replay_of`, with their kind, payload, priority, tags
+    and attempts allowed. Running the same command again pushes what matches since then and nothing
+    twice, also where it was killed; --again begins anew. Columns are id, kind, outcome, error,
+    payload, attempt, failures, pushed_at, finished_at, tags and more. It needs bucketq[spark] and
+    Java.
+
+    Examples:
+        bucketq archive replay file:///srv/q.json --where "kind = 'index' and error like '%late%'"
+        bucketq archive replay file:///srv/q.json --where "outcome = 'dead'" --from 7d --dry-run
+        bucketq archive replay file:///srv/q.json --where "get_json_object(payload, '$.n') > 5"
+    """
+    from bucketq.spark.replay import Wish, name_of
+    from bucketq.spark.replay import replay as run
+    from bucketq.spark.session import demand_spark, session
+
+    if again and name is not None:
+        message = "--again begins a replay of its own: leave out --name"
+        raise InvalidRequestError(message)
+    begin, end = moments(since, until, "--from", "--to")
+    clock = SystemClock()
+    chosen = new_token(clock)[:_NAME_LENGTH] if again else name or name_of(where, since, until)
+    wish = Wish(where, begin, end, chosen, is_dry=dry_run)
+    demand_spark()
+    out.after_interrupt = f"to go on, run it again with --name {chosen}"
+    out.note("starting Spark")
+    with (
+        session(master, "archive replay", is_loud=out.debug) as spark,
+        Bar(out, None, "job") as bar,
+    ):
+        bar.begin("pushing", 0)
+        timeout_s = check_timeout(out.timeout_s)
+        done = run(spark, url, wish, clock, timeout_s=timeout_s, tell=bar.show)
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.kinds.items()))
+    what = "would be pushed" if dry_run else "pushed"
+    text = f"{counted(done.pushed, 'job')} {what}" + (f" ({kinds})" if kinds else "")
+    out.done(f"{text}; replay {chosen}", msgspec.to_builtins(done) | {"dry_run": dry_run})

@@ -1,0 +1,155 @@
+"""Compactions that are killed at any point, or run at once, lose nothing and double nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+import bucketq
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive.compacted import open_log
+from bucketq.clock import SystemClock
+from bucketq.model.job import JobRecord
+from bucketq.store.base import ObjectStore
+from bucketq.store.url import Location, open_store
+from tests.servers.running import running
+from tests.servers.server import ENVIRON
+
+pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.timeout(120)
+"""Each test starts several processes, one after the other."""
+
+SCRIPT = Path(__file__).with_name("compacting.py")
+DAYS, SEGMENTS, JOBS = 2, 15, 20
+
+
+class Seen:
+    """What lies in the archive at a moment."""
+
+    def __init__(self, keys: list[str], layout: Layout) -> None:
+        self.segments = sum(layout.parse(key) is not None for key in keys)
+        self.files = sum(key.endswith(".parquet") for key in keys)
+        self.versions = sum("_delta_log/" in key and key.endswith(".json") for key in keys)
+
+
+POINTS: dict[str, Callable[[Seen], bool]] = {
+    "while it writes files": lambda seen: seen.files > 0,
+    "when it has published": lambda seen: seen.versions > 0,
+    "while it deletes segments": lambda seen: seen.segments < DAYS * SEGMENTS,
+}
+
+
+@pytest.fixture(params=["file", pytest.param("seaweedfs", marks=pytest.mark.servers)])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "file":
+        return (tmp_path / "queue.json").as_uri()
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    return running(request.param).url()
+
+
+@pytest.fixture
+async def place(url: str) -> AsyncIterator[Location]:
+    """An archive of some days, some jobs of which stand in two segments."""
+    location = open_store(url)
+    writer = SegmentWriter(location.store, Layout.of(location.key))
+    for day in range(DAYS):
+        at = SystemClock().now().replace(minute=0) - timedelta(days=day + 2)
+        for segment in range(SEGMENTS):
+            first = (day * SEGMENTS + segment) * JOBS
+            jobs = [finished(number, at) for number in range(max(first - 5, 0), first + JOBS)]
+            same_day = [job for job in jobs if job.seq >= day * SEGMENTS * JOBS]
+            await writer.write([(job, None) for job in same_day], segment)
+    yield location
+    await location.store.close()
+
+
+def finished(number: int, at: datetime) -> JobRecord:
+    moment = at.astimezone(UTC) + timedelta(seconds=number % 60)
+    return JobRecord(
+        id=f"job{number}",
+        kind=f"kind{number % 3}",
+        status="done",
+        seq=number,
+        payload=Raw(b"{}"),
+        pushed_at=moment,
+        finished_at=moment,
+        outcome="completed",
+    )
+
+
+def started(url: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, SCRIPT, url], stderr=subprocess.PIPE)
+
+
+async def look(place: Location) -> Seen:
+    layout = Layout.of(place.key)
+    return Seen([info.key async for info in place.store.list(layout.root)], layout)
+
+
+async def names(url: str) -> list[str]:
+    async with bucketq.open_archive(url) as archive:
+        since = SystemClock().now() - timedelta(days=DAYS + 3)
+        return [job.id async for job in archive.jobs(since)]
+
+
+async def ended(process: subprocess.Popen[bytes]) -> None:
+    _, errors = await asyncio.to_thread(process.communicate, timeout=50)
+    assert process.returncode == 0, errors.decode()
+
+
+def demand_whole(found: list[str]) -> None:
+    assert sorted(found) == sorted(f"job{number}" for number in range(DAYS * SEGMENTS * JOBS))
+
+
+async def test_a_compaction_that_is_killed_loses_nothing_and_is_ended_by_the_next(
+    url: str, place: Location
+) -> None:
+    for is_there in POINTS.values():
+        process = started(url)
+        # It happens in another process, and nobody tells.
+        while process.poll() is None and not is_there(await look(place)):  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.002)
+        process.kill()
+        process.communicate()
+        demand_whole(await names(url))
+    await ended(started(url))
+    demand_whole(await names(url))
+    assert (await look(place)).segments == 0
+    assert await doubled(place.store, Layout.of(place.key)) == 0
+
+
+async def test_compactions_at_once_and_readers_beside_them_see_every_job_once(
+    url: str, place: Location
+) -> None:
+    processes = [started(url) for _ in range(2)]
+    while any(process.poll() is None for process in processes):
+        demand_whole(await names(url))
+    for process in processes:
+        await ended(process)
+    demand_whole(await names(url))
+    seen = await look(place)
+    assert seen.segments == 0
+    assert await doubled(place.store, Layout.of(place.key)) == 0
+
+
+async def doubled(store: ObjectStore, layout: Layout) -> int:
+    """How many rows of the table are there more than jobs."""
+    from bucketq.archive.parquet import ids_in  # noqa: PLC0415 - see importorskip
+
+    log = open_log(store, layout)
+    await log.refresh()
+    ids: list[str] = []
+    for file in log.files.values():
+        key = layout.compacted + file.name
+        first, last = file.span
+        body = (await store.get(key)).body
+        ids += ids_in(body, first, last + timedelta(seconds=1), key)
+    return len(ids) - len(set(ids))

@@ -1,0 +1,82 @@
+"""What a report says of an archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bucketq.spark.page import page
+from bucketq.spark.report import Report, report
+from tests.spark.finished import HOUR, archive, finished, hours_ago
+
+TIMEOUTS = [f"TimeoutError: no answer from 10.0.0.{n} after {n}.5s\n  File x" for n in (1, 22)]
+
+
+@pytest.fixture
+def measured(spark: SparkSession, file_url: str, tmp_path: Path) -> Report:
+    jobs = [finished(f"job{place}", hours_ago(2 + place % 2), "index") for place in range(10)]
+    bad = finished("job77", hours_ago(2), "mail", *TIMEOUTS, "<script>alert(1)</script>")
+    archive(file_url, [*jobs, bad])
+    # The smallest and the largest moments of the range are the edges of hours.
+    since = hours_ago(6).replace(minute=0)
+    return report(spark, file_url, since, since + 6 * HOUR, tmp_path / "tables")
+
+
+def test_jobs_are_counted_by_kind_and_by_hour(measured: Report) -> None:
+    assert (measured.total.jobs, measured.total.completed, measured.total.dead) == (11, 10, 1)
+    assert (measured.total.retries, measured.total.retried) == (2, 1)
+    assert [(line.kind, line.numbers.jobs) for line in measured.kinds] == [
+        ("index", 10),
+        ("mail", 1),
+    ]
+    hours = [hours_ago(ago).replace(minute=0) for ago in (3, 2)]
+    assert [(line.hour, line.numbers.jobs) for line in measured.hours] == [
+        (hours[0], 5),
+        (hours[1], 6),
+    ]
+    assert len(measured.kind_hours) == 3
+
+
+def test_times_are_those_between_push_claim_and_end(measured: Report) -> None:
+    index, mail = measured.kinds
+    assert index.numbers.wait_s == (10.0, 10.0, 10.0)
+    assert index.numbers.run_s == (2.0, 2.0, 2.0)
+    assert (mail.numbers.wait_s, mail.numbers.run_s) == ((), ())
+
+
+def test_failures_are_put_together_by_their_first_line_without_numbers(measured: Report) -> None:
+    found = [(each.kind, each.reason, each.count) for each in measured.reasons]
+    assert found == [
+        ("mail", "TimeoutError: no answer from # after #s", 2),
+        ("mail", "<script>alert(#)</script>", 1),
+    ]
+
+
+def test_the_tables_are_there_for_others_too(
+    measured: Report, spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = spark.read.parquet(str(tmp_path / "tables" / "numbers"))
+    rows = numbers.where("kind is not null and hour is not null")
+    assert sorted(row.jobs for row in rows.collect()) == [1, 5, 5]
+    reasons = spark.read.parquet(str(tmp_path / "tables" / "reasons"))
+    assert reasons.count() == len(measured.reasons)
+
+
+def test_the_page_shows_all_of_it_and_runs_nothing(measured: Report) -> None:
+    text = page(measured, "file:///srv/<jobs>/queue.json")
+    assert "file:///srv/&lt;jobs&gt;/queue.json" in text
+    assert "&lt;script&gt;alert(#)&lt;/script&gt;" in text
+    assert "<script" not in text
+    assert "http-equiv" in text
+    assert text.count("<svg") == 3
+
+
+def test_a_range_in_which_nothing_finished_makes_an_empty_report(
+    spark: SparkSession, file_url: str
+) -> None:
+    archive(file_url, [finished("job1", hours_ago(9))])
+    found = report(spark, file_url, hours_ago(4), hours_ago(2))
+    assert (found.total.jobs, found.kinds, found.reasons) == (0, [], [])
+    assert "Nothing finished" in page(found, file_url)
