@@ -12,7 +12,7 @@ from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.spark.compaction import compact
-from bucketq.spark.replay import Replayed, Wish, name_of, replay
+from bucketq.spark.replay import Replayed, Wish, replay
 from tests.spark.finished import archive, finished, hours_ago
 
 DEAD = Wish("outcome = 'dead' and error like '%timeout%'", hours_ago(6), hours_ago(0), "first")
@@ -86,8 +86,3 @@ def test_a_condition_that_spark_does_not_understand_is_told_of(
     for where in ("colour = 'blue'", "kind ="):
         with pytest.raises(InvalidRequestError, match="cannot be used: spark does not understand"):
             run(spark, file_url, changed(DEAD, where=where))
-
-
-def test_the_same_words_make_the_same_name() -> None:
-    assert name_of("kind =  'a'", "7d", None) == name_of("kind = 'a'", "7d", None)
-    assert name_of("kind = 'a'", "7d", None) != name_of("kind = 'a'", "8d", None)

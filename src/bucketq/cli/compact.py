@@ -9,18 +9,10 @@ import msgspec
 import typer
 
 from bucketq.cli.bar import Bar
+from bucketq.cli.on_spark import Master, started
 from bucketq.cli.options import Url, now, parse_duration, parse_moment
 from bucketq.cli.output import Output, counted, size
 from bucketq.errors import InvalidRequestError
-
-Master = Annotated[
-    str,
-    typer.Option(
-        "--master",
-        metavar="MASTER",
-        help="Where Spark runs: local[*] on this machine, spark://host:7077 on a cluster.",
-    ),
-]
 
 
 def compact(
@@ -54,9 +46,6 @@ def compact(
         bucketq archive compact s3://bucket/jobs/queue.json --to 2026-02-01
         bucketq archive compact s3://bucket/jobs/queue.json --master spark://10.0.0.7:7077
     """
-    from bucketq.spark.compaction import compact as run
-    from bucketq.spark.session import demand_spark, session
-
     moment = now()
     begin = None if since is None else parse_moment(since, "--from", moment)
     end = None if until is None else parse_moment(until, "--to", moment)
@@ -64,12 +53,9 @@ def compact(
         message = f"--from {since} is not before --to {until}"
         raise InvalidRequestError(message)
     age = timedelta(seconds=parse_duration(settled_after, "--settled-after"))
-    demand_spark()
-    out.note("starting Spark")
-    with (
-        session(master, "archive compact", is_loud=out.debug) as spark,
-        Bar(out, None, "segment") as bar,
-    ):
+    with started(out, url, master, "archive compact") as spark, Bar(out, None, "segment") as bar:
+        from bucketq.spark.compaction import compact as run
+
         bar.begin("compacting", 0)
         done = run(
             spark,

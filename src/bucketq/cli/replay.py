@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Annotated
 
 import msgspec
 import typer
 
 from bucketq.cli.bar import Bar
-from bucketq.cli.compact import Master
+from bucketq.cli.on_spark import From, Master, To, started
 from bucketq.cli.options import Url, check_timeout, moments
 from bucketq.cli.output import Output, counted
-from bucketq.cli.report import From, To
 from bucketq.clock import SystemClock, new_token
 from bucketq.errors import InvalidRequestError
 
-_NAME_LENGTH = 16
+_NAME_BYTES = 8
 
 
 def replay(
@@ -55,26 +55,22 @@ def replay(
         bucketq archive replay file:///srv/q.json --where "outcome = 'dead'" --from 7d --dry-run
         bucketq archive replay file:///srv/q.json --where "get_json_object(payload, '$.n') > 5"
     """
-    from bucketq.spark.replay import Wish, name_of
-    from bucketq.spark.replay import replay as run
-    from bucketq.spark.session import demand_spark, session
-
     if again and name is not None:
         message = "--again begins a replay of its own: leave out --name"
         raise InvalidRequestError(message)
     begin, end = moments(since, until, "--from", "--to")
     clock = SystemClock()
-    chosen = new_token(clock)[:_NAME_LENGTH] if again else name or name_of(where, since, until)
-    wish = Wish(where, begin, end, chosen, is_dry=dry_run)
-    demand_spark()
+    timeout_s = check_timeout(out.timeout_s)
+    words = "\n".join([" ".join(where.split()), since, until or ""])
+    usual = blake2b(words.encode(), digest_size=_NAME_BYTES).hexdigest()
+    chosen = new_token(clock)[: 2 * _NAME_BYTES] if again else name or usual
     out.after_interrupt = f"to go on, run it again with --name {chosen}"
-    out.note("starting Spark")
-    with (
-        session(master, "archive replay", is_loud=out.debug) as spark,
-        Bar(out, None, "job") as bar,
-    ):
+    with started(out, url, master, "archive replay") as spark, Bar(out, None, "job") as bar:
+        from bucketq.spark.replay import Wish
+        from bucketq.spark.replay import replay as run
+
+        wish = Wish(where, begin, end, chosen, is_dry=dry_run)
         bar.begin("pushing", 0)
-        timeout_s = check_timeout(out.timeout_s)
         done = run(spark, url, wish, clock, timeout_s=timeout_s, tell=bar.show)
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.kinds.items()))
     what = "would be pushed" if dry_run else "pushed"

@@ -8,23 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bucketq.cli.compact import Master
 from bucketq.cli.files import write_file
+from bucketq.cli.on_spark import From, Master, To, started
 from bucketq.cli.options import Url, moments
 from bucketq.cli.output import Column, Output, counted, printable
 
 if TYPE_CHECKING:
     from bucketq.spark.report import Numbers, Report
 
-From = Annotated[
-    str,
-    typer.Option(
-        "--from", metavar="TIME", help="From: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
-    ),
-]
-To = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Up to, not including; by default now.")
-]
 _MOST_REASONS = 10
 
 
@@ -55,14 +46,11 @@ def report(
         bucketq archive report s3://bucket/jobs/queue.json --from 7d --html report.html
         bucketq archive report s3://bucket/jobs/queue.json --from 2026-02-01 --parquet tables
     """
-    from bucketq.spark.page import page
-    from bucketq.spark.report import report as measure
-    from bucketq.spark.session import demand_spark, session
-
     begin, end = moments(since, until, "--from", "--to")
-    demand_spark()
-    out.note("starting Spark")
-    with session(master, "archive report", is_loud=out.debug) as spark:
+    with started(out, url, master, "archive report") as spark:
+        from bucketq.spark.page import page
+        from bucketq.spark.report import report as measure
+
         found = measure(spark, url, begin, end, parquet)
     if html is not None:
         write_file(html, page(found, url).encode(), overwrite=True)

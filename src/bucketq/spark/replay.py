@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, structs
@@ -68,12 +67,6 @@ class Replayed:
     pushed: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     """How many of each kind."""
-
-
-def name_of(where: str, since: str, until: str | None) -> str:
-    """The name of a replay that was given none: the same words make the same name."""
-    words = "\n".join([" ".join(where.split()), since, until or ""])
-    return blake2b(words.encode(), digest_size=8).hexdigest()
 
 
 def replay(

@@ -1,0 +1,73 @@
+"""What commands that run on Spark share: their options, and a session that starts last.
+
+Whatever can be wrong (the address, a missing queue, pyspark, Java) is told before Spark is
+started, for that takes a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bucketq.archive import Layout
+from bucketq.cli.output import Output
+from bucketq.errors import InvalidRequestError, QueueNotFoundError
+from bucketq.store.url import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="MASTER",
+        help="Where Spark runs: local[*] on this machine, spark://host:7077 on a cluster.",
+    ),
+]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="TIME", help="From: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
+    ),
+]
+To = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Up to, not including; by default now.")
+]
+
+
+@contextmanager
+def started(out: Output, url: str, master: str, name: str) -> Iterator[SparkSession]:
+    """See that there is something to work on, then start Spark, and stop it in the end."""
+    asyncio.run(_see(url))
+    from bucketq.spark.session import demand_spark, session
+
+    demand_spark()
+    out.note("starting Spark")
+    with session(master, name, is_loud=out.debug) as spark:
+        yield spark
+
+
+async def _see(url: str) -> None:
+    location = open_store(url)
+    store, key = location.store, location.key
+    if location.scope == "process":
+        message = (
+            "a memory:// queue is seen by one process alone, and Spark has several: use a file or "
+            "an object store"
+        )
+        raise InvalidRequestError(message)
+    root = Layout.of(key).root
+    try:
+        for prefix in (key, root):
+            async for info in store.list(prefix):
+                if info.key == key or info.key.startswith(root):
+                    return
+    finally:
+        await store.close()
+    message = f"no queue at {location.url}, and no archive of one: check the address"
+    raise QueueNotFoundError(message)
