@@ -244,3 +244,38 @@ async def test_a_failed_opening_leaves_no_thread_and_no_task(
         with pytest.raises(StoreRefusedError):
             await opening(url, mode)
     assert tasks() == before
+
+
+_MANY_THREADS = """
+import threading
+import bucketq
+from pathlib import Path
+
+def use() -> None:
+    together.wait()
+    try:
+        with bucketq.connect_sync(Path("queue.json").absolute().as_uri()) as queue:
+            queue.push("email", 1)
+    except BaseException as error:
+        print(type(error).__name__, error)
+
+together = threading.Barrier(8)
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_connect_for_the_first_time_at_once_all_can(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _MANY_THREADS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (ran.stdout, ran.stderr) == ("", "")
