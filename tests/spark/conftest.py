@@ -60,7 +60,7 @@ def spark(
         for name, value in spark_environ.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("spark")
-        session = configured("local[2]", folder).getOrCreate()
+        session = configured("local[2,2]", folder).getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         bucketq.spark.register(session)
         yield session

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 _CONFIG = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 _SEGMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
+_DAY = "%Y-%m-%d"
 _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"
 
@@ -61,6 +62,10 @@ class Layout:
     def hour_prefix(self, hour: datetime) -> str:
         """What the keys of an hour begin with."""
         return f"{self.root}{hour.astimezone(UTC).strftime(_HOUR)}/"
+
+    def day_prefix(self, day: datetime) -> str:
+        """What the keys of all hours of a day begin with."""
+        return f"{self.root}{day.astimezone(UTC).strftime(_DAY)}T"
 
     def parse(self, key: str) -> Segment | None:
         """Read a key; None where it is not that of a segment."""

@@ -24,6 +24,7 @@ from bucketq.store.base import ObjectMissingError, ObjectStore
 _AT_ONCE = 8
 _LONGEST_RANGE = timedelta(days=366 * 20)
 _HOUR = timedelta(hours=1)
+_DAY_HOURS = 24
 
 
 class ArchiveReader:
@@ -49,25 +50,35 @@ class ArchiveReader:
             message = f"a range of {(until - since).days} days is too long: read it in parts"
             raise InvalidRequestError(message)
         for hours in _by_day(since, until):
-            listed = [await self.segments(hour) for hour in hours]
+            listed = await self._listed(hours)
             await self._compacted.refresh()
-            for hour, segments in zip(hours, listed, strict=True):
+            for hour, segments in listed.items():
                 first, end = max(since, hour), min(until, hour + _HOUR)
                 async for job in self._jobs_of(segments, first, end, kinds):
                     yield job
 
     async def segments(self, hour: datetime) -> list[Segment]:
         """The segments of an hour, in the order of the versions they were made at."""
-        found = []
-        async for info in self._store.list(self._layout.hour_prefix(hour)):
-            segment = self._layout.parse(info.key)
-            if segment is not None:
-                found.append(segment)
-        return found
+        return [each async for each in self._segments(self._layout.hour_prefix(hour))]
 
     async def read(self, segment: Segment) -> list[JobRecord]:
         """The jobs of one segment; none where it was collected meanwhile."""
         return await self._read(segment) or []
+
+    async def _listed(self, hours: list[datetime]) -> dict[datetime, list[Segment]]:
+        """The segments of some hours of one day. A whole day is listed at once."""
+        if len(hours) < _DAY_HOURS:
+            return {hour: await self.segments(hour) for hour in hours}
+        found: dict[datetime, list[Segment]] = {hour: [] for hour in hours}
+        async for segment in self._segments(self._layout.day_prefix(hours[0])):
+            found[segment.hour].append(segment)
+        return found
+
+    async def _segments(self, prefix: str) -> AsyncIterator[Segment]:
+        async for info in self._store.list(prefix):
+            segment = self._layout.parse(info.key)
+            if segment is not None:
+                yield segment
 
     async def _jobs_of(
         self,

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bucketq.archive import Layout
-from bucketq.archive.layout import hours_between
+from bucketq.archive.layout import hour_of
 from bucketq.client.archive import Archive, open_archive
 from bucketq.client.blocking import connect_sync
 from bucketq.clock import SystemClock
 from bucketq.errors import QueueNotFoundError
 from bucketq.model.job import JobRecord
-from bucketq.spark.options import ReadOptions, read_options
+from bucketq.spark.options import ReadOptions, read_options, write_options
 from bucketq.spark.parts import Rows, read_rows
 from bucketq.spark.schema import DDL, batches
+from bucketq.spark.sink import JobWriter, open_writer
 from bucketq.spark.stream import JobStreamReader
 from bucketq.spark.stream_options import is_for_stream, stream_options
 from bucketq.store.url import open_store
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ROWS_A_PART = 25_000
-_MOST_PARTS = 200
-"""Into how many parts the archive is cut where nobody says; an hour is never cut."""
+_MOST_PARTS = 32
+"""Into how many parts the archive is cut where nobody says."""
+_SHORT = timedelta(days=2)
+"""Up to here a range is cut by hours, and beyond it by days."""
 
 
 class BucketQDataSource(DataSource):
@@ -60,14 +63,18 @@ class BucketQDataSource(DataSource):
         options = read_options(self.options)
         return JobsReader(options) if options.table == "jobs" else ArchiveTableReader(options)
 
+    def writer(self, schema: StructType, overwrite: bool) -> JobWriter:  # noqa: FBT001 - Spark's
+        """Push the rows of a frame; what is wrong with it is told here, before a row is read."""
+        return open_writer(schema, write_options(self.options), overwrite=overwrite)
+
     def streamReader(self, schema: StructType) -> JobStreamReader:  # noqa: N802 - Spark's name
         """Take jobs from a queue, batch by batch."""
         del schema
         return JobStreamReader(stream_options(self.options))
 
 
-class Hours(InputPartition):
-    """Some stretches of time in the archive, each within an hour."""
+class Stretches(InputPartition):
+    """Some stretches of time in the archive."""
 
     def __init__(self, stretches: list[tuple[datetime, datetime]]) -> None:
         """Hold the stretches of one part."""
@@ -111,30 +118,26 @@ class JobsReader(DataSourceReader):
 class ArchiveTableReader(DataSourceReader):
     """Reads a range of time from an archive, each job once.
 
-    A job that a crash has left in two segments is in two segments of one hour, so a part holds
-    whole hours.
+    A job that a crash has left in two segments is in two segments of one hour, so no part begins
+    or ends within an hour, unless the range does.
     """
 
     def __init__(self, options: ReadOptions) -> None:
         """Read as the options say."""
         self._options = options
 
-    def partitions(self) -> list[Hours]:
-        """Share out the hours that were asked for."""
+    def partitions(self) -> list[Stretches]:
+        """Share out the time that was asked for."""
         options = self._options
         asyncio.run(_see_queue(options.access.url))
         until = options.until or SystemClock().now()
-        since = options.since or until
-        stretches = [
-            (max(since, hour), min(until, hour + timedelta(hours=1)))
-            for hour in hours_between(since, until)
-        ]
+        stretches = list(_stretches(options.since or until, until))
         parts = min(options.partitions or _MOST_PARTS, len(stretches)) or 1
-        return [Hours(stretches[part::parts]) for part in range(parts)]
+        return [Stretches(stretches[part::parts]) for part in range(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the hours of a part, one after the other."""
-        assert isinstance(partition, Hours)  # noqa: S101 - Spark gives back what it was given
+        """Read the stretches of a part, one after the other."""
+        assert isinstance(partition, Stretches)  # noqa: S101 - Spark gives back what it was given
         with asyncio.Runner() as runner:
             archive = open_archive(self._options.access.url)
             try:
@@ -146,8 +149,18 @@ class ArchiveTableReader(DataSourceReader):
     async def _jobs(
         self, archive: Archive[object], since: datetime, until: datetime
     ) -> list[JobRecord]:
-        found = [job.record async for job in archive.jobs(since, until)]
-        return [job for job in found if _is_wanted(job, self._options)]
+        found = archive.jobs(since, until, kinds=self._options.kinds or None)
+        return [job.record async for job in found if _is_wanted(job.record, self._options)]
+
+
+def _stretches(since: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The hours of a short range; the days of a long one, which are listed whole."""
+    is_short = until - since <= _SHORT
+    step = timedelta(hours=1) if is_short else timedelta(days=1)
+    begin = hour_of(since) if is_short else hour_of(since).replace(hour=0)
+    while begin < until:
+        yield max(since, begin), min(until, begin + step)
+        begin += step
 
 
 async def _see_queue(url: str) -> None:

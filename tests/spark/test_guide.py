@@ -1,0 +1,44 @@
+"""The guide is true: every script of docs/spark.md runs and prints what it shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bucketq.spark.options import read_options, write_options
+from bucketq.spark.schema import SCHEMA
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+_SCRIPT = re.compile(
+    r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
+)
+
+
+def scripts() -> list[tuple[str, str]]:
+    """The scripts, and what is shown of what they print, if anything."""
+    return _SCRIPT.findall(GUIDE.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("number", range(len(scripts())))
+def test_a_script_runs_and_prints_what_is_shown(
+    spark: SparkSession, number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, printed = scripts()[number]
+    # Its builder finds the session of these tests, which is not a script's to stop.
+    program = script.replace("file:///tmp/", f"{tmp_path.as_uri()}/").replace("spark.stop()", "")
+    exec(compile(program, GUIDE, "exec"), {"__name__": "__main__", "spark": spark})
+    assert not printed or capsys.readouterr().out == printed
+
+
+def test_the_guide_names_every_column_and_every_option() -> None:
+    text = GUIDE.read_text("utf-8")
+    read = text.partition("## Read: a queue as a table")[2].partition("## Read: the archive")[0]
+    assert not [name for name in SCHEMA.names if f"`{name}`" not in read]
+    for options, doing in ((read_options, "reading"), (write_options, "writing")):
+        with pytest.raises(ValueError, match=f"for {doing}, the format bucketq has") as caught:
+            options({"no-such-option": ""})
+        names = str(caught.value).partition(" has ")[2].split(", ")
+        assert not [name for name in names if f"`{name}`" not in text]
