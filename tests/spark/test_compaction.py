@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,20 +97,38 @@ def test_an_error_of_spark_is_told_in_a_sentence(spark: SparkSession) -> None:
     assert "\n" not in text
 
 
-def test_two_commands_at_once_lose_nothing(
+def test_a_command_that_is_killed_beside_another_loses_nothing(
     spark_environ: dict[str, str], file_url: str, tmp_path: Path
 ) -> None:
     jobs = some_jobs(file_url)
     command = [sys.executable, "-m", "bucketq.cli", "archive", "compact", file_url, "--json"]
     environ = {**os.environ, **spark_environ}
-    running = [
+    doomed, other = (
         subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
-    ]
-    ended = [process.communicate(timeout=170) for process in running]
-    assert [process.returncode for process in running] == [0, 0], ended
-    assert all(b"WARN" not in errors for _, errors in ended)
+    )
+    while doomed.poll() is None and not listed(file_url)[1]:
+        time.sleep(0.01)
+    doomed.kill()
+    doomed.communicate()
+    assert by_name(file_url) == jobs
+    _, errors = other.communicate(timeout=170)
+    assert other.returncode == 0, errors
+    assert errors == b"starting Spark\n"
     assert by_name(file_url) == jobs
     assert listed(file_url)[0] == []
-    log = tmp_path / "queue" / "archive" / "compacted" / "_delta_log"
-    assert [path.name for path in log.glob("*.json")] == [f"{0:020d}.json"]
+    assert list(tmp_path.glob("queue/archive/compacted/_delta_log/*.json"))
+
+
+def test_the_script_of_the_guide_prints_what_it_says(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "spark.md"
+    section = guide.read_text("utf-8").partition("\n## The archive\n")[2]
+    script, said = (
+        section.partition(f"```{language}\n")[2].partition("```")[0]
+        for language in ("python", "text")
+    )
+    exec(script.replace("file:///tmp/", f"{tmp_path.as_uri()}/"), {})
+    assert capsys.readouterr().out == said
+    assert spark.range(1).count() == 1

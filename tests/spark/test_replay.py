@@ -27,8 +27,7 @@ def waiting(url: str) -> list[JobRecord]:
         return [job for job in queue.snapshot().jobs if job.status == "queued"]
 
 
-@pytest.fixture
-def full_url(spark: SparkSession, url: str) -> str:
+def fill(spark: SparkSession, url: str) -> None:
     """Two jobs that match in the archive, one of them compacted, and one dead in the queue."""
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.push("index", b"\x00\xff", id="job3", max_attempts=1)
@@ -44,38 +43,37 @@ def full_url(spark: SparkSession, url: str) -> str:
             finished("job5", hours_ago(4), "mail"),
         ],
     )
-    return url
 
 
-def test_matching_jobs_of_archive_and_queue_are_pushed_once(
-    spark: SparkSession, full_url: str
-) -> None:
+def test_matching_jobs_of_archive_and_queue_are_pushed_once(spark: SparkSession, url: str) -> None:
+    fill(spark, url)
     wish = changed(DEAD, until=SystemClock().now())
-    assert run(spark, full_url, changed(wish, is_dry=True)).pushed == 3
-    assert waiting(full_url) == []
-    assert run(spark, full_url, wish).kinds == {"index": 2, "mail": 1}
-    jobs = {job.replay_of: job for job in waiting(full_url)}
+    assert run(spark, url, changed(wish, is_dry=True)).pushed == 3
+    assert waiting(url) == []
+    assert run(spark, url, wish).kinds == {"index": 2, "mail": 1}
+    jobs = {job.replay_of: job for job in waiting(url)}
     assert set(jobs) == {"job1", "job2", "job3"}
     assert bytes(jobs["job1"].payload) == b'{"name":"job1"}'
     assert (jobs["job1"].priority, jobs["job1"].tags) == (3, {"team": "search"})
     assert jobs["job3"].payload_encoding == "base64"
-    assert run(spark, full_url, wish).pushed == 0
-    assert len(waiting(full_url)) == 3
+    assert run(spark, url, wish).pushed == 0
+    assert len(waiting(url)) == 3
 
 
 def test_what_a_replay_has_pushed_is_known_also_when_it_is_archived(
-    spark: SparkSession, full_url: str
+    spark: SparkSession, file_url: str
 ) -> None:
+    fill(spark, file_url)
     wish = changed(DEAD, until=SystemClock().now())
-    run(spark, full_url, wish)
-    with bucketq.connect_sync(full_url, mode="direct") as queue:
+    run(spark, file_url, wish)
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
         for job in queue.claim(limit=10):
             queue.fail(job, "timeout once more", retry=False)
         queue.purge()
         queue.flush_archive()
     later = changed(wish, until=SystemClock().now())
-    assert run(spark, full_url, later).pushed == 0
-    assert run(spark, full_url, changed(later, name="second")).pushed == 6
+    assert run(spark, file_url, later).pushed == 0
+    assert run(spark, file_url, changed(later, name="second")).pushed == 6
 
 
 def test_a_condition_that_spark_does_not_understand_is_told_of(

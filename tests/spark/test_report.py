@@ -14,14 +14,20 @@ from tests.spark.finished import HOUR, archive, finished, hours_ago
 TIMEOUTS = [f"TimeoutError: no answer from 10.0.0.{n} after {n}.5s\n  File x" for n in (1, 22)]
 
 
-@pytest.fixture
-def measured(spark: SparkSession, file_url: str, tmp_path: Path) -> Report:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def measured(spark: SparkSession, folder: Path) -> Report:
+    """A report that all tests look at: it takes some seconds to make."""
+    file_url = (folder / "queue.json").as_uri()
     jobs = [finished(f"job{place}", hours_ago(2 + place % 2), "index") for place in range(10)]
     bad = finished("job77", hours_ago(2), "mail", *TIMEOUTS, "<script>alert(1)</script>")
     archive(file_url, [*jobs, bad])
-    # The smallest and the largest moments of the range are the edges of hours.
-    since = hours_ago(6).replace(minute=0)
-    return report(spark, file_url, since, since + 6 * HOUR, tmp_path / "tables")
+    since = hours_ago(4).replace(minute=0)
+    return report(spark, file_url, since, since + 4 * HOUR, folder / "tables")
 
 
 def test_jobs_are_counted_by_kind_and_by_hour(measured: Report) -> None:
@@ -55,12 +61,12 @@ def test_failures_are_put_together_by_their_first_line_without_numbers(measured:
 
 
 def test_the_tables_are_there_for_others_too(
-    measured: Report, spark: SparkSession, tmp_path: Path
+    measured: Report, spark: SparkSession, folder: Path
 ) -> None:
-    numbers = spark.read.parquet(str(tmp_path / "tables" / "numbers"))
+    numbers = spark.read.parquet(str(folder / "tables" / "numbers"))
     rows = numbers.where("kind is not null and hour is not null")
     assert sorted(row.jobs for row in rows.collect()) == [1, 5, 5]
-    reasons = spark.read.parquet(str(tmp_path / "tables" / "reasons"))
+    reasons = spark.read.parquet(str(folder / "tables" / "reasons"))
     assert reasons.count() == len(measured.reasons)
 
 

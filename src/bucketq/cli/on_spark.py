@@ -46,7 +46,7 @@ def started(out: Output, url: str, master: str, name: str) -> Iterator[SparkSess
     asyncio.run(_see(url))
     from bucketq.spark.session import demand_spark, session
 
-    demand_spark()
+    demand_spark(master)
     out.note("starting Spark")
     with session(master, name, is_loud=out.debug) as spark:
         yield spark

@@ -48,14 +48,13 @@ _CONDITION = re.compile(r"^\[[A-Z_.]+\]\s*")
 @contextlib.contextmanager
 def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkSession]:
     """Start a session with the format ``bucketq``, and stop it in the end."""
-    demand_spark()
+    demand_spark(master)
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - an extra
 
     builder = Session.builder.appName(f"bucketq {name}")
     if master.startswith(_REMOTE):
         builder = builder.remote(master)
     else:
-        find_java(os.environ)
         if master.startswith("local"):
             _set_python(os.environ)
         config = _CONFIG | (_LOCAL_CONFIG if master.startswith("local") else {})
@@ -75,12 +74,14 @@ def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkS
             spark.stop()
 
 
-def demand_spark() -> None:
-    """Raise ``InvalidRequestError`` where pyspark or pyarrow is missing."""
+def demand_spark(master: str) -> None:
+    """Raise ``InvalidRequestError`` where pyspark, pyarrow or Java is missing."""
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
             message = f'this needs Spark, and {module} is missing: pip install "bucketq[spark]"'
             raise InvalidRequestError(message)
+    if not master.startswith(_REMOTE):
+        find_java(os.environ)
 
 
 @contextlib.contextmanager
