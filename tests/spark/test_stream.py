@@ -18,6 +18,7 @@ import bucketq
 import bucketq.spark
 from bucketq import JobSpec
 from bucketq.model.job import Status
+from tests.contract.brokers import NAME, Brokers
 
 DEADLINE_S = 150.0
 """Generous, for a machine that does much else."""
@@ -81,6 +82,7 @@ def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
 
 def push(url: str, count: int, kind: str = "index") -> list[str]:
     with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.config(archive_after_s=3600)  # So that done jobs can be counted.
         return queue.push_many([JobSpec(kind=kind, payload={"n": n}) for n in range(count)])
 
 
@@ -205,6 +207,23 @@ def test_lost_claims_end_a_stream_or_are_gone_without_as_the_option_says(
         assert log.batches[1:] == [[job for job in pushed if job != taken.id]]
         queue.complete(taken)
     assert total(file_url, "done") == 3
+
+
+def test_a_stream_goes_through_a_broker_without_the_bucket(file_url: str, streams: Streams) -> None:
+    pushed = push(file_url, 3)
+    brokers = Brokers()
+    try:
+        address = f"bucketq://{brokers.serve(file_url)}/{NAME}"
+        with bucketq.connect_sync(address) as queue:
+            token = queue.create_token("stream", ["claim", "read"])
+        log = Log()
+        streams.run(address, log, token=token, maxJobsPerTrigger=2)
+        assert log.batches == [pushed[:2], pushed[2:]]
+        streams.checkpoint = streams.checkpoint.with_name("other")
+        with pytest.raises(StreamingQueryException, match="AccessDeniedError"):
+            streams.run(address, log, consumer="d", timeoutSeconds=5)
+    finally:
+        brokers.close()
 
 
 @pytest.mark.parametrize(
