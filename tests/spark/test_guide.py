@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from bucketq.spark.options import read_options, write_options
 from bucketq.spark.schema import SCHEMA
+from bucketq.spark.stream_options import stream_options
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 _SCRIPT = re.compile(
@@ -37,7 +39,12 @@ def test_the_guide_names_every_column_and_every_option() -> None:
     text = GUIDE.read_text("utf-8")
     read = text.partition("## Read: a queue as a table")[2].partition("## Read: the archive")[0]
     assert not [name for name in SCHEMA.names if f"`{name}`" not in read]
-    for options, doing in ((read_options, "reading"), (write_options, "writing")):
+    checks: tuple[tuple[Callable[[dict[str, str]], object], str], ...] = (
+        (read_options, "reading"),
+        (write_options, "writing"),
+        (stream_options, "streams"),
+    )
+    for options, doing in checks:
         with pytest.raises(ValueError, match=f"for {doing}, the format bucketq has") as caught:
             options({"no-such-option": ""})
         names = str(caught.value).partition(" has ")[2].split(", ")

@@ -52,7 +52,7 @@ def open_writer(schema: StructType, options: WriteOptions, *, overwrite: bool) -
         message = 'a queue is not overwritten, jobs are added to it: write with mode("append")'
         raise InvalidRequestError(message)
     columns = plan_columns(schema, options)
-    with _opened(options.access) as queue:
+    with open_queue(options.access) as queue:
         settings = queue.config()
     write_id = options.write_id or new_id(SystemClock())
     return JobWriter(options, columns, settings, write_id)
@@ -90,7 +90,7 @@ class JobWriter(DataSourceArrowWriter):
         for each in staged:
             sizes.extend(each.sizes)
         if sizes:
-            with _opened(self._options.access) as queue:
+            with open_queue(self._options.access) as queue:
                 counts = cut(sizes, self._options.jobs_per_commit, queue.config())
                 self._publish(queue, counts, self._jobs(staged))
         self._staging.clear()
@@ -135,6 +135,6 @@ class JobWriter(DataSourceArrowWriter):
         return RejectedError(f"{done:,} of {total:,} jobs are pushed: {error}; to go on, {again}")
 
 
-def _opened(access: Access) -> BlockingConnection[Any]:
+def open_queue(access: Access) -> BlockingConnection[Any]:
     """Open the queue, creating it where there is none, as other pushes do."""
     return connect_sync(access.url, launch="never", timeout_s=access.timeout_s, token=access.token)

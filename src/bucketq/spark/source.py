@@ -28,6 +28,7 @@ from bucketq.spark.schema import DDL, batches
 from bucketq.spark.sink import JobWriter, open_writer
 from bucketq.spark.stream import JobStreamReader
 from bucketq.spark.stream_options import is_for_stream, stream_options
+from bucketq.spark.stream_sink import JobStreamWriter, open_stream_writer, stream_write_options
 from bucketq.store.url import open_store
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ class BucketQDataSource(DataSource):
         """Take jobs from a queue, batch by batch."""
         del schema
         return JobStreamReader(stream_options(self.options))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - Spark's
+    ) -> JobStreamWriter:
+        """Push the batches of a query; wrong columns are told of here, before a row is read."""
+        options = stream_write_options(self.options)
+        return open_stream_writer(schema, options, overwrite=overwrite)
 
 
 class Stretches(InputPartition):
