@@ -374,3 +374,9 @@ def test_without_java_spark_says_what_to_do(home: Console) -> None:
     )
     assert ran.code == 2
     assert "Spark needs Java, and there is none at JAVA_HOME" in ran.err
+
+
+def test_a_master_that_spark_does_not_know_is_refused_before_spark_starts(home: Console) -> None:
+    ran = home.run("work", "tasks:worker", "--url", "URL", "--spark", "cluster-7")
+    assert ran.code == 2
+    assert "'cluster-7' is no master of Spark: write local[4]" in ran.err

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bucketq.worker")
 _NOTE_S = 3.0
 """After how long without a queue that is told."""
+_SPARK_NOTE_S = 60.0
+"""The same where executors are given their handlers first, which may have to be started."""
 
 
 Where = Annotated[
@@ -135,7 +137,7 @@ def work(
         prints_json, out.json = out.json, form == "json"
         if spark:
             with on_spark(spark, worker, batch_jobs) as worker:
-                asyncio.run(_work(worker, line, wanted, burst=burst))
+                asyncio.run(_work(worker, line, wanted, burst=burst, note_s=_SPARK_NOTE_S))
         else:
             asyncio.run(_work(worker, line, wanted, burst=burst))
         out.json = prints_json
@@ -153,12 +155,17 @@ def _check_address(worker: Worker) -> None:
 
 
 async def _work(
-    worker: Worker, line: WorkerLine, kinds: tuple[str, ...] | None, *, burst: bool
+    worker: Worker,
+    line: WorkerLine,
+    kinds: tuple[str, ...] | None,
+    *,
+    burst: bool,
+    note_s: float = _NOTE_S,
 ) -> None:
     loop = asyncio.get_running_loop()
     beside = [
         loop.create_task(line.follow(worker, kinds or tuple(worker.handlers))),
-        loop.create_task(_tell_of_silence(worker)),
+        loop.create_task(_tell_of_silence(worker, note_s)),
     ]
     try:
         with worker.stopped_by_signals():
@@ -169,9 +176,9 @@ async def _work(
         await asyncio.gather(*beside, return_exceptions=True)
 
 
-async def _tell_of_silence(worker: Worker) -> None:
+async def _tell_of_silence(worker: Worker, note_s: float) -> None:
     """Say that there is no queue yet, to somebody who wonders why nothing happens."""
-    await asyncio.sleep(_NOTE_S)
+    await asyncio.sleep(note_s)
     if not worker.is_ready:
         url = worker.url or os.environ.get(ADDRESS_VARIABLE)
         _log.warning("%s does not answer yet: trying on", url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from bucketq.errors import InvalidRequestError
 if TYPE_CHECKING:
     from bucketq.worker.worker import Worker
 
+_log = logging.getLogger("bucketq.worker")
 _REMOTE = "sc://"
+_MASTERS = ("local", "spark://", "yarn", "k8s://", _REMOTE)
 _NAME = "bucketq work"
 
 
@@ -23,6 +26,12 @@ def on_spark(master: str, worker: Worker, batch_jobs: int | None) -> Iterator[Wo
     """Start Spark, let it run the handlers of a worker, and stop it."""
     if find_spec("pyspark") is None:
         message = '--spark needs pyspark: pip install "bucketq[spark]"'
+        raise InvalidRequestError(message)
+    if not master.startswith(_MASTERS):
+        message = (
+            f"{master!r} is no master of Spark: write local[4], spark://host:7077, yarn, "
+            "k8s://host, or sc://host for Spark Connect"
+        )
         raise InvalidRequestError(message)
     from bucketq.spark.executor import SparkWorker
 
@@ -36,8 +45,10 @@ def on_spark(master: str, worker: Worker, batch_jobs: int | None) -> Iterator[Wo
 def _started(master: str) -> Any:
     from pyspark.sql import SparkSession
 
+    from bucketq.spark.cluster import reason
     from bucketq.spark.java import find_java
 
+    _log.info("starting Spark: %s", master)
     builder = SparkSession.builder.appName(_NAME)
     if master.startswith(_REMOTE):
         builder = builder.remote(master)
@@ -54,7 +65,5 @@ def _started(master: str) -> Any:
     try:
         return builder.getOrCreate()
     except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[-1] if lines else type(error).__name__
-        message = f"Spark does not start with master {master!r}: {reason}"
+        message = f"Spark does not start with master {master!r}: {reason(error)}"
         raise InvalidRequestError(message) from error
