@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,9 @@ def on_spark(master: str, worker: Worker, batch_jobs: int | None) -> Iterator[Wo
     try:
         yield SparkWorker(session, worker, batch_jobs=batch_jobs)
     finally:
-        session.stop()
+        # One that is gone cannot be stopped, and why the run has ended is told elsewhere.
+        with suppress(Exception):
+            session.stop()
 
 
 def _started(master: str) -> Any:

@@ -74,12 +74,15 @@ class SparkCluster:
         return outcomes
 
     def interrupt(self, tag: str) -> None:
-        """End the batch of a tag."""
-        # A session of this process knows a tag only in the thread that has set it.
-        if self._context is not None:
-            self._context.cancelJobsWithTag(tag)
-        else:
-            self._spark.interruptTag(tag)
+        """End the batch of a tag. Raises ``UnavailableError`` where Spark is gone."""
+        try:
+            # A session of this process knows a tag only in the thread that has set it.
+            if self._context is not None:
+                self._context.cancelJobsWithTag(tag)
+            else:
+                self._spark.interruptTag(tag)
+        except Exception as error:
+            raise _gone(error) from error
 
     def check(self) -> None:
         """Raise ``UnavailableError`` where Spark is gone, or ``InvalidRequestError``.
@@ -91,10 +94,7 @@ class SparkCluster:
             table = pa.table([pa.array([0], pa.int32()), pa.array([b""])], schema=_SCHEMA)
             [row] = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).collect()
         except Exception as error:
-            message = (
-                f"Spark runs nothing any more: {reason(error)}; see its log, and start it again"
-            )
-            raise UnavailableError(message) from error
+            raise _gone(error) from error
         _check_delivered(_decode(bytes(row["body"])))
 
     def _add_tag(self, tag: str) -> None:
@@ -118,6 +118,11 @@ def _check_delivered(outcome: Outcome) -> None:
             "there, send it with --py-files, or put it where all of them see it"
         )
         raise InvalidRequestError(message)
+
+
+def _gone(error: Exception) -> UnavailableError:
+    message = f"Spark runs nothing any more: {reason(error)}; see its log, and start it again"
+    return UnavailableError(message)
 
 
 def _is_remote(spark: SparkSession) -> bool:

@@ -31,6 +31,7 @@ class FakeContext:
     def __init__(self) -> None:
         self.defaultParallelism = 3
         self.tags: list[str] = []
+        self.error: Exception | None = None
         self.log: list[str] = []
 
     def addJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
@@ -40,6 +41,8 @@ class FakeContext:
         self.tags.remove(tag)
 
     def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        if self.error is not None:
+            raise self.error
         self.log.append(f"cancel {tag}")
 
 
@@ -118,8 +121,10 @@ def test_what_spark_says_is_told_without_its_java_calls(
         "org.apache.spark.SparkException: Job aborted due to stage failure: python worker exited"
     )
     assert session.sparkContext.tags == []
-    with pytest.raises(UnavailableError, match=r"nothing any more: org.*exited; see its log"):
-        cluster.check()
+    session.sparkContext.error = session.error
+    for ask in (cluster.check, lambda: cluster.interrupt("t1")):
+        with pytest.raises(UnavailableError, match=r"nothing any more: org.*exited; see its log"):
+            ask()
 
 
 def test_executors_without_handlers_are_told_of(session: FakeSession) -> None:
