@@ -6,6 +6,8 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +16,6 @@ from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
 from bucketq.cli.find_worker import Target, find_worker, parse_target, source_folder
 from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output, counted
-from bucketq.cli.spark_session import on_spark
 from bucketq.cli.worker_line import WorkerLine
 from bucketq.cli.worker_log import Format, Lines, log_to
 from bucketq.errors import InvalidRequestError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bucketq.worker")
 _NOTE_S = 3.0
 """After how long without a queue that is told."""
+_MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")
 _SPARK_NOTE_S = 60.0
 """The same where executors are given their handlers first, which may have to be started."""
 
@@ -136,13 +138,32 @@ def work(
         log_to(lines, quiet=out.quiet, debug=out.debug)
         prints_json, out.json = out.json, form == "json"
         if spark:
-            with on_spark(spark, worker, batch_jobs) as worker:
+            with _on_spark(spark, worker, batch_jobs, is_loud=out.debug) as worker:
                 asyncio.run(_work(worker, line, wanted, burst=burst, note_s=_SPARK_NOTE_S))
         else:
             asyncio.run(_work(worker, line, wanted, burst=burst))
         out.json = prints_json
     _sum_up(worker, wanted or tuple(worker.handlers), out, form)
     return None
+
+
+@contextmanager
+def _on_spark(
+    master: str, worker: Worker, batch_jobs: int | None, *, is_loud: bool
+) -> Iterator[Worker]:
+    """Start Spark, and let it run the handlers of a worker."""
+    if not master.startswith(_MASTERS):
+        message = (
+            f"{master!r} is no master of Spark: write local[4], spark://host:7077, yarn, "
+            "k8s://host, or sc://host for Spark Connect"
+        )
+        raise InvalidRequestError(message)
+    from bucketq.spark.executor import SparkWorker
+    from bucketq.spark.session import session
+
+    _log.info("starting Spark: %s", master)
+    with session(master, "work", is_loud=is_loud) as spark:
+        yield SparkWorker(spark, worker, batch_jobs=batch_jobs)
 
 
 def _check_address(worker: Worker) -> None:

@@ -64,7 +64,7 @@ class SparkCluster:
             frame = self._spark.createDataFrame(table).mapInArrow(run, _ROWS)
             rows = frame.collect()
         except Exception as error:
-            raise BatchFailed(reason(error)) from error
+            raise BatchFailed(_reason(error)) from error
         finally:
             self._remove_tag(tag)
         found = {row["n"]: _decode(bytes(row["body"])) for row in rows}
@@ -121,7 +121,7 @@ def _check_delivered(outcome: Outcome) -> None:
 
 
 def _gone(error: Exception) -> UnavailableError:
-    message = f"Spark runs nothing any more: {reason(error)}; see its log, and start it again"
+    message = f"Spark runs nothing any more: {_reason(error)}; see its log, and start it again"
     return UnavailableError(message)
 
 
@@ -129,7 +129,7 @@ def _is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def reason(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """What Spark says, without the Java calls that led to it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):

@@ -71,7 +71,9 @@ def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkS
             register(spark)
             yield spark
         finally:
-            spark.stop()
+            # One that is gone cannot be stopped, and why the work has ended is told elsewhere.
+            with contextlib.suppress(Exception):
+                spark.stop()
 
 
 def demand_spark(master: str) -> None:
