@@ -22,7 +22,6 @@ from bucketq.queue.job import Job
 from tests.spark import crafts
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "spark.md"
 PATIENCE_S = 120
 
 
@@ -127,17 +126,6 @@ def test_executors_that_cannot_load_a_handler_are_told_of_before_anything_is_cla
     with pytest.raises(InvalidRequestError, match=r"No module named 'vanishing_tasks'.*--py-files"):
         bucketq.spark.run(spark, file_url, {"x": work}, burst=True, mode="direct")
     assert jobs_of(file_url)["a"].attempt == 0
-
-
-def test_the_script_of_the_guide_prints_what_it_shows(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert spark.getActiveSession() is not None  # The script's builder finds this session.
-    section = GUIDE.read_text("utf-8").partition("\n## Handlers on Spark\n")[2]
-    script, printed = section.split("```python\n")[1].split("```\n\n```text\n")
-    script = script.replace("file:///tmp/", f"{tmp_path.as_uri()}/")
-    exec(compile(script, GUIDE, "exec"), {})
-    assert capsys.readouterr().out == printed.partition("```")[0]
 
 
 @pytest.mark.timeout(240)
