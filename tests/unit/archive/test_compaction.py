@@ -274,13 +274,15 @@ class Meddled(MemoryStore):
         self.before_list = self.after_list = self.before_get = False
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        if self.before_list:
-            self.before_list = False
-            await compact(self)
         found = [info async for info in super().list(prefix)]
-        if self.after_list:
-            self.after_list = False
-            await compact(self)
+        if any(LAYOUT.parse(info.key) for info in found):
+            if self.before_list:
+                self.before_list = False
+                await compact(self)
+                found = [info async for info in super().list(prefix)]
+            if self.after_list:
+                self.after_list = False
+                await compact(self)
         for info in found:
             yield info
 
