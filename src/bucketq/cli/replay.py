@@ -42,7 +42,7 @@ def replay(
     ] = None,
     master: Master = "local[*]",
 ) -> None:
-    """Push jobs again that match a condition: finished ones, and dead ones in the queue.
+    """Push finished or dead jobs again that match a condition, once.
 
     New jobs are pushed that name the old in `replay_of`, with their kind, payload, priority, tags
     and attempts allowed. Running the same command again pushes what matches since then and nothing
@@ -53,7 +53,7 @@ def replay(
     Examples:
         bucketq archive replay file:///srv/q.json --where "kind = 'index' and error like '%late%'"
         bucketq archive replay file:///srv/q.json --where "outcome = 'dead'" --from 7d --dry-run
-        bucketq archive replay file:///srv/q.json --where "get_json_object(payload, '$.n') > 5"
+        bucketq archive replay file:///srv/q.json --where "get_json_object(payload, '$.n') = 5"
     """
     if again and name is not None:
         message = "--again begins a replay of its own: leave out --name"

@@ -35,7 +35,7 @@ def report(
     ] = None,
     master: Master = "local[*]",
 ) -> None:
-    """Measure finished jobs: throughput, waiting, running, retries, and why attempts failed.
+    """Measure finished jobs: throughput, times, retries, failures.
 
     Waiting is from the push to the claim, of jobs that were claimed once; running is from the last
     claim to the end. Reasons are the first lines of errors, with numbers and ids shown as #. With
