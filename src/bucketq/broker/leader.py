@@ -9,6 +9,7 @@ nothing is written, that it still leads.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -187,12 +188,27 @@ class Leader(GroupCommitQueue[Any]):
             return
         self._swept_s = now_s
         now = self._clock.now()
+        silent: dict[str | None, None] = {}
         for expire in self._silence.stale(state, now_s):
+            silent[state.jobs.by_id[expire.job].worker] = None
             apply(state, Request(expire), now)
+        if silent and self._parked:
+            self._send_back(silent)
         if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
             self._persisted_s = now_s
             apply(state, Request(self._silence.write_down(state, now_s)), now)
             self._silence.wrote_down(state)
+
+    def _send_back(self, workers: Collection[str | None]) -> None:
+        """Let claims of workers that fell silent wait no longer: they would get their jobs again.
+
+        A worker that lives after all claims anew.
+        """
+        for parked in list(self._parked):
+            operation = parked.request.operation
+            if isinstance(operation, Claim) and operation.worker in workers:
+                self._parked.discard(parked)
+                self._expire_parked(parked)
 
     async def _settle_batch(self) -> None:
         self._writing_since = asyncio.get_running_loop().time()

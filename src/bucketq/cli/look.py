@@ -135,7 +135,7 @@ async def dead(
                     job.kind,
                     job.attempt,
                     job.finished_at,
-                    job.errors[-1].error if job.errors else "",
+                    job.errors[-1].error.partition("\n")[0] if job.errors else "",
                 )
                 for job in page.jobs
             ),

@@ -218,7 +218,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         tls: How brokers are known by their certificates; BUCKETQ_TLS_CA, BUCKETQ_TLS_CERT,
             BUCKETQ_TLS_KEY and BUCKETQ_TLS_NAME by default. With it no broker of another host
             is talked to in plaintext.
-        networks: Where brokers may be, as in ``["10.0.0.0/8"]``, beside the own host;
+        networks: Where brokers may be, as in ``["10.0.0.0/8"]``, beside the loopback;
             BUCKETQ_NETWORKS, with commas, by default.
         insecure: Show the token to other hosts in plaintext too; BUCKETQ_INSECURE=1 by default.
     """

@@ -163,7 +163,7 @@ class Attempt:
         """Settle a job whose handler was told to stop, or cancelled itself."""
         if self.stopped == "timeout":
             text = f"it took longer than {self.handler.timeout_s:g} s, and was told to stop"
-            return await self._fail(settling, settings, error, text)
+            return await self._fail(settling, settings, TimeoutError(text), text)
         if self.stopped is None:
             return await self._fail(settling, settings, error, "the handler cancelled itself")
         held = await settling.release(self.job)

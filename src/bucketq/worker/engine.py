@@ -21,6 +21,7 @@ from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 from bucketq.worker.attempt import Attempt, End, Ended, is_expected
+from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
 from bucketq.worker.lease import LeaseKeeper, News
 from bucketq.worker.pace import Pace
@@ -38,6 +39,14 @@ _REFRESH_S = 60.0
 """How often the queue's settings are read again."""
 _LAST_WORDS_S = 5.0
 """How long jobs may take to be given back when the worker is in a hurry."""
+
+
+_NOTICES: dict[News, str] = {
+    "lost": "lease lost",
+    "silent": "lease in doubt",
+    "cancel": "cancel asked",
+}
+"""What is told of a job when its handler is told to stop."""
 
 
 @dataclass
@@ -146,8 +155,9 @@ class Engine:
         try:
             await asyncio.wait([claiming, *chores], return_when=asyncio.FIRST_COMPLETED)
             is_burst_over = self._burst and not self._stopped.is_set()
-            # Also where it was a chore that ended: nobody would keep what is claimed from now on.
-            self.stop()
+            # Nobody keeps what is claimed where a chore has failed, or the queue is gone: then
+            # handlers work in vain.
+            self.stop(hurry=any(map(_has_failed, (claiming, *chores))))
             await asyncio.wait([claiming])
             await self._drain()
             if is_burst_over:
@@ -270,7 +280,7 @@ class Engine:
         self._attempts[id(attempt)] = attempt
 
         def tell(news: News) -> None:
-            self._log(logging.WARNING, f"lease {news}" if news != "cancel" else "cancelled", job)
+            self._log(logging.WARNING, _NOTICES[news], job)
             attempt.stop(news)
 
         self._keeper.keep(job.lease, since_s, tell)
@@ -333,7 +343,7 @@ class Engine:
         facts: dict[str, object] = {"took_s": round(took_s, 6)}
         if ended.error is not None:
             # Not its message: that may quote the payload, and is recorded in the job.
-            facts["error"] = type(ended.error).__name__
+            facts["error"] = name_of(ended.error)
         # A dead job needs somebody, also where its handler wanted it so.
         level = logging.INFO if quiet and ended.end != "dead" else logging.WARNING
         shown = ended.error if _log.isEnabledFor(logging.DEBUG) and not quiet else None
@@ -405,3 +415,7 @@ class Engine:
                     await self._changed.wait()
         except TimeoutError:
             return
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is not None

@@ -7,6 +7,7 @@ import traceback
 from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 _CUT = "[...]\n"
+_MOST_CAUSES = 5
 _OWN = ("bucketq/worker/", "bucketq/spark/")
 
 
@@ -18,15 +19,14 @@ def describe(error: BaseException, limit_bytes: int) -> str:
     if isinstance(error, Retry | GiveUp | UnfitPayload | HandlerFailed):
         return _cut(_clean(_words(error) or type(error).__name__), limit_bytes)
     summary = _clean(f"{type(error).__name__}: {_words(error)}".removesuffix(": "))
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not any(own in frame.filename.replace("\\", "/") for own in _OWN)
-    ]
-    lines = traceback.format_list(frames)
-    if error.__cause__ is not None:
-        cause = error.__cause__
-        lines.insert(0, f"  caused by {type(cause).__name__}: {_clean(_words(cause))}\n")
+    lines = _lines(error)
+    cause = _cause(error)
+    for _ in range(_MOST_CAUSES):
+        if cause is None:
+            break
+        told = f"{type(cause).__name__}: {_clean(_words(cause))}".removesuffix(": ")
+        lines += [f"caused by {told}\n", *_lines(cause)]
+        cause = _cause(cause)
     head = _cut(summary, limit_bytes // 2 if lines else limit_bytes)
     left = limit_bytes - len(head.encode()) - len(_CUT) - 1
     kept: list[str] = []
@@ -37,6 +37,26 @@ def describe(error: BaseException, limit_bytes: int) -> str:
             break
         kept.append(line)
     return "\n".join(filter(None, (head, "".join(reversed(kept)).rstrip("\n"))))
+
+
+def name_of(error: BaseException) -> str:
+    """The type of an error, also of one that was raised in another process."""
+    return (isinstance(error, HandlerFailed) and error.type_name) or type(error).__name__
+
+
+def _lines(error: BaseException) -> list[str]:
+    """Where an error was raised, without what is ours of that way."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(own in frame.filename.replace("\\", "/") for own in _OWN)
+    ]
+    return traceback.format_list(frames)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """What an error was raised for, or while it was handled."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _words(error: BaseException) -> str:

@@ -55,7 +55,9 @@ class Handler:
             if self.payload_type is not Any or "payload" in self.wants.values():
                 job.payload  # noqa: B018 - it is decoded here, so that it fails here
         except PayloadError as error:
-            raise UnfitPayload(str(error)) from error
+            # Whoever reads it looks at the job.
+            reason = str(error).removeprefix(f"payload of job {job.id}")
+            raise UnfitPayload(f"the payload{reason}") from error
         context.job = job
         given = {"job": job, "context": context}
         return {

@@ -27,6 +27,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     result: Raw = Raw(b"null")
     is_bytes: bool = False
     text: str = ""
+    error: str = ""
+    """The type of what was raised."""
     delay_s: float = 0.0
 
 
@@ -47,13 +49,13 @@ def reply_failed(error: BaseException) -> Reply:
         return Reply("retry", text=str(error), delay_s=error.delay_s)
     if isinstance(error, GiveUp):
         return Reply("give up", text=str(error))
-    return Reply("failed", text=describe(error, _LIMIT_BYTES))
+    return Reply("failed", text=describe(error, _LIMIT_BYTES), error=type(error).__name__)
 
 
 def value_of(reply: Reply) -> Any:
     """Return or raise what a handler did."""
     if reply.kind == "failed":
-        raise HandlerFailed(reply.text)
+        raise HandlerFailed(reply.text, reply.error)
     if reply.kind == "unfit":
         raise UnfitPayload(reply.text)
     if reply.kind == "retry":

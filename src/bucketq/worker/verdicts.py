@@ -36,3 +36,8 @@ class UnfitPayload(Exception):  # noqa: N818 - it never leaves this package
 
 class HandlerFailed(Exception):  # noqa: N818 - it never leaves this package
     """A handler raised something in another process; the text tells what, and where."""
+
+    def __init__(self, text: str, type_name: str = "") -> None:
+        """Take the text, and what the error was called there."""
+        super().__init__(text)
+        self.type_name = type_name

@@ -156,6 +156,9 @@ class Worker:
             run_in: ``loop``: the event loop, the default for async functions; ``thread``: the
                 default for others; ``process``: a process of its own, for work that needs a core.
         """
+        if callable(kind):
+            message = 'a handler needs the kind of job it is for: write @worker.handler("kind")'
+            raise InvalidRequestError(message)
 
         def register(function: Function) -> Function:
             self._handlers.add(

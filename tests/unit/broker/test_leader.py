@@ -133,6 +133,20 @@ async def test_a_worker_that_beats_keeps_its_job_and_a_silent_one_loses_it_withi
 
 
 @virtual
+async def test_a_silent_worker_whose_claim_waits_does_not_get_its_lost_job_again() -> None:
+    realm = Realm()
+    async with realm.leader() as leader:
+        await leader.push("mail", 1)
+        await leader.claim(worker="frozen")
+        frozen = start(leader.claim(wait_s=300, worker="frozen"))
+        await settle()
+        healthy = start(leader.claim(wait_s=300, worker="healthy"))
+        [job] = await healthy
+        assert (job.worker, job.attempt) == ("healthy", 2)
+        assert await frozen == []
+
+
+@virtual
 async def test_an_idle_queue_recovers_the_job_of_a_dead_worker_by_itself() -> None:
     realm = Realm()
     async with realm.leader() as leader:

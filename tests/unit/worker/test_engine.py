@@ -253,12 +253,13 @@ async def test_a_worker_that_ends_by_itself_takes_no_job_that_nobody_keeps() -> 
         await until(lambda: way.count("heartbeat") == 1)
         await asyncio.sleep(0.1)
         await queue.push_many(mails(2))
-        await asyncio.sleep(1)
-        recorder.gate.set()
+        began_s = asyncio.get_running_loop().time()
         with pytest.raises(SupersededError):
             await running
         check_empty(engine)
-        assert (await queue.stats()).counts["mail"] == {"done": 1, "queued": 2}
+        assert recorder.cancelled == [0], "it would work for nobody"
+        assert asyncio.get_running_loop().time() - began_s < 2
+        assert (await queue.stats()).counts["mail"] == {"queued": 3}
 
 
 @virtual

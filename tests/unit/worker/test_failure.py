@@ -68,7 +68,30 @@ def test_a_cause_is_told() -> None:
             raise RuntimeError("outer") from error
     except RuntimeError as error:
         text = describe(error, 4096)
-    assert text.startswith("RuntimeError: outer\n  caused by ValueError: at the bottom\n")
+    outer, inner = text.split("\ncaused by ValueError: at the bottom\n")
+    assert outer.startswith("RuntimeError: outer\n  File ")
+    assert "in deep" in inner, "and where it came from"
+
+
+def test_an_error_while_another_was_handled_is_told_with_that_one_unless_it_is_hidden() -> None:
+    def fail(*, hides: bool) -> None:
+        try:
+            deep(0)
+        except ValueError:
+            if hides:
+                raise RuntimeError("outer") from None
+            raise RuntimeError("outer")  # noqa: B904 - that is the case
+
+    for hides in (False, True):
+        with pytest.raises(RuntimeError) as caught:
+            fail(hides=hides)
+        assert ("caused by ValueError" in describe(caught.value, 4096)) is not hides
+
+
+def test_errors_that_cause_each_other_are_told_only_so_often() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert describe(first, 4096).count("caused by") == 5
 
 
 @pytest.mark.parametrize("kind", [Retry, GiveUp, UnfitPayload, HandlerFailed])

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bucketq.worker.failure import name_of
 from bucketq.worker.reply import ENDED, Reply, how_it_ended, reply_done, reply_failed, value_of
 from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
@@ -44,3 +45,10 @@ def test_any_other_error_comes_as_its_text(error: BaseException) -> None:
 def test_how_a_process_ended_is_told_by_its_signal_or_its_code() -> None:
     assert how_it_ended(-11) == f"{ENDED} was ended by SIGSEGV"
     assert how_it_ended(3) == f"{ENDED} ended with exit code 3"
+
+
+def test_an_error_keeps_its_name_on_the_way() -> None:
+    with pytest.raises(HandlerFailed) as caught:
+        sent(reply_failed(KeyError("to")))
+    assert name_of(caught.value) == "KeyError"
+    assert name_of(ValueError()) == "ValueError"

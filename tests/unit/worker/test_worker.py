@@ -145,3 +145,9 @@ async def test_a_worker_without_handlers_or_without_a_queue_is_refused(
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError):
         Worker("memory://x", **options)
+
+
+def test_a_handler_without_a_kind_is_refused_where_it_is_written() -> None:
+    worker = bucketq.Worker()
+    with pytest.raises(InvalidRequestError, match=r'write @worker.handler\("kind"\)'):
+        worker.handler(print)  # type: ignore[arg-type]  # the mistake
