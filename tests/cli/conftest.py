@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,3 +16,17 @@ from tests.cli.console import Console
 def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Console:
     monkeypatch.chdir(tmp_path)
     return Console(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Leave the process as it was: a command sets up a log, and imports a module of its user."""
+    log = logging.getLogger("bucketq")
+    level, handlers, propagates = log.level, list(log.handlers), log.propagate
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    log.setLevel(level)
+    log.handlers[:], log.propagate = handlers, propagates
+    sys.path[:] = path
+    if "tasks" not in modules:
+        sys.modules.pop("tasks", None)
