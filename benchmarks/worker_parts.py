@@ -12,8 +12,9 @@ from msgspec import Raw
 
 from bucketq.client.portal import Portal
 from bucketq.clock import SystemClock
+from bucketq.errors import UnavailableError
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.operations import LeaseRef, Pulse, Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
@@ -83,6 +84,11 @@ class EndlessQueue:
         """Take completions."""
         await asyncio.sleep(0)
         return [True] * len(jobs)
+
+    async def stats(self) -> Stats:
+        """There is nothing behind it that could be counted."""
+        message = "no queue"
+        raise UnavailableError(message)
 
     async def heartbeat(self, jobs: list[LeaseRef]) -> list[Pulse]:
         """All is well."""
