@@ -45,6 +45,7 @@ class _Child:
 
     def __init__(self, handlers: dict[str, Handler]) -> None:
         """Start it. What it is told to run is chosen here, by kind, from ``handlers``."""
+        self._closing, self._is_closed = threading.Lock(), False
         self._link, theirs = _SPAWN.Pipe()
         life, self._life = _SPAWN.Pipe(duplex=False)
         self.process = _SPAWN.Process(
@@ -93,7 +94,13 @@ class _Child:
 
     def close(self) -> None:
         """End it, and wait for that."""
-        # Closed already; or not even a kill ends it in time (it waits for a disk).
+        # The worker may end it while whoever ran a handler there finds that out and does the same;
+        # and a file that is closed twice may be another's the second time.
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        # Not even a kill ends it in time where it waits for a disk.
         with suppress(ValueError):
             atexit.unregister(self.process.kill)
             self._life.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -218,3 +219,24 @@ async def test_nothing_that_comes_from_a_job_is_ever_unpickled(
     monkeypatch.setattr(Connection, "send", refuse)
     bomb = b"cos\nsystem\n(S'exit 1'\ntR."
     assert await shop.run("echo", bomb) == bomb
+
+
+def test_a_process_that_two_threads_close_at_once_is_closed_once() -> None:
+    child = _Child({})
+    child.until_ready()
+    together = threading.Barrier(8)
+    troubles: list[BaseException] = []
+
+    def close() -> None:
+        together.wait()
+        try:
+            child.close()
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            troubles.append(error)
+
+    threads = [threading.Thread(target=close) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not troubles
