@@ -200,15 +200,15 @@ class Leader(GroupCommitQueue[Any]):
             self._silence.wrote_down(state)
 
     def _send_back(self, workers: Collection[str | None]) -> None:
-        """Let claims of workers that fell silent wait no longer: they would get their jobs again.
+        """Let claims of workers that fell silent wait behind all others.
 
-        A worker that lives after all claims anew.
+        Whoever has waited longest would get its lost job again, while others who live wait for it.
         """
         for parked in list(self._parked):
             operation = parked.request.operation
             if isinstance(operation, Claim) and operation.worker in workers:
                 self._parked.discard(parked)
-                self._expire_parked(parked)
+                self._parked.add(parked)
 
     async def _settle_batch(self) -> None:
         self._writing_since = asyncio.get_running_loop().time()
