@@ -193,13 +193,13 @@ class Leader(GroupCommitQueue[Any]):
             silent[state.jobs.by_id[expire.job].worker] = None
             apply(state, Request(expire), now)
         if silent and self._parked:
-            self._send_back(silent)
+            self._put_last(silent)
         if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
             self._persisted_s = now_s
             apply(state, Request(self._silence.write_down(state, now_s)), now)
             self._silence.wrote_down(state)
 
-    def _send_back(self, workers: Collection[str | None]) -> None:
+    def _put_last(self, workers: Collection[str | None]) -> None:
         """Let claims of workers that fell silent wait behind all others.
 
         Whoever has waited longest would get its lost job again, while others who live wait for it.
