@@ -1,0 +1,64 @@
+"""A file that is replaced again and again, and a look at what becomes of its old versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bucketq.store import atomic_file, owned_file
+from bucketq.store.local import LocalStore
+
+KEY = "queue.json"
+SPARES = [f".bucketq.{KEY}.0.spare", f".bucketq.{KEY}.1.spare"]
+
+
+class Versions:
+    """A file that is replaced as a queue is: each time in place of the version before."""
+
+    def __init__(self, store: LocalStore, path: Path) -> None:
+        self._store = store
+        self._etag = ""
+        self.path = path
+
+    async def begin(self, body: bytes) -> int:
+        self._etag = await self._store.create(self.path.name, body)
+        return self.inode()
+
+    async def go_on(self, *bodies: bytes) -> int:
+        """Write some versions; return the inode of the last."""
+        for body in bodies:
+            self._etag = await self._store.replace(self.path.name, body, self._etag)
+            assert (await self._store.get(self.path.name)).body == body
+        return self.inode()
+
+    def inode(self) -> int:
+        return self.path.stat().st_ino
+
+    def spares(self) -> list[Path]:
+        return sorted(self.path.parent.glob(".bucketq.*.spare"))
+
+
+def during_fill(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
+    """Do something each time when a file has been filled, but before it has its name."""
+    fill = atomic_file._fill
+
+    def acting_fill(file: int, body: bytes) -> None:
+        fill(file, body)
+        act(file)
+
+    monkeypatch.setattr(atomic_file, "_fill", acting_fill)
+
+
+def note_taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str] | None]:
+    """The spares that writes use from now on, or None for each that finds none."""
+    taken = []
+    take = owned_file.take_spare
+
+    def noting_take(directory: int, path: Path) -> tuple[int, str] | None:
+        taken.append(take(directory, path))
+        return taken[-1]
+
+    monkeypatch.setattr(owned_file, "take_spare", noting_take)
+    return taken
