@@ -62,10 +62,11 @@ chaos: $(VENV)/.dev servers ## kill, freeze and cut off real processes; SEED=7 r
 spec: $(VENV)/.spec ## check the TLA+ specification (needs Java 17)
 	@$(PY) docs/spec/check.py
 
-bench: $(VENV)/.dev ## measure the core, a broker with its clients, and workers
+bench: $(VENV)/.dev ## measure the core, a broker with its clients, workers, and Spark
 	@$(PY) benchmarks/core.py
 	@$(PY) benchmarks/broker.py
 	@$(PY) benchmarks/worker.py
+	@$(PY) benchmarks/spark.py
 
 clean: ## remove .venv and everything that was built or cached
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,145 @@
+"""Tables of bucketq beside files of plain Spark: the rows ``sink``, ``jobs`` and ``archive``.
+
+* *Sink*: rows that are pushed in one commit, beside the same rows written as JSON files.
+* *Jobs*: a snapshot of a queue, all columns of it, beside ``spark.read.json`` of the same rows.
+* *Archive*: an archive of a few hours, all columns and each job once, beside ``spark.read.json``
+  of the same rows.
+
+What is read goes to Spark's ``noop``, which looks at every row and keeps none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import msgspec
+from benchmarks.spark_rows import Bench, Part, Row, rated
+from msgspec import Raw
+from pyspark.sql import DataFrame, SparkSession
+
+import bucketq
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.model.job import JobRecord
+from bucketq.store.local import LocalStore
+
+SINK_AIM = 3.0
+READ_AIM = 2.0
+KIND = "index"
+SEGMENT_JOBS = 5_000
+HOURS = 4
+FINISHED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def rows_of(spark: SparkSession, jobs: int) -> DataFrame:
+    """Rows with payloads of about a hundred bytes."""
+    return spark.range(0, jobs, numPartitions=4).selectExpr(
+        f"'{KIND}' AS kind", "struct(id, repeat('x', 80) AS text) AS payload"
+    )
+
+
+def make_queue(path: Path, jobs: int) -> str:
+    """A new queue that takes so many jobs in one commit; tell its address."""
+    url = path.as_uri()
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.config(max_batch_jobs=min(jobs, 100_000), max_jobs=max(jobs, 1_000_000))
+    return url
+
+
+def push(frame: DataFrame, url: str, jobs: int) -> None:
+    """Push the rows of a frame: in one commit, where that can be."""
+    writer = frame.write.format("bucketq").mode("append")
+    if jobs > 100_000:
+        writer = writer.option("maxJobsPerCommit", 100_000)
+    writer.save(url)
+
+
+def read_all(frame: DataFrame) -> None:
+    """Read every row and column of a frame."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def measure_sink(bench: Bench) -> Iterator[Row]:
+    """Push in bulk."""
+    numbers = count()
+    frame = rows_of(bench.spark, bench.jobs)
+
+    def ours() -> None:
+        path = bench.folder / f"queue-{next(numbers)}.json"
+        push(frame, make_queue(path, bench.jobs), bench.jobs)
+        path.unlink()
+
+    def plain() -> None:
+        frame.write.json(str(bench.folder / f"json-{next(numbers)}"))
+
+    ours_s, plain_s = bench.beside(ours, plain)
+    yield rated(f"push {bench.jobs:,} rows", bench.jobs, ours_s, plain_s, SINK_AIM)
+
+
+def measure_jobs(bench: Bench) -> Iterator[Row]:
+    """Read a snapshot of a queue."""
+    path = bench.folder / "queue.json"
+    url = make_queue(path, bench.jobs)
+    push(rows_of(bench.spark, bench.jobs), url, bench.jobs)
+    table = bench.spark.read.format("bucketq").load(url)
+    table.write.json(str(bench.folder / "json"))
+    files = bench.spark.read.schema(table.schema).json(str(bench.folder / "json"))
+    ours_s, plain_s = bench.beside(lambda: read_all(table), lambda: read_all(files))
+    yield rated(f"read a queue of {bench.jobs:,} jobs", bench.jobs, ours_s, plain_s, READ_AIM)
+
+
+async def fill_archive(path: Path, jobs: int) -> None:
+    """Write the segments of an archive as a queue does: some jobs in each, hour by hour."""
+    store = LocalStore(path.parent)
+    writer = SegmentWriter(store, Layout.of(path.name))
+    for version, first in enumerate(range(0, jobs, SEGMENT_JOBS)):
+        numbers = range(first, min(first + SEGMENT_JOBS, jobs))
+        await writer.write([(finished(number, jobs), None) for number in numbers], version)
+    await store.close()
+
+
+def finished(number: int, jobs: int) -> JobRecord:
+    """A job that was done at some time of a few hours."""
+    at = FINISHED + timedelta(hours=HOURS) * (number / jobs)
+    return JobRecord(
+        id=f"01K{number:023d}",
+        kind=KIND,
+        status="done",
+        seq=number,
+        payload=Raw(msgspec.json.encode({"id": number, "text": "x" * 80})),
+        pushed_at=at - timedelta(seconds=20),
+        attempt=1,
+        lease=f"{number:032x}",
+        worker="worker-1",
+        claimed_at=at - timedelta(seconds=2),
+        heartbeat_at=at,
+        finished_at=at,
+        outcome="completed",
+        result=Raw(b'{"ok":true}'),
+    )
+
+
+def measure_archive(bench: Bench) -> Iterator[Row]:
+    """Read an archive."""
+    path = bench.folder / "queue.json"
+    asyncio.run(fill_archive(path, bench.jobs))
+    until = FINISHED + timedelta(hours=HOURS)
+    reader = bench.spark.read.format("bucketq").option("table", "archive")
+    table = reader.option("from", str(FINISHED)).option("to", str(until)).load(path.as_uri())
+    table.write.json(str(bench.folder / "json"))
+    files = bench.spark.read.schema(table.schema).json(str(bench.folder / "json"))
+    if (found := table.count()) != bench.jobs:
+        message = f"the archive has {found} jobs, not {bench.jobs}"
+        raise RuntimeError(message)
+    ours_s, plain_s = bench.beside(lambda: read_all(table), lambda: read_all(files))
+    yield rated(f"read an archive of {bench.jobs:,} jobs", bench.jobs, ours_s, plain_s, READ_AIM)
+
+
+PARTS: dict[str, Part] = {
+    "sink": measure_sink,
+    "jobs": measure_jobs,
+    "archive": measure_archive,
+}
