@@ -52,6 +52,14 @@ def ask_again(context: Context) -> int:
     return context.attempt
 
 
+def unsayable() -> object:
+    return object()
+
+
+def too_large() -> str:
+    return "x" * 70_000
+
+
 async def dawdle() -> None:
     await asyncio.sleep(600)
 

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
 
 import bucketq
 import bucketq.spark
-from bucketq import InvalidRequestError, JobSpec, Worker
+from bucketq import Backoff, InvalidRequestError, JobSpec, Worker
 from bucketq.model.job import JobRecord
 from bucketq.queue.job import Job
 from tests.spark import crafts
@@ -76,6 +76,36 @@ def test_each_handler_ends_as_in_any_worker(spark: SparkSession, url: str) -> No
     assert errors["dawdle"] == "it took longer than 0.2 s, and was told to stop"
     assert "cannot be read as Order" in errors["unfit"]
     assert tally.ends == {"done": 33, "retried": 1, "dead": 4}
+
+
+@pytest.mark.parametrize("place", ["thread", "process", "spark"])
+def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_was_made(
+    spark: SparkSession, file_url: str, place: Literal["thread", "process", "spark"]
+) -> None:
+    worker = Worker(file_url, mode="direct")
+    run_in = None if place == "spark" else place
+    at_once = Backoff(base_s=0, factor=1, max_s=0)
+    for function in (crafts.unsayable, crafts.too_large):
+        name = function.__name__
+        worker.handler(name, run_in=run_in, max_attempts=2, backoff=at_once)(function)
+    push(file_url, *(JobSpec(kind=kind, payload=None, id=kind) for kind in worker.handlers))
+    if place == "spark":
+        tally = bucketq.spark.run(spark, file_url, worker, burst=True)
+    else:
+        worker.run_sync(burst=True)
+        tally = worker.tally
+    assert tally.ends == {"retried": 2, "dead": 2}
+    told = {name: [each.error for each in job.errors] for name, job in jobs_of(file_url).items()}
+    lost = "the handler is done, but its result cannot be kept: result"
+    unsayable = (
+        f"{lost} cannot be written as JSON: Encoding objects of type object is unsupported; "
+        "let it return JSON, bytes, a dataclass or the like"
+    )
+    too_large = (
+        f"{lost} too large: 70,002 bytes, at most 65,536 are allowed (max_result_bytes); "
+        "put the data in an object of its own, and its address here"
+    )
+    assert told == {"unsayable": 2 * [unsayable], "too_large": 2 * [too_large]}
 
 
 def test_a_job_that_ends_its_process_fails_alone(spark: SparkSession, file_url: str) -> None:

@@ -193,7 +193,7 @@ def body(value: object, what: str, setting: str, limit: int) -> int:
     if size_bytes > limit:
         message = (
             f"{what} too large: {size_bytes:,} bytes, at most {limit:,} are allowed ({setting}); "
-            "put the data in an object of its own and push its address"
+            "put the data in an object of its own, and its address here"
         )
         raise PayloadTooLargeError(message)
     if size_bytes > _DEEP_BYTES and _depth(raw) > MAX_DEPTH:

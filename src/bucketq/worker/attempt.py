@@ -25,11 +25,11 @@ from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
-from bucketq.worker.failure import describe
+from bucketq.worker.failure import describe, unkept
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling, Unsettled
-from bucketq.worker.verdicts import GiveUp, Retry, UnfitPayload
+from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 Stop = Literal["lost", "silent", "cancel", "timeout", "hurry"]
 End = Literal["done", "retried", "dead", "cancelled", "released", "lost", "unsettled"]
@@ -118,7 +118,7 @@ class Attempt:
                 return await self._settle_stopped(settling, settings, None)
             error = task.exception()
             if error is None:
-                return await self._complete(settling, task.result())
+                return await self._complete(settling, settings, task.result())
             if self.stopped is None:
                 return await self._fail(settling, settings, error)
             return await self._settle_stopped(settling, settings, error)
@@ -144,18 +144,24 @@ class Attempt:
             return Ended("unsettled")
         return Ended("lost" if status is None else "dead")
 
-    async def _complete(self, settling: Settling, result: Any) -> Ended:
+    async def _complete(self, settling: Settling, settings: Settings, result: Any) -> Ended:
         try:
             if result is not None:
                 raw, encoding = payloads.encode(result, "result")
                 result = raw if encoding is None else result
+        except Exception as error:  # noqa: BLE001 - encoding a value calls code of the user's
+            return await self._fail_unkept(settling, settings, error)
+        try:
             done = await settling.complete(self.job, result)
         except (InvalidRequestError, PayloadTooLargeError) as error:
-            # It would be the same the next time, and the work is done.
-            message = f"the handler is done, but its result cannot be kept: {error}"
-            status = await settling.fail(self.job, message, retry=False)
-            return Ended("lost" if status is None else "dead", error)
+            return await self._fail_unkept(settling, settings, error)
         return Ended("done" if done else "lost")
+
+    async def _fail_unkept(self, settling: Settling, settings: Settings, error: Exception) -> Ended:
+        """Count a result that cannot be kept as any failure, wherever its handler has run."""
+        failed = HandlerFailed(unkept(error), type(error).__name__)
+        ended = await self._fail(settling, settings, failed)
+        return ended._replace(error=error)
 
     async def _settle_stopped(
         self, settling: Settling, settings: Settings, error: BaseException | None

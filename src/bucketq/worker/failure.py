@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+from bucketq.errors import PayloadTooLargeError
 from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 _CUT = "[...]\n"
@@ -42,6 +43,14 @@ def describe(error: BaseException, limit_bytes: int) -> str:
 def name_of(error: BaseException) -> str:
     """The type of an error, also of one that was raised in another process."""
     return (isinstance(error, HandlerFailed) and error.type_name) or type(error).__name__
+
+
+def unkept(error: Exception) -> str:
+    """What is recorded where a handler is done, and the queue cannot keep what it returned."""
+    text = f"the handler is done, but its result cannot be kept: {_words(error)}"
+    if isinstance(error, PayloadTooLargeError):
+        return text  # It tells what to do.
+    return f"{text}; let it return JSON, bytes, a dataclass or the like"
 
 
 def _lines(error: BaseException) -> list[str]:

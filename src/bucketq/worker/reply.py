@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Raw, Struct
 
 from bucketq.queue import payload as payloads
-from bucketq.worker.failure import describe
+from bucketq.worker.failure import describe, unkept
 from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 ENDED = "the process that ran the handler"
@@ -35,9 +35,9 @@ class Reply(Struct, frozen=True, omit_defaults=True):
 def reply_done(result: object) -> Reply:
     """Tell what a handler returned, or that nobody could keep it."""
     try:
-        raw, encoding = payloads.encode(result, "the result of a handler")
+        raw, encoding = payloads.encode(result, "result")
     except Exception as error:  # noqa: BLE001 - encoding a value calls code of the user's
-        return reply_failed(error)
+        return Reply("failed", text=unkept(error), error=type(error).__name__)
     return Reply("done", result=raw, is_bytes=encoding is not None)
 
 

@@ -382,10 +382,10 @@ async def test_heartbeats_go_on_until_the_completion_is_acknowledged() -> None:
     [(object(), "is unsupported"), (float("nan"), "NaN"), ("x" * 70_000, "max_result_bytes")],
     ids=["no-json", "nan", "too-large"],
 )
-async def test_a_result_that_cannot_be_kept_buries_its_job_and_no_other(
+async def test_a_result_that_cannot_be_kept_fails_its_job_as_any_error_does_and_no_other(
     result: object, reason: str
 ) -> None:
-    @handler()
+    @handler(max_attempts=2, backoff=Backoff(base_s=0, factor=1, max_s=0))
     async def give(payload: int) -> object:
         return result if payload == 1 else payload
 
@@ -395,10 +395,11 @@ async def test_a_result_that_cannot_be_kept_buries_its_job_and_no_other(
         engine = await burst(way, give, concurrency=3)
         first, spoiled, last = (await queue.jobs()).jobs
         assert (first.result, last.result) == (0, 2)
-        assert (spoiled.status, spoiled.failures) == ("dead", 1)
-        assert "the handler is done, but its result cannot be kept" in spoiled.errors[0].error
-        assert reason in spoiled.errors[0].error
-        assert engine.tally.count("dead") == 1
+        assert (spoiled.status, spoiled.failures) == ("dead", 2)
+        for failure in spoiled.errors:
+            assert "the handler is done, but its result cannot be kept" in failure.error
+            assert reason in failure.error
+        assert (engine.tally.count("retried"), engine.tally.count("dead")) == (1, 1)
 
 
 @virtual
