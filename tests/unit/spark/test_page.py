@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec import structs
+
 from bucketq.spark.page import page
 from bucketq.spark.report import Line, Numbers, Reason, Report
 
@@ -43,21 +45,41 @@ def test_what_came_from_jobs_is_escaped() -> None:
 
 def test_hours_in_which_nothing_happened_have_their_place() -> None:
     report = made(10)
-    gap = Report(
-        since=report.since,
-        until=report.until,
-        total=report.total,
-        kinds=[],
-        hours=[report.hours[0], report.hours[9]],
-        kind_hours=[],
-        reasons=[],
-    )
+    gap = structs.replace(report, hours=[report.hours[0], report.hours[9]])
     assert page(gap, "x").count("UTC\ncompleted") == 10
 
 
 def test_a_long_range_is_shown_by_days() -> None:
     assert page(made(24 * 14), "x").count("UTC\ncompleted") == 24 * 14
     assert page(made(24 * 30), "x").count("UTC\ncompleted") == 30
+
+
+def test_a_short_time_is_shown_with_the_hours_around_it_that_were_asked_for() -> None:
+    report = made(1)
+    for hours, places in ((1, 1), (6, 6), (100, 12)):
+        since, until = START - timedelta(hours=hours), START + timedelta(minutes=20)
+        before = structs.replace(report, since=since, until=until)
+        assert page(before, "x").count("UTC\ncompleted") == min(places + 1, 12)
+    after = structs.replace(report, until=START + timedelta(hours=3))
+    assert page(after, "x").count("UTC\ncompleted") == 3
+
+
+def test_each_kind_is_shown_over_time() -> None:
+    report = made(3)
+    lines = [
+        Line(kind="k<0>", hour=START + timedelta(hours=hour), numbers=Numbers(jobs=jobs))
+        for hour, jobs in ((0, 2), (2, 4))
+    ]
+    assert 'd="M0 100V50h1V100h1V0h1V100z"' in page(structs.replace(report, kind_hours=lines), "x")
+
+
+def test_large_numbers_are_short_and_nothing_stands_out_where_nothing_was() -> None:
+    large = Numbers(jobs=54_000_000, completed=54_000_000)
+    line = Line(kind="k", hour=None, numbers=large)
+    text = page(structs.replace(made(1), total=large, kinds=[line]), "x")
+    assert text.count(">54M<") == 3
+    assert text.count('<td class="none">0</td>') == 2
+    assert "<td>-</td>" in text
 
 
 def test_many_kinds_are_cut_and_that_is_said() -> None:
