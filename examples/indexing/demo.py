@@ -1,0 +1,278 @@
+"""The whole pipeline in a minute: write, index on Spark, kill the broker, search, compact, report.
+
+Everything is real: a broker in a process of its own, which is killed with ``kill -9`` when half of
+the segments are indexed; Spark on this machine; thousands of documents. In the end it is counted:
+no job may be lost or done twice, and searches must answer as they did before anything was indexed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from rich.table import Table
+
+import bucketq
+import bucketq.spark
+from bucketq.errors import InvalidRequestError
+from bucketq.spark.compaction import compact
+from bucketq.spark.page import page
+from bucketq.spark.report import Report, report
+from bucketq.spark.session import demand_spark, session
+from bucketq.worker.engine import Tally
+from examples.indexing import corpus
+from examples.indexing.console import Watch, console, coverage, show
+from examples.indexing.home import open_home
+from examples.indexing.pipeline import Written, indexed, work_off, write_corpus
+from examples.indexing.search import Answer, search
+from examples.indexing.tasks import worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUERIES = (
+    ("python", "decode json with a default for unknown objects"),
+    ("guides", "what happens when a broker is killed"),
+    ("code", "compare-and-set conflict after a lost answer"),
+)
+_PATIENCE_S = 30.0
+Answers = dict[tuple[str, str], Answer]
+
+
+class Broker:
+    """A broker in a process of its own, as ``bucketq serve`` starts it."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        """Nothing is started yet."""
+        self._url = url
+        self._log = log
+        self._epoch: int | None = None
+        """In which it was killed."""
+        self._is_replaced = False
+        self.is_killed_half_way = False
+
+    def __enter__(self) -> Self:
+        """Start it, and wait until it serves."""
+        command = [sys.executable, "-m", "bucketq.cli", "serve", self._url]
+        with self._log.open("wb") as log:
+            # In a session of its own, so that Ctrl-C here is not meant for it.
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            message = f"the broker did not start: {self._log.read_text('utf-8')}"
+            raise RuntimeError(message)
+        _say("broker", f"process {self._process.pid} is {line}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, where it was not killed before."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        self._process.wait(_PATIENCE_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    async def kill_at_half(self, covered: int, total: int) -> None:
+        """Kill it when half of the segments are indexed, and tell who leads afterwards."""
+        if self._epoch is None:
+            if total and covered * 2 >= total:
+                self._epoch = await self._leading_epoch()
+                os.kill(self._process.pid, signal.SIGKILL)
+                self.is_killed_half_way = covered < total
+                what = f"the broker, with kill -9, when {covered} of {total} segments were indexed"
+                _say("killed", what)
+        elif not self._is_replaced:
+            epoch = await self._leading_epoch()
+            self._is_replaced = epoch > self._epoch
+            if self._is_replaced:
+                _say("went on", f"with a new broker in epoch {epoch}, which the driver has started")
+
+    async def _leading_epoch(self) -> int:
+        async with bucketq.connect(self._url, mode="direct", create=False) as queue:
+            leader = (await queue.stats()).broker
+        return 0 if leader is None else leader.epoch
+
+
+def demo(folder: Path, master: str, limit: int | None) -> int:
+    """Play everything in a folder, and return the exit code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _clear(folder)
+    url = (folder / "queue.json").as_uri()
+    _say("queue", url)
+    advice = _what_is_missing(master)
+    # What the kill of a broker makes its clients say is told here in our own words.
+    logging.getLogger("bucketq").setLevel(logging.ERROR)
+    with Broker(url, folder / "broker.log") as broker:
+        written = _write(url, limit)
+        before = asyncio.run(_ask(url))
+        _say("search", "nothing is indexed yet, and everything is found in the log:")
+        _show_first(before)
+        with ExitStack() as stack:
+            spark = None
+            if advice is None:
+                _say("spark", f"starting on {master}")
+                spark = stack.enter_context(session(master, "indexing"))
+            _index(url, spark, broker)
+            after = asyncio.run(_ask(url))
+            _say("search", "the same questions, now that everything is indexed:")
+            for (namespace, query), answer in after.items():
+                show(namespace, query, answer)
+            console.print()
+            asyncio.run(_flush(url))
+            problems = list(asyncio.run(_discrepancies(url, written, before, after)))
+            if not broker.is_killed_half_way:
+                problems.append("the jobs were done before the broker could be killed")
+            if spark is not None:
+                problems += _measure(spark, url, folder, len(written.jobs))
+    for problem in problems[:10]:
+        print(f"WRONG: {problem}", file=sys.stderr)
+    if advice is not None:
+        _say("left out", f"Spark, the archive's table and the report: {advice}")
+    hint = f'python -m examples.indexing --url {url} search python "parse a date"'
+    _say("try", hint)
+    print(f"\n{f'{len(problems)} things are wrong' if problems else 'all is as it should be'}")
+    return 1 if problems else 0
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier demo has left."""
+    (folder / "queue.json").unlink(missing_ok=True)
+    for name in ("queue", "wal", "index"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _what_is_missing(master: str) -> str | None:
+    """What to do before Spark can be used; None: nothing."""
+    try:
+        demand_spark(master)
+    except InvalidRequestError as error:
+        return str(error)
+    return None
+
+
+def _write(url: str, limit: int | None) -> Written:
+    began = time.perf_counter()
+    written = asyncio.run(write_corpus(url, corpus.NAMESPACES, limit))
+    took_s = time.perf_counter() - began
+    counts = ", ".join(f"{count:,} of {name}" for name, count in written.documents.items())
+    _say(
+        "wrote",
+        f"{written.documents.total():,} documents ({counts}) in {written.segments} segments, and "
+        f"pushed {len(written.jobs)} jobs, in {took_s:.1f} s",
+    )
+    return written
+
+
+async def _ask(url: str) -> Answers:
+    async with open_home(url) as home:
+        return {(name, query): await search(home, name, query, 3) for name, query in QUERIES}
+
+
+def _show_first(answers: Answers) -> None:
+    (namespace, query), answer = next(iter(answers.items()))
+    show(namespace, query, answer)
+    console.print()
+
+
+def _index(url: str, spark: SparkSession | None, broker: Broker) -> None:
+    """Work the jobs off, while the broker is killed."""
+    worker.configure(url)
+
+    def run() -> Tally:
+        if spark is not None:
+            return bucketq.spark.run(spark, url, worker, burst=True)
+        worker.run_sync(burst=True)
+        return worker.tally
+
+    _say("indexing", f'bucketq work examples.indexing.tasks:worker --spark "local[2]" --url {url}')
+    began = time.perf_counter()
+    with Watch(url, broker.kill_at_half):
+        ends = work_off(url, run)
+    took_s = time.perf_counter() - began
+    told = ", ".join(f"{count} {end}" for end, count in ends.items())
+    manifests = asyncio.run(indexed(url)).values()
+    _say(
+        "indexed",
+        f"{sum(each.documents for each in manifests):,} documents in "
+        f"{sum(len(each.parts) for each in manifests)} parts, in {took_s:.1f} s; attempts: {told}",
+    )
+
+
+async def _flush(url: str) -> None:
+    async with bucketq.connect(url, launch="never") as queue:
+        await queue.flush_archive()
+
+
+async def _discrepancies(url: str, written: Written, before: Answers, after: Answers) -> list[str]:
+    """What is not as it should be, in log, index and archive."""
+    wrong = []
+    covered, total = await coverage(url)
+    if covered != total or total != written.segments:
+        wrong.append(f"{written.segments} segments were written and {covered} are indexed")
+    documents = sum(each.documents for each in (await indexed(url)).values())
+    if documents != written.documents.total():
+        wrong.append(f"{written.documents.total()} documents were written, {documents} indexed")
+    since = datetime.now(UTC) - timedelta(hours=2)
+    async with bucketq.open_archive(url) as archive:
+        jobs = {job.id: job async for job in archive.jobs(since)}
+    if lost := written.jobs - jobs.keys():
+        wrong.append(f"{len(lost)} of {len(written.jobs)} jobs are not in the archive")
+    wrong += [
+        f"{job} ended as {job.outcome}" for job in jobs.values() if job.outcome != "completed"
+    ]
+    for question, answer in after.items():
+        if answer.hits != before[question].hits or answer.tail:
+            wrong.append(f"{question} was answered otherwise before it was indexed")
+    _say(
+        "counted",
+        f"{len(jobs)} jobs in the archive, {len(written.jobs)} of them pushed by the writer; "
+        f"{covered} of {total} segments indexed",
+    )
+    return wrong
+
+
+def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator[str]:
+    """Compact and measure the archive, in the session that is there already."""
+    _say("compact", f"bucketq archive compact {url}")
+    # By itself it takes hours that are over; here it is to take this one, too.
+    done = compact(spark, url, settled_after=timedelta(hours=-1))
+    _say("", f"{done.jobs} jobs of {done.segments} segments are in {done.files} Parquet files now")
+    if done.jobs < jobs:
+        yield f"{jobs} jobs were pushed, and {done.jobs} are compacted"
+    html = folder / "report.html"
+    _say("report", f"bucketq archive report {url} --from 1h --html {html}")
+    until = datetime.now(UTC) + timedelta(seconds=1)
+    found = report(spark, url, until - timedelta(hours=2), until)
+    html.write_text(page(found, url), "utf-8")
+    _show_report(found)
+    _say("page", html.as_uri())
+    if found.total.jobs != done.jobs:
+        yield f"{done.jobs} jobs are compacted, and the report has {found.total.jobs}"
+
+
+def _show_report(found: Report) -> None:
+    table = Table("kind", *("jobs", "retries", "wait p50", "wait p95", "run p50", "run p95"))
+    for line in found.kinds:
+        numbers = line.numbers
+        times = [*numbers.wait_s[:2], *numbers.run_s[:2]]
+        counts = (f"{numbers.jobs:,}", f"{numbers.retries:,}")
+        table.add_row(line.kind, *counts, *(f"{each:.2f} s" for each in times))
+    console.print(table)
+
+
+def _say(what: str, text: str) -> None:
+    console.print(f"[bold]{what:9}[/bold] {text}", markup=True)

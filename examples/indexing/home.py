@@ -1,0 +1,69 @@
+"""Where everything is: beside the queue, in the same store, whichever that is.
+
+For ``s3://bucket/docs/queue.json`` the log is under ``docs/wal/`` and the index under
+``docs/index/``. It is bucketq's own ``ObjectStore`` that reads and writes them: on every store on
+which a queue can live it creates an object only where there is none, and replaces it only where
+nobody else has, and that is all that a log and an index need.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from bucketq.errors import InvalidRequestError
+from bucketq.store.base import ObjectStore
+from bucketq.store.url import open_store
+
+_NAMESPACE = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Home:
+    """A store, and the folder in it."""
+
+    store: ObjectStore
+    folder: str
+    """What every key begins with: empty, or with a slash at its end."""
+    url: str
+    """The address of the queue."""
+
+    def wal(self, namespace: str) -> str:
+        """What the keys of a namespace's log begin with."""
+        return f"{self.folder}wal/{_checked(namespace)}/"
+
+    def index(self, namespace: str) -> str:
+        """What the keys of a namespace's index begin with."""
+        return f"{self.folder}index/{_checked(namespace)}/"
+
+    async def namespaces(self) -> list[str]:
+        """The namespaces that have documents."""
+        root = f"{self.folder}wal/"
+        found = {
+            info.key.removeprefix(root).partition("/")[0]: None
+            async for info in self.store.list(root)
+        }
+        return list(found)
+
+
+@asynccontextmanager
+async def open_home(url: str) -> AsyncIterator[Home]:
+    """Open the store of the queue at an address."""
+    location = open_store(url)
+    folder, slash, _ = location.key.rpartition("/")
+    try:
+        yield Home(location.store, folder + slash, location.url)
+    finally:
+        await location.store.close()
+
+
+def _checked(namespace: str) -> str:
+    """Refuse a name that could lead to somebody else's keys."""
+    if not _NAMESPACE.fullmatch(namespace):
+        message = (
+            f"{namespace!r} cannot be a namespace: it has up to 64 small letters, digits and '-'"
+        )
+        raise InvalidRequestError(message)
+    return namespace

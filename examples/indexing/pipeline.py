@@ -1,0 +1,104 @@
+"""The steps of the pipeline, each as one call: write a corpus, work the jobs off, look at it.
+
+Each can be stopped at any moment and begun again: what is written is not written twice, and what is
+indexed is not indexed twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import bucketq
+from bucketq.errors import BucketQError
+from bucketq.worker.engine import Tally
+from examples.indexing import corpus, manifest
+from examples.indexing.home import open_home
+from examples.indexing.wal import Document
+from examples.indexing.writer import Writer, push_missing
+
+SEGMENT_DOCUMENTS = 100
+_RETRY_S = 0.5
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """Somebody has pressed Ctrl-C while handlers ran; they have finished."""
+
+
+@dataclass
+class Written:
+    """What was written."""
+
+    documents: Counter[str] = field(default_factory=Counter)
+    """By namespace."""
+    segments: int = 0
+    jobs: set[str] = field(default_factory=set)
+    """Their ids."""
+
+
+async def write_corpus(url: str, namespaces: Iterable[str], limit: int | None = None) -> Written:
+    """Write documents that are not there yet, in segments, and push jobs for all."""
+    done = Written()
+    async with open_home(url) as home, bucketq.connect(url, launch="never") as queue:
+        for namespace in namespaces:
+            writer = Writer(home, queue, namespace)
+            done.jobs.update(await push_missing(home, queue, namespace))
+            known = await writer.ids()
+            new = (each for each in corpus.documents(namespace, limit) if each.id not in known)
+            for batch in _batches(new):
+                done.jobs.update(await writer.write(batch))
+                done.documents[namespace] += len(batch)
+                done.segments += 1
+    return done
+
+
+def work_off(url: str, run: Callable[[], Tally]) -> Counter[str]:
+    """Index all that is in the log; ``run`` works until the queue has nothing that is due.
+
+    Returns how attempts ended. Raises ``Stopped``.
+    """
+    ends: Counter[str] = Counter()
+    while asyncio.run(_push_all_missing(url)):
+        tally = run()
+        ends.update({str(end): count for end, count in tally.ends.items()})
+        if tally.left is None:
+            raise Stopped
+        if tally.left.total("dead"):
+            message = (
+                f"{tally.left.total('dead')} jobs are dead: see why with `bucketq dead {url}`, and "
+                f"let them run again with `bucketq redrive {url}`"
+            )
+            raise BucketQError(message)
+        if not tally.ends:
+            # Others have the jobs, or they wait for their next attempt.
+            time.sleep(_RETRY_S)
+    return ends
+
+
+async def _push_all_missing(url: str) -> int:
+    """Push jobs for whatever is not indexed or merged, and return how many that takes."""
+    count = 0
+    async with open_home(url) as home, bucketq.connect(url, launch="never") as queue:
+        for namespace in await home.namespaces():
+            count += len(await push_missing(home, queue, namespace))
+    return count
+
+
+async def indexed(url: str) -> dict[str, manifest.Manifest]:
+    """The manifests of all namespaces."""
+    async with open_home(url) as home:
+        return {each: await manifest.load(home, each) for each in await home.namespaces()}
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    batch: list[Document] = []
+    for document in documents:
+        batch.append(document)
+        if len(batch) == SEGMENT_DOCUMENTS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
