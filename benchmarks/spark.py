@@ -4,7 +4,7 @@ Run it with ``make bench`` or ``python benchmarks/spark.py``; ``--quick`` takes 
 ``--only sink,jobs`` measures some parts. A session with two cores runs in this process, and queues
 and files are on a disk, so each row has its limit beside it: the same rows written or read by
 plain Spark in the same run, by turns. The gap is how many times as long bucketq takes, or what
-it adds. The parts are in ``spark_tables.py``, which tells what each row is.
+it adds. The parts are in ``spark_tables.py`` and ``spark_streams.py``, which tell what each row is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pyspark
-from benchmarks import spark_tables
+from benchmarks import spark_streams, spark_tables
 from benchmarks.spark_rows import Bench, Part, Row
 from pyspark.sql import SparkSession
 
@@ -30,7 +30,7 @@ import bucketq.spark
 from bucketq.spark.java import find_java
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS: dict[str, Part] = {**spark_tables.PARTS}
+PARTS: dict[str, Part] = {**spark_tables.PARTS, **spark_streams.PARTS}
 JOBS = 100_000
 REPEATS = 3
 CONFIG = {

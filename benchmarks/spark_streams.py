@@ -1,0 +1,267 @@
+"""What runs on Spark beside what plain Spark does: the rows ``stream``, ``handlers``, ``compact``.
+
+* *Stream*: a query that takes jobs, beside one of the same trigger and sink over Spark's own
+  source of rows for tests (``rate-micro-batch``). With small batches what counts is the median of
+  what a batch takes; with large ones, rows a second.
+* *Handlers*: jobs whose handlers do nothing, claimed, sent to executors and settled, beside
+  ``mapInArrow`` over as many rows, which claims and settles nothing; and beside a ``Worker`` in one
+  process, for orientation.
+* *Compact*: segments of 1,000 jobs of two days and four kinds turned into Parquet, each job once,
+  beside ``spark.read.json`` of the same segments written as Parquet by date and kind, as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+from benchmarks.serving import wait_for_quiet
+from benchmarks.spark_rows import Bench, Part, Row, added, rated, timed
+from msgspec import Raw
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import bucketq
+import bucketq.spark
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.model.job import JobRecord
+from bucketq.spark.compaction import compact
+from bucketq.store.local import LocalStore
+
+BATCH_AIM_MS = 150.0
+COMPACT_AIM = 2.0
+KIND = "index"
+PAYLOAD = {"text": "x" * 89}
+PUSH_BATCH = 10_000
+SMALL_BATCH, LARGE_BATCH = 100, 10_000
+BATCHES = 50
+WARM_BATCHES = 5
+SHORTEST_LOOK_S = 0.02
+SEGMENT_JOBS = 1_000
+HOURS = 48
+KINDS = ("index", "email", "resize", "report")
+FINISHED = datetime(2026, 1, 1, tzinfo=UTC)
+LINE = (
+    "id string, kind string, status string, seq bigint, payload string, pushed_at timestamp, "
+    "attempt int, lease string, worker string, claimed_at timestamp, heartbeat_at timestamp, "
+    "finished_at timestamp, outcome string, result string"
+)
+"""What a line of the segments has, for plain Spark."""
+
+
+def new_queue(path: Path, jobs: int) -> str:
+    """A queue in which so many jobs wait; tell its address."""
+    url = path.as_uri()
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        for first in range(0, jobs, PUSH_BATCH):
+            some = min(PUSH_BATCH, jobs - first)
+            queue.push_many([bucketq.JobSpec(kind=KIND, payload=PAYLOAD)] * some)
+    return url
+
+
+class Streams:
+    """Runs queries over two sources, by turns."""
+
+    def __init__(self, bench: Bench) -> None:
+        """Keep as much of what queries tell of themselves as is needed."""
+        self._bench = bench
+        self._numbers = count()
+        bench.spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 10 * BATCHES)
+
+    def jobs(self, batch: int, batches: int) -> list[int]:
+        """Take jobs; tell how many milliseconds each batch took."""
+        number = next(self._numbers)
+        url = new_queue(self._bench.folder / f"queue-{number}.json", batch * batches)
+        source = self._bench.spark.readStream.format("bucketq").option("consumer", "benchmark")
+        return self._run(source.option("maxJobsPerTrigger", batch).load(url), batches)
+
+    def rows(self, batch: int, batches: int) -> list[int]:
+        """Take rows that Spark makes."""
+        source = self._bench.spark.readStream.format("rate-micro-batch")
+        return self._run(source.option("rowsPerBatch", batch).load(), batches)
+
+    def _run(self, frame: DataFrame, batches: int) -> list[int]:
+        checkpoint = self._bench.folder / f"checkpoint-{next(self._numbers)}"
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(processingTime="0 seconds").start()
+        try:
+            while len(found := _durations_ms(query)) < batches:
+                if (error := query.exception()) is not None:
+                    raise error
+                time.sleep(SHORTEST_LOOK_S)
+        finally:
+            query.stop()
+        return found[:batches]
+
+
+def _durations_ms(query: StreamingQuery) -> list[int]:
+    progress = [each for each in query.recentProgress if each.numInputRows]
+    return [each.durationMs["triggerExecution"] for each in progress]
+
+
+def measure_stream(bench: Bench) -> Iterator[Row]:
+    """Take jobs in small batches and in large ones."""
+    streams = Streams(bench)
+    ours_ms: list[int] = []
+    plain_ms: list[int] = []
+    for _ in range(bench.repeats):
+        wait_for_quiet(bench.patience_s)
+        plain_ms += streams.rows(SMALL_BATCH, WARM_BATCHES + BATCHES)[WARM_BATCHES:]
+        ours_ms += streams.jobs(SMALL_BATCH, WARM_BATCHES + BATCHES)[WARM_BATCHES:]
+    yield added(
+        f"stream, each batch of {SMALL_BATCH} jobs", median(ours_ms), median(plain_ms), BATCH_AIM_MS
+    )
+    batch = min(LARGE_BATCH, bench.jobs)
+    batches = max(1, bench.jobs // batch)
+    ours_ms, plain_ms = [], []
+    for _ in range(bench.repeats):
+        wait_for_quiet(bench.patience_s)
+        plain_ms += streams.rows(batch, 1 + batches)[1:]
+        ours_ms += streams.jobs(batch, 1 + batches)[1:]
+    name = f"stream, batches of {batch:,} jobs"
+    yield rated(name, batch, median(ours_ms) / 1e3, median(plain_ms) / 1e3, None)
+
+
+async def do_nothing(payload: dict[str, str]) -> None:
+    """A handler."""
+    del payload
+
+
+def measure_handlers(bench: Bench) -> Iterator[Row]:
+    """Run handlers that do nothing."""
+    numbers = count()
+
+    def filled() -> bucketq.Worker:
+        path = bench.folder / f"queue-{next(numbers)}.json"
+        worker = bucketq.Worker(new_queue(path, bench.jobs), mode="direct")
+        worker.handler(KIND)(do_nothing)
+        return worker
+
+    def ours() -> float:
+        worker = filled()
+        took_s = timed(lambda: bucketq.spark.run(bench.spark, None, worker, burst=True))
+        with bucketq.connect_sync(str(worker.url)) as queue:
+            _demand(queue.stats().total("queued"), 0, "jobs that wait")
+        return took_s
+
+    def alone() -> float:
+        worker = filled()
+        took_s = timed(lambda: worker.run_sync(burst=True))
+        _demand(worker.tally.count("done"), bench.jobs, "jobs that were done")
+        return took_s
+
+    bodies = [b'{"text":"%b"}' % (b"x" * 89)] * bench.jobs
+    table = pa.table({"n": pa.array(range(bench.jobs), pa.int32()), "body": bodies})
+
+    def plain() -> float:
+        return timed(lambda: _pass_through(bench.spark, table))
+
+    ours(), plain(), alone()
+    found: list[tuple[float, float, float]] = []
+    for _ in range(bench.repeats):
+        wait_for_quiet(bench.patience_s)
+        found.append((plain(), ours(), alone()))
+    plain_s, ours_s, alone_s = (median(column) for column in zip(*found, strict=True))
+    jobs = bench.jobs
+    yield rated("no-op handlers, beside mapInArrow", jobs, ours_s, plain_s, None, "jobs/s")
+    yield rated("no-op handlers, beside a Worker", jobs, ours_s, alone_s, None, "jobs/s")
+
+
+def _pass_through(spark: SparkSession, table: pa.Table) -> None:
+    """Send rows to executors and back."""
+
+    def give_back(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    frame = spark.createDataFrame(table).mapInArrow(give_back, "n int, body binary")
+    _demand(frame.toArrow().num_rows, table.num_rows, "rows that came back")
+
+
+async def fill_archive(path: Path, jobs: int) -> None:
+    """Write the segments of an archive."""
+    store = LocalStore(path.parent)
+    writer = SegmentWriter(store, Layout.of(path.name))
+    for version, first in enumerate(range(0, jobs, SEGMENT_JOBS)):
+        hour = FINISHED + timedelta(hours=first * HOURS // jobs)
+        numbers = range(first, min(first + SEGMENT_JOBS, jobs))
+        await writer.write([(finished(number, hour), None) for number in numbers], version)
+    await store.close()
+
+
+def finished(number: int, hour: datetime) -> JobRecord:
+    """A job that was done within an hour."""
+    at = hour + timedelta(seconds=number % 3600, microseconds=number)
+    return JobRecord(
+        id=f"01K{number:023d}",
+        kind=KINDS[number % len(KINDS)],
+        status="done",
+        seq=number,
+        payload=Raw(b'{"id":%d,"text":"%b"}' % (number, b"x" * 80)),
+        pushed_at=at - timedelta(seconds=20),
+        attempt=1,
+        lease=f"{number:032x}",
+        worker="worker-1",
+        claimed_at=at - timedelta(seconds=2),
+        heartbeat_at=at,
+        finished_at=at,
+        outcome="completed",
+        result=Raw(b'{"ok":true}'),
+    )
+
+
+def measure_compact(bench: Bench) -> Iterator[Row]:
+    """Compact an archive of ten times as many jobs as elsewhere."""
+    spark, numbers = bench.spark, count()
+
+    def ours(source: Path, jobs: int) -> float:
+        copy = bench.folder / f"copy-{next(numbers)}"
+        # The segments are deleted, and what is linked to them stays.
+        shutil.copytree(source, copy, copy_function=os.link)
+        url = (copy / "queue.json").as_uri()
+        took_s = timed(lambda: _demand(compact(spark, url).jobs, jobs, "jobs that were compacted"))
+        shutil.rmtree(copy)
+        return took_s
+
+    def plain(source: Path) -> float:
+        target = bench.folder / f"plain-{next(numbers)}"
+        frame = spark.read.schema(LINE).json(f"{source}/queue/archive/*/*.jsonl")
+        dated = frame.selectExpr("*", "to_date(finished_at) AS date")
+        took_s = timed(lambda: dated.write.partitionBy("date", "kind").parquet(str(target)))
+        shutil.rmtree(target)
+        return took_s
+
+    few, many = bench.jobs, 10 * bench.jobs
+    for jobs in (few, many):
+        source = bench.folder / f"source-{jobs}"
+        source.mkdir()
+        asyncio.run(fill_archive(source / "queue.json", jobs))
+    warm, source = (bench.folder / f"source-{jobs}" for jobs in (few, many))
+    plain(warm), ours(warm, few)
+    found: list[tuple[float, float]] = []
+    for _ in range(bench.repeats):
+        wait_for_quiet(bench.patience_s)
+        found.append((plain(source), ours(source, many)))
+    plain_s, ours_s = (median(column) for column in zip(*found, strict=True))
+    name = f"compact {many // SEGMENT_JOBS:,} segments, {many:,} jobs"
+    yield rated(name, many, ours_s, plain_s, COMPACT_AIM, "jobs/s")
+
+
+def _demand(found: int, wanted: int, what: str) -> None:
+    if found != wanted:
+        message = f"there are {found:,} {what}, not {wanted:,}"
+        raise RuntimeError(message)
+
+
+PARTS: dict[str, Part] = {
+    "stream": measure_stream,
+    "handlers": measure_handlers,
+    "compact": measure_compact,
+}
