@@ -25,6 +25,7 @@ from examples.indexing.search import search
 from examples.indexing.tasks import worker
 
 FOLDER = corpus.ROOT / "build" / "demo" / "indexing"
+_KNOWN = f"some of {', '.join(corpus.NAMESPACES)}; by default all"
 
 
 def main() -> int:
@@ -81,6 +82,13 @@ async def _search(url: str, namespace: str, query: str, count: int) -> int:
     return 0
 
 
+def _namespace(name: str) -> str:
+    if name not in corpus.NAMESPACES:
+        message = f"there are no documents for {name!r}: name {_KNOWN}"
+        raise argparse.ArgumentTypeError(message)
+    return name
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m examples.indexing",
@@ -96,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     play = commands.add_parser("demo", help="all of it, with a broker that is killed half-way")
     play.add_argument("--folder", type=Path, default=FOLDER, help="emptied first")
     write = commands.add_parser("write", help="write documents, and push jobs that index them")
-    write.add_argument("namespaces", nargs="*", metavar="NAMESPACE", choices=corpus.NAMESPACES)
+    write.add_argument("namespaces", nargs="*", metavar="NAMESPACE", type=_namespace, help=_KNOWN)
     index = commands.add_parser("index", help="work the jobs off on Spark")
     for command in (play, write):
         command.add_argument("--limit", type=int, help="at most so many documents a namespace")

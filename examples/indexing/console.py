@@ -69,7 +69,8 @@ class Watch:
         """Look no more."""
         self._is_over.set()
         self._thread.join()
-        self._progress.stop()
+        if console.is_terminal:
+            self._progress.stop()
 
     async def _look_on(self) -> None:
         bar = self._progress.add_task("indexing", total=None)

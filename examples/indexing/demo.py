@@ -64,7 +64,9 @@ class Broker:
 
     def __enter__(self) -> Self:
         """Start it, and wait until it serves."""
-        command = [sys.executable, "-m", "bucketq.cli", "serve", self._url]
+        # It ends by itself where this process is killed.
+        serve = ["serve", self._url, "--idle-exit", "60s"]
+        command = [sys.executable, "-m", "bucketq.cli", *serve]
         with self._log.open("wb") as log:
             # In a session of its own, so that Ctrl-C here is not meant for it.
             self._process = subprocess.Popen(
@@ -99,7 +101,7 @@ class Broker:
             epoch = await self._leading_epoch()
             self._is_replaced = epoch > self._epoch
             if self._is_replaced:
-                _say("went on", f"with a new broker in epoch {epoch}, which the driver has started")
+                _say("went on", f"by itself, with a new broker in epoch {epoch}")
 
     async def _leading_epoch(self) -> int:
         async with bucketq.connect(self._url, mode="direct", create=False) as queue:
@@ -156,7 +158,9 @@ def _clear(folder: Path) -> None:
 
 
 def _what_is_missing(master: str) -> str | None:
-    """What to do before Spark can be used; None: nothing."""
+    """Why Spark cannot be used, and what to do about it; None: it can be."""
+    if master == "none":
+        return "that was wished by --spark none"
     try:
         demand_spark(master)
     except InvalidRequestError as error:
@@ -166,6 +170,7 @@ def _what_is_missing(master: str) -> str | None:
 
 def _write(url: str, limit: int | None) -> Written:
     began = time.perf_counter()
+    asyncio.run(_configure(url))
     written = asyncio.run(write_corpus(url, corpus.NAMESPACES, limit))
     took_s = time.perf_counter() - began
     counts = ", ".join(f"{count:,} of {name}" for name, count in written.documents.items())
@@ -175,6 +180,12 @@ def _write(url: str, limit: int | None) -> Written:
         f"pushed {len(written.jobs)} jobs, in {took_s:.1f} s",
     )
     return written
+
+
+async def _configure(url: str) -> None:
+    """Let jobs go to the archive soon, so that there is something to compact in the end."""
+    async with bucketq.connect(url, launch="never") as queue:
+        await queue.config(archive_after_s=1.0)
 
 
 async def _ask(url: str) -> Answers:
@@ -198,7 +209,8 @@ def _index(url: str, spark: SparkSession | None, broker: Broker) -> None:
         worker.run_sync(burst=True)
         return worker.tally
 
-    _say("indexing", f'bucketq work examples.indexing.tasks:worker --spark "local[2]" --url {url}')
+    spark_option = "" if spark is None else ' --spark "local[2]"'
+    _say("indexing", f"bucketq work examples.indexing.tasks:worker{spark_option} --url {url}")
     began = time.perf_counter()
     with Watch(url, broker.kill_at_half):
         ends = work_off(url, run)
@@ -250,7 +262,11 @@ def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator
     _say("compact", f"bucketq archive compact {url}")
     # By itself it takes hours that are over; here it is to take this one, too.
     done = compact(spark, url, settled_after=timedelta(hours=-1))
-    _say("", f"{done.jobs} jobs of {done.segments} segments are in {done.files} Parquet files now")
+    _say(
+        "",
+        f"{done.jobs} jobs of {done.segments} archive segments are now in {done.files} Parquet "
+        "files, each job once",
+    )
     if done.jobs < jobs:
         yield f"{jobs} jobs were pushed, and {done.jobs} are compacted"
     html = folder / "report.html"
