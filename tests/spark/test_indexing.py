@@ -1,4 +1,4 @@
-"""The example that indexes, on Spark: the second half of ``make demo``, in the session of the tests.
+"""The example that indexes, on Spark: the second half of ``make demo``, in the tests' session.
 
 ``tests/examples`` runs it as a user would, without Spark.
 """
