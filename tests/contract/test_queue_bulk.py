@@ -6,6 +6,7 @@ import json
 from typing import Any, cast
 
 import pytest
+from msgspec import Raw
 
 import bucketq
 from bucketq import (
@@ -15,7 +16,9 @@ from bucketq import (
     InvalidRequestError,
     JobSpec,
     Queue,
+    RejectedError,
 )
+from bucketq.model.base import NewJob
 from tests.contract.places import Place
 
 SOON_S = 3.0
@@ -155,6 +158,26 @@ async def test_what_is_published_obeys_the_limits_of_a_push(queue: Queue[Any]) -
     with pytest.raises(InvalidRequestError, match="JobSpec"):
         await queue.publish("sink", 1, cast("Any", [1]))
     assert await queue.publish("sink", 1, specs(1)) is True
+
+
+async def test_an_encoded_job_is_published_as_it_is_or_refused_with_all_others(
+    queue: Queue[Any],
+) -> None:
+    encoded = NewJob(
+        id="own", kind="index", payload=Raw(b'"eA=="'), payload_encoding="base64", priority=-1
+    )
+    for wrong in (
+        NewJob(id="bad", kind="?", payload=Raw(b"1")),
+        NewJob(id="bad", kind="index", payload=Raw(b"1\n2")),
+        NewJob(id="own", kind="index", payload=Raw(b"1")),
+    ):
+        with pytest.raises(RejectedError):
+            await queue.publish("sink", 1, [encoded, wrong])
+    assert await payloads(queue) == []
+    assert await queue.publish("sink", 1, [*specs(1), encoded]) is True
+    first, second = (await queue.jobs()).jobs
+    assert (first.payload, len(first.id)) == (1, 26)
+    assert (second.payload, second.id, second.priority) == (b"x", "own", -1)
 
 
 async def test_nonsense_is_refused_before_anything_is_sent(queue: Queue[Any]) -> None:

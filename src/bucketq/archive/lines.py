@@ -23,6 +23,14 @@ def decode_line(line: bytes) -> JobRecord:
         return _decode(msgspec.json.encode(known))
 
 
+def jobs_in_lines(body: bytes, key: str) -> list[JobRecord]:
+    """The jobs of a segment. Raises ``CorruptStateError``."""
+    try:
+        return list(map(_decode, body.splitlines()))
+    except msgspec.MsgspecError:
+        return [job for job, _ in lines_in(body, key)]
+
+
 def lines_in(body: bytes, key: str) -> Iterator[tuple[JobRecord, bytes]]:
     """The jobs of a segment, each with its line. Raises ``CorruptStateError``."""
     for number, line in enumerate(body.splitlines(), start=1):

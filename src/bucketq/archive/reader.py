@@ -9,19 +9,21 @@ listed, or that is gone when it is read, is in the table by then. What is in bot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
 from bucketq.archive.compacted import CompactedReader
 from bucketq.archive.layout import Layout, Segment, hours_between
-from bucketq.archive.lines import lines_in
+from bucketq.archive.lines import jobs_in_lines
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import JobRecord
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
 _AT_ONCE = 8
+_TOGETHER = 5000
+"""So many jobs of the table are handed on at a time."""
 _LONGEST_RANGE = timedelta(days=366 * 20)
 _HOUR = timedelta(hours=1)
 _DAY_HOURS = 24
@@ -44,6 +46,14 @@ class ArchiveReader:
         They come hour by hour; within an hour first those that are not compacted yet, in the order
         in which they were archived. A job that a crash has left in two segments comes once.
         """
+        async for some in self.batches(since, until, kinds):
+            for job in some:
+                yield job
+
+    async def batches(
+        self, since: datetime, until: datetime, kinds: Collection[str] | None = None
+    ) -> AsyncIterator[Sequence[JobRecord]]:
+        """Yield the same jobs, as many at a time as come together."""
         check.moment(since, "since")
         check.moment(until, "until")
         if until - since > _LONGEST_RANGE:
@@ -54,8 +64,8 @@ class ArchiveReader:
             await self._compacted.refresh()
             for hour, segments in listed.items():
                 first, end = max(since, hour), min(until, hour + _HOUR)
-                async for job in self._jobs_of(segments, first, end, kinds):
-                    yield job
+                async for some in self._jobs_of(segments, first, end, kinds):
+                    yield some
 
     async def segments(self, hour: datetime) -> list[Segment]:
         """The segments of an hour, in the order of the versions they were made at."""
@@ -86,7 +96,7 @@ class ArchiveReader:
         since: datetime,
         until: datetime,
         kinds: Collection[str] | None,
-    ) -> AsyncIterator[JobRecord]:
+    ) -> AsyncIterator[Sequence[JobRecord]]:
         """The jobs of a stretch within an hour."""
         seen: set[str] = set()
         is_some_gone = False
@@ -94,27 +104,39 @@ class ArchiveReader:
             some = segments[start : start + _AT_ONCE]
             for jobs in await asyncio.gather(*map(self._read, some)):
                 is_some_gone = is_some_gone or jobs is None
-                for job in jobs or ():
-                    if job.id in seen:
-                        continue
-                    seen.add(job.id)
-                    if job.finished_at is None or not since <= job.finished_at < until:
-                        continue
-                    if kinds is None or job.kind in kinds:
-                        yield job
+                fresh = _unseen(jobs or (), seen)
+                yield [
+                    job
+                    for job in fresh
+                    if job.finished_at is not None
+                    and since <= job.finished_at < until
+                    and (kinds is None or job.kind in kinds)
+                ]
         if is_some_gone:
             await self._compacted.refresh()
+        together: list[JobRecord] = []
         async for job in self._compacted.jobs(since, until, kinds):
-            if job.id not in seen:
-                seen.add(job.id)
-                yield job
+            together.append(job)
+            if len(together) == _TOGETHER:
+                yield _unseen(together, seen)
+                together = []
+        yield _unseen(together, seen)
 
     async def _read(self, segment: Segment) -> list[JobRecord] | None:
         try:
             body = (await self._store.get(segment.key)).body
         except ObjectMissingError:
             return None
-        return [job for job, _ in lines_in(body, segment.key)]
+        return jobs_in_lines(body, segment.key)
+
+
+def _unseen(jobs: Sequence[JobRecord], seen: set[str]) -> Sequence[JobRecord]:
+    """The jobs that were not seen before, and are from now on."""
+    by_id = {job.id: job for job in jobs}
+    if len(by_id) < len(jobs) or not seen.isdisjoint(by_id):
+        jobs = [job for job_id, job in by_id.items() if job_id not in seen]
+    seen.update(by_id)
+    return jobs
 
 
 def _by_day(since: datetime, until: datetime) -> Iterator[list[datetime]]:

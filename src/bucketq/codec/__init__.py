@@ -20,5 +20,14 @@ from bucketq.codec.decode import decode
 from bucketq.codec.document import Document, Prepared
 from bucketq.codec.head import Heading, read_heading
 from bucketq.codec.layout import FORMAT
+from bucketq.codec.lines import read_job_lines
 
-__all__ = ["FORMAT", "Document", "Heading", "Prepared", "decode", "read_heading"]
+__all__ = [
+    "FORMAT",
+    "Document",
+    "Heading",
+    "Prepared",
+    "decode",
+    "read_heading",
+    "read_job_lines",
+]

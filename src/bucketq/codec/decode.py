@@ -94,9 +94,9 @@ def decode(body: bytes, where: str, *, accept: bool = False) -> Document:
         NewerFormatError: A newer bucketq wrote it.
         CorruptStateError: It is not an object that bucketq wrote.
     """
-    _check_format(body, where)
+    check_format(body, where)
     if not accept:
-        _check_frame(body, where)
+        check_frame(body, where)
     extra: _Extra = {}
     try:
         if not body.isascii():
@@ -117,7 +117,7 @@ def decode(body: bytes, where: str, *, accept: bool = False) -> Document:
     return document
 
 
-def _check_format(body: bytes, where: str) -> None:
+def check_format(body: bytes, where: str) -> None:
     """Refuse a format that this code does not know, whatever the rest looks like."""
     written = _FORMAT.match(body)
     try:
@@ -134,7 +134,7 @@ def _check_format(body: bytes, where: str) -> None:
         _refuse(where, f"there is no format {number}")
 
 
-def _check_frame(body: bytes, where: str) -> None:
+def check_frame(body: bytes, where: str) -> None:
     """Check the first line, and what it says of the rest."""
     first = _FIRST_LINE.match(body)
     if first is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
+from bucketq.model.base import NewJob
 from bucketq.model.bulk import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.job import Backoff, Status
 from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
@@ -258,7 +259,7 @@ class Queue(Protocol[T]):
         self,
         writer: str,
         batch: int,
-        jobs: Iterable[JobSpec[T]],
+        jobs: Iterable[JobSpec[T] | NewJob],
         *,
         part: int = 0,
         request: str | None = None,
@@ -266,7 +267,8 @@ class Queue(Protocol[T]):
         """Add jobs, all or none, once for each position of a writer; return whether it was now.
 
         A writer goes forward only, by batch and then by part. What is not behind the last position
-        that it published changes nothing, however often it comes, and returns False.
+        that it published changes nothing, however often it comes, and returns False. A ``NewJob``
+        is encoded already, and goes in as it is.
         """
         ...
 

@@ -8,7 +8,7 @@ published jobs follow from their position.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
 
@@ -111,7 +111,7 @@ class BulkVerbs(TokenVerbs, Generic[T]):
         self,
         writer: str,
         batch: int,
-        jobs: Iterable[JobSpec[T]],
+        jobs: Iterable[JobSpec[T] | NewJob],
         *,
         part: int = 0,
         request: str | None = None,
@@ -124,8 +124,14 @@ class BulkVerbs(TokenVerbs, Generic[T]):
         if request is not None:
             parse_token(request, bulk.Publish)
         several = as_several(jobs, "publish takes an iterable of JobSpec objects")
-        ids = _job_ids(writer, batch, part)
-        new = tuple([self._specified(job, next(ids)) for job in several])
+        first = _first_id(writer, batch, part)
+        # One that is encoded is taken as it is: whoever commits it checks it in any case.
+        new = tuple(
+            [
+                job if isinstance(job, NewJob) else self._specified(job, _id_at(first, place))
+                for place, job in enumerate(several)
+            ]
+        )
         operation = bulk.Publish(writer=writer, batch=batch, part=part, jobs=new)
         return cast("bool", await self._do(operation, request))
 
@@ -135,10 +141,12 @@ def _check_batch(consumer: object, batch: object) -> None:
     check.whole_number(batch, "batch", 1, MAX_BATCH)
 
 
-def _job_ids(writer: str, batch: int, part: int) -> Iterator[str]:
-    """The ids of the jobs at a position: the same whoever publishes it, like no other job's."""
+def _first_id(writer: str, batch: int, part: int) -> int:
+    """What the ids of the jobs at a position are counted from: the same whoever publishes it."""
     name = f"{writer}/{batch}/{part}".encode()
-    number = int.from_bytes(blake2b(name, digest_size=_HASH_BYTES).digest())
-    while True:
-        yield crockford(number, _ID_LENGTH)
-        number = (number + 1) % _HASHES
+    return int.from_bytes(blake2b(name, digest_size=_HASH_BYTES).digest())
+
+
+def _id_at(first: int, place: int) -> str:
+    """The id of a job, like no other job's."""
+    return crockford((first + place) % _HASHES, _ID_LENGTH)

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from bucketq.client.blocking import BlockingConnection, BlockingQueue, connect_sync
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import BucketQError, InvalidRequestError, RejectedError, UnavailableError
+from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
-from bucketq.queue.job import JobSpec
 from bucketq.spark.columns import Columns, plan_columns
 from bucketq.spark.commits import cut
 from bucketq.spark.options import Access, WriteOptions
@@ -100,13 +100,13 @@ class JobWriter(DataSourceArrowWriter):
         del messages
         self._staging.clear()
 
-    def _jobs(self, staged: list[Staged]) -> Iterator[JobSpec[Any]]:
+    def _jobs(self, staged: list[Staged]) -> Iterator[NewJob]:
         for each in staged:
             if each.sizes:
                 yield from decode_rows(self._staging.fetch(each.parcel))
 
     def _publish(
-        self, queue: BlockingQueue[Any], counts: list[int], jobs: Iterator[JobSpec[Any]]
+        self, queue: BlockingQueue[Any], counts: list[int], jobs: Iterator[NewJob]
     ) -> None:
         done = 0
         for count in counts:

@@ -8,17 +8,15 @@ asked to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bucketq.archive import Layout
+from bucketq.archive import ArchiveReader, Layout
 from bucketq.archive.layout import hour_of
-from bucketq.client.archive import Archive, open_archive
-from bucketq.client.blocking import connect_sync
 from bucketq.clock import SystemClock
 from bucketq.errors import QueueNotFoundError
 from bucketq.model.job import JobRecord
@@ -26,6 +24,7 @@ from bucketq.spark.options import ReadOptions, read_options, write_options
 from bucketq.spark.parts import Rows, read_rows
 from bucketq.spark.schema import DDL, batches
 from bucketq.spark.sink import JobWriter, open_writer
+from bucketq.spark.snapshot import read_snapshot
 from bucketq.spark.stream import JobStreamReader
 from bucketq.spark.stream_options import is_for_stream, stream_options
 from bucketq.spark.stream_sink import JobStreamWriter, open_stream_writer, stream_write_options
@@ -105,20 +104,11 @@ class JobsReader(DataSourceReader):
 
     def partitions(self) -> list[Rows]:
         """Read the queue, and cut it into parts."""
-        options, access = self._options, self._options.access
-        with connect_sync(
-            access.url,
-            launch="never",
-            create=False,
-            timeout_s=access.timeout_s,
-            token=access.token,
-        ) as queue:
-            snapshot = queue.snapshot()
-        jobs = [job for job in snapshot.jobs if _is_wanted(job, options)]
-        parts = options.partitions or ceil(len(jobs) / _ROWS_A_PART) or 1
-        size = ceil(len(jobs) / parts) or 1
-        slices = [jobs[first : first + size] for first in range(0, len(jobs), size)] or [[]]
-        return [Rows(some) for some in slices]
+        lines = read_snapshot(self._options)
+        parts = self._options.partitions or ceil(len(lines) / _ROWS_A_PART) or 1
+        size = ceil(len(lines) / parts) or 1
+        slices = [lines[first : first + size] for first in range(0, len(lines), size)] or [[]]
+        return [Rows.of_lines(some) for some in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Turn the jobs of a part into rows."""
@@ -149,18 +139,20 @@ class ArchiveTableReader(DataSourceReader):
         """Read the stretches of a part, one after the other."""
         assert isinstance(partition, Stretches)  # noqa: S101 - Spark gives back what it was given
         with asyncio.Runner() as runner:
-            archive = open_archive(self._options.access.url)
+            location = open_store(self._options.access.url)
+            archive = ArchiveReader(location.store, Layout.of(location.key))
             try:
                 for since, until in partition.stretches:
-                    yield from batches(runner.run(self._jobs(archive, since, until)))
+                    found = archive.batches(since, until, self._options.kinds or None)
+                    while (jobs := runner.run(anext(found, None))) is not None:
+                        yield from batches(self._wanted(jobs))
             finally:
-                runner.run(archive.__aexit__())
+                if not location.is_lent:
+                    runner.run(location.store.close())
 
-    async def _jobs(
-        self, archive: Archive[object], since: datetime, until: datetime
-    ) -> list[JobRecord]:
-        found = archive.jobs(since, until, kinds=self._options.kinds or None)
-        return [job.record async for job in found if _is_wanted(job.record, self._options)]
+    def _wanted(self, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
+        statuses = self._options.statuses
+        return [job for job in jobs if job.status in statuses] if statuses else jobs
 
 
 def _stretches(since: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
@@ -189,9 +181,3 @@ async def _see_queue(url: str) -> None:
         await store.close()
     message = f"no queue at {location.url}, and no archive of one: check the option path"
     raise QueueNotFoundError(message)
-
-
-def _is_wanted(job: JobRecord, options: ReadOptions) -> bool:
-    return (not options.statuses or job.status in options.statuses) and (
-        not options.kinds or job.kind in options.kinds
-    )

@@ -154,7 +154,7 @@ def shared_out(jobs: list[JobRecord], at_least: int) -> list[Rows]:
     """Cut a batch into parts of about one size: so many at least, if it has as many jobs."""
     parts = min(max(at_least, ceil(len(jobs) / _ROWS_A_PART)), len(jobs))
     cuts = [len(jobs) * part // parts for part in range(parts + 1)] if parts else []
-    return [Rows(jobs[first:last]) for first, last in pairwise(cuts)]
+    return [Rows.of(jobs[first:last]) for first, last in pairwise(cuts)]
 
 
 def _most(limit: ReadLimit) -> int | None:

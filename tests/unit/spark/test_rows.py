@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -10,13 +11,15 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bucketq.errors import BucketQError, InvalidRequestError, PayloadError, PayloadTooLargeError
+from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
-from bucketq.queue.job import JobSpec
 from bucketq.spark.columns import Columns, PayloadForm
-from bucketq.spark.rows import decode_rows, encode_rows
+from bucketq.spark.rows import decode_rows, encode_rows, encoded
 
 WRITE = "01M7F5B2YZ8Q4X1VJ6T3N9KDAE"
 
@@ -34,7 +37,7 @@ def specs(
     settings: Settings | None = None,
     write_id: str = WRITE,
     partition: int = 0,
-) -> list[JobSpec[Any]]:
+) -> list[NewJob]:
     rows = encode_rows([batch], meaning, settings or Settings(), write_id, partition)
     found = list(decode_rows(rows.body))
     assert len(found) == len(rows.sizes) == batch.num_rows
@@ -45,21 +48,23 @@ def batch(*arrays: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays), names=[str(n) for n in range(len(arrays))])
 
 
-def pushed(spec: JobSpec[Any]) -> bytes:
+def pushed(job: NewJob) -> bytes:
     """The JSON that a push of it stores."""
-    raw, _ = payloads.encode(spec.payload, "payload")
-    return bytes(raw)
+    assert job.payload_encoding is None
+    return bytes(job.payload)
 
 
 def test_text_is_json_as_it_came_on_one_line() -> None:
     texts = ['{"a": 1}', '\n {"a":\n 1e400}\t', None, '"ü"']
-    found = [pushed(spec) for spec in specs(batch(pa.array(texts)), columns("json"))]
+    found = [pushed(job) for job in specs(batch(pa.array(texts)), columns("json"))]
     assert found == [b'{"a": 1}', b'{"a":1e400}', b"null", '"ü"'.encode()]
 
 
 def test_bytes_are_bytes() -> None:
     found = specs(batch(pa.array([b"\x00\xff", b""], pa.binary())), columns("bytes"))
-    assert [spec.payload for spec in found] == [b"\x00\xff", b""]
+    assert [job.payload_encoding for job in found] == ["base64", "base64"]
+    read = [payloads.decode(job.payload, "base64", bytes, "payload") for job in found]
+    assert read == [b"\x00\xff", b""]
 
 
 def test_a_value_is_written_as_a_push_of_the_same_would_write_it() -> None:
@@ -85,9 +90,9 @@ def test_a_value_is_written_as_a_push_of_the_same_would_write_it() -> None:
         "raw": b"x",
         "none": None,
     }
-    [spec] = specs(batch(pa.array([value], kind)), columns("value"))
+    [job] = specs(batch(pa.array([value], kind)), columns("value"))
     in_utc = "2026-01-02T06:34:05.678901Z"
-    assert json.loads(pushed(spec)) == {
+    assert json.loads(pushed(job)) == {
         "at": in_utc,
         "many": [in_utc],
         "day": "2026-01-02",
@@ -101,12 +106,12 @@ def test_a_value_is_written_as_a_push_of_the_same_would_write_it() -> None:
 def test_packed_columns_become_one_object() -> None:
     meaning = Columns({}, None, "value", {"name": 1, "n": 0}, "x")
     found = specs(batch(pa.array([1, None]), pa.array(["a", "b"])), meaning)
-    assert [pushed(spec) for spec in found] == [b'{"name":"a","n":1}', b'{"name":"b","n":null}']
+    assert [pushed(job) for job in found] == [b'{"name":"a","n":1}', b'{"name":"b","n":null}']
 
 
 def test_fields_are_taken_from_their_columns_and_left_out_where_null() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-    given = batch(
+    rows = batch(
         pa.array(["1", "2"]),
         pa.array(["mine", None]),
         pa.array(["a", "b"]),
@@ -118,8 +123,8 @@ def test_fields_are_taken_from_their_columns_and_left_out_where_null() -> None:
         pa.array([[("t", "1")], None], pa.map_(pa.string(), pa.string())),
     )
     names = ("id", "kind", "priority", "delay_s", "run_at", "max_attempts", "key", "tags")
-    first, second = specs(given, columns("json", *names))
-    assert first == JobSpec(
+    first, second = specs(rows, columns("json", *names))
+    assert first == NewJob(
         kind="a",
         payload=first.payload,
         id="mine",
@@ -129,14 +134,14 @@ def test_fields_are_taken_from_their_columns_and_left_out_where_null() -> None:
         key="k",
         tags={"t": "1"},
     )
-    assert second == JobSpec(kind="b", payload=second.payload, id=second.id, delay_s=1.5)
+    assert second == NewJob(kind="b", payload=second.payload, id=second.id, delay_s=1.5)
 
 
 def test_ids_follow_from_write_partition_and_row_and_from_nothing_else() -> None:
     def ids(given: list[list[str]], write_id: str = WRITE, partition: int = 0) -> list[str]:
         batches = [batch(pa.array(each)) for each in given]
         rows = encode_rows(batches, columns("json"), Settings(), write_id, partition)
-        return [str(spec.id) for spec in decode_rows(rows.body)]
+        return [job.id for job in decode_rows(rows.body)]
 
     first = ids([["1", "2"], ["3"]])
     assert ids([["7"], ["8", "9"]]) == first
@@ -174,9 +179,9 @@ def test_a_row_that_cannot_be_pushed_is_named(
 
 def test_a_row_that_says_two_things_of_its_time_is_refused() -> None:
     at = pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
-    given = batch(pa.array(["1"]), pa.array([1.0]), at)
+    rows = batch(pa.array(["1"]), pa.array([1.0]), at)
     with pytest.raises(InvalidRequestError, match=r"row 0 .* delay_s or run_at, not both"):
-        specs(given, columns("json", "delay_s", "run_at"))
+        specs(rows, columns("json", "delay_s", "run_at"))
 
 
 def test_the_sizes_are_those_of_the_payloads() -> None:
@@ -184,3 +189,39 @@ def test_the_sizes_are_those_of_the_payloads() -> None:
     rows = encode_rows(given, columns("json"), Settings(), WRITE, 0)
     assert list(rows.sizes) == [1, 5, 4]
     assert msgspec.json.decode(rows.body.splitlines()[1])["payload"] == [1, 2]
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats()
+    | st.text()
+    | st.datetimes(timezones=st.just(UTC))
+    | st.decimals(allow_nan=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.lists(VALUES, max_size=20))
+def test_values_are_encoded_together_as_each_would_be_alone(values: list[Any]) -> None:
+    assert told(lambda: encoded(values)) == told(
+        lambda: (payloads.encode(value, "payload") for value in values)
+    )
+
+
+def told(encode: Callable[[], Iterator[payloads.Body]]) -> list[object]:
+    """What comes of values, up to the first that is refused."""
+    found: list[object] = []
+    try:
+        found.extend((bytes(raw), encoding) for raw, encoding in encode())
+    except PayloadError as error:
+        found.append(str(error))
+    return found
+
+
+def test_one_value_that_cannot_be_encoded_takes_no_other_with_it() -> None:
+    together = encoded(["a", object(), "b"])
+    assert next(together)[0] == msgspec.Raw(b'"a"')
+    with pytest.raises(PayloadError, match="cannot be written as JSON"):
+        next(together)

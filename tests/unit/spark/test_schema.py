@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from bucketq.model.job import Failure, JobRecord
+from bucketq.model.job import NOTHING, Failure, JobRecord
 from bucketq.spark.schema import BATCH_ROWS, DDL, SCHEMA, batches
 
 NOW = datetime(2026, 11, 15, 10, 30, 0, 123456, tzinfo=UTC)
@@ -91,3 +94,56 @@ def test_many_jobs_come_in_batches_and_none_in_no_batch() -> None:
     found = list(batches(jobs))
     assert [batch.num_rows for batch in found] == [BATCH_ROWS, 1]
     assert list(batches([])) == []
+
+
+def read_singly(job: JobRecord) -> dict[str, Any]:
+    """A row as the columns say that it is, made from one record alone."""
+    fields = {name: getattr(job, name) for name in SCHEMA.names if hasattr(job, name)}
+    for name in ("payload", "result"):
+        raw, encoding = bytes(getattr(job, name)), getattr(job, f"{name}_encoding")
+        fields[name] = None if encoding or not raw else raw.decode()
+        fields[f"{name}_bytes"] = (
+            base64.b64decode(msgspec.json.decode(raw, type=str)) if encoding else raw or None
+        )
+    return fields | {
+        "tags": list((job.tags or {}).items()),
+        "error": job.errors[-1].error if job.errors else None,
+        "errors": [msgspec.structs.asdict(each) for each in job.errors],
+    }
+
+
+BODIES = st.sampled_from([(Raw(b'{"n":"\xc3\xbc"}'), None), (Raw(b'"AP8="'), "base64")])
+TIMES = st.none() | st.datetimes(
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=-3, minutes=-30))]),
+    min_value=datetime(1900, 1, 1),  # noqa: DTZ001 - the strategy adds the zone
+)
+COUNTS = st.integers(0, 2**31 - 1)
+ERRORS = st.lists(st.builds(Failure, TIMES.filter(bool), COUNTS, st.just("failed"), st.text()))
+
+
+@st.composite
+def records(draw: st.DrawFn) -> JobRecord:
+    payload, payload_encoding = draw(BODIES)
+    result, result_encoding = draw(st.just((NOTHING, None)) | BODIES)
+    return record(
+        id=draw(st.text()),
+        status=draw(st.sampled_from(["queued", "done"])),
+        payload=payload,
+        payload_encoding=payload_encoding,
+        result=result,
+        result_encoding=result_encoding,
+        attempt=draw(COUNTS),
+        max_attempts=draw(st.none() | COUNTS),
+        run_at=draw(TIMES),
+        finished_at=draw(TIMES),
+        worker=draw(st.none() | st.text()),
+        tags=draw(st.none() | st.dictionaries(st.text(), st.text(), max_size=2)),
+        cancel_requested=draw(st.booleans()),
+        errors=tuple(draw(ERRORS)),
+    )
+
+
+@given(st.lists(records(), min_size=1, max_size=5))
+def test_many_rows_say_what_each_would_say_alone(jobs: list[JobRecord]) -> None:
+    [batch] = batches(jobs)
+    assert batch.to_pylist() == [read_singly(job) for job in jobs]
