@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.batching import BatchFailed
+from bucketq.spark.pythons import trouble_with_python
 from bucketq.spark.task import Care, Orders, Outcome, run_part, try_part
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 _ROWS = "n int, body binary"
 _SCHEMA = pa.schema([("n", pa.int32()), ("body", pa.binary())])
-_FEWEST = 2
-"""How many parts a batch has at least where a cluster does not tell its size."""
+_MOST_PARTS = 4096
 _LONGEST_REASON = 300
 _decode = msgspec.json.Decoder(Outcome).decode
 
@@ -43,8 +43,10 @@ class SparkCluster:
         """Into how many parts Spark cuts a batch: as many as it runs at once."""
         if self._context is not None:
             return max(1, int(self._context.defaultParallelism))
-        told = self._spark.conf.get("spark.default.parallelism", None)
-        return int(told) if told else _FEWEST
+        # A server does not tell how much it runs at once, but it cuts a range accordingly.
+        places = self._spark.range(_MOST_PARTS).selectExpr("spark_partition_id() AS place")
+        [row] = places.selectExpr("max(place) + 1 AS parts").collect()
+        return int(row["parts"])
 
     @property
     def may_run_twice(self) -> bool:
@@ -94,6 +96,8 @@ class SparkCluster:
             table = pa.table([pa.array([0], pa.int32()), pa.array([b""])], schema=_SCHEMA)
             [row] = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).collect()
         except Exception as error:
+            if python := trouble_with_python(str(error)):
+                raise InvalidRequestError(python) from error
             raise _gone(error) from error
         _check_delivered(_decode(bytes(row["body"])))
 

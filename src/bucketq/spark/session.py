@@ -13,12 +13,14 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING
 
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.spark.java import find_java
+from bucketq.spark.masters import check_answers, is_connect, is_local
+from bucketq.spark.pythons import choose_python, trouble_with_python
 from bucketq.spark.register import register
 
 if TYPE_CHECKING:
@@ -39,8 +41,15 @@ _LOCAL_CONFIG = {
     # The work is done in Python; what counts here is that Java is up soon.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
-_REMOTE = "sc://"
 _LAST_LINES = 5
+_SMALL_TALK = (
+    "Using Spark's default log4j",
+    "Setting default log level",
+    "Setting Spark log level",
+    "To adjust logging level",
+    "WARNING: Using incubator modules",
+)
+"""What Spark always says when it starts."""
 _OWN_ERROR = re.compile(r"^bucketq\.errors\.(\w+): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z_.]+\]\s*")
 
@@ -49,15 +58,15 @@ _CONDITION = re.compile(r"^\[[A-Z_.]+\]\s*")
 def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkSession]:
     """Start a session with the format ``bucketq``, and stop it in the end."""
     demand_spark(master)
+    check_answers(master)
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - an extra
 
     builder = Session.builder.appName(f"bucketq {name}")
-    if master.startswith(_REMOTE):
+    if is_connect(master):
         builder = builder.remote(master)
     else:
-        if master.startswith("local"):
-            _set_python(os.environ)
-        config = _CONFIG | (_LOCAL_CONFIG if master.startswith("local") else {})
+        choose_python(os.environ)
+        config = _CONFIG | (_LOCAL_CONFIG if is_local(master) else {})
         for key, value in config.items():
             builder = builder.config(key, value)
         builder = builder.master(master)
@@ -77,13 +86,20 @@ def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkS
 
 
 def demand_spark(master: str) -> None:
-    """Raise ``InvalidRequestError`` where pyspark, pyarrow or Java is missing."""
+    """Raise ``InvalidRequestError`` where a package or Java is missing."""
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
             message = f'this needs Spark, and {module} is missing: pip install "bucketq[spark]"'
             raise InvalidRequestError(message)
-    if not master.startswith(_REMOTE):
+    if not is_connect(master):
         find_java(os.environ)
+        return
+    for module in ("grpc", "grpc_status", "zstandard"):
+        if find_spec(module) is None:
+            message = (
+                f'Spark Connect needs {module}, which is missing: pip install "pyspark[connect]"'
+            )
+            raise InvalidRequestError(message)
 
 
 @contextlib.contextmanager
@@ -108,6 +124,8 @@ def told(error: Exception) -> BucketQError:
         name, message = own[-1]
         kind = {each.__name__: each for each in _family(BucketQError)}.get(name, BucketQError)
         return kind(message)
+    if python := trouble_with_python(text):
+        return UnavailableError(python)
     first = _CONDITION.sub("", text.strip().partition("\n")[0]) or type(error).__name__
     if isinstance(error, AnalysisException | ParseException):
         return InvalidRequestError(f"spark does not understand it: {first}")
@@ -118,12 +136,6 @@ def _family(kind: type[BucketQError]) -> Iterator[type[BucketQError]]:
     yield kind
     for child in kind.__subclasses__():
         yield from _family(child)
-
-
-def _set_python(environ: MutableMapping[str, str]) -> None:
-    """Let Spark use the Python that has bucketq, unless somebody has chosen another."""
-    environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 @contextlib.contextmanager
@@ -142,7 +154,8 @@ def _stderr_to(log: IO[bytes]) -> Iterator[None]:
 
 def _not_started(master: str, error: Exception, log: IO[bytes]) -> UnavailableError:
     log.seek(0)
-    lines = log.read().decode(errors="replace").strip().splitlines()[-_LAST_LINES:]
-    said = "; ".join(line.strip() for line in lines) or str(error).partition("\n")[0]
+    lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    news = [line for line in lines if line and not any(talk in line for talk in _SMALL_TALK)]
+    said = "; ".join(news[-_LAST_LINES:]) or str(error).partition("\n")[0]
     message = f"spark does not start with master {master}: {said}"
     return UnavailableError(message)

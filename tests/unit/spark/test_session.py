@@ -28,9 +28,22 @@ def test_a_missing_java_is_told_unless_spark_runs_elsewhere(
     demand_spark("sc://host")
 
 
+def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda name: None if name == "grpc_status" else name)
+    with pytest.raises(
+        InvalidRequestError, match=r'grpc_status, .* pip install "pyspark\[connect\]"'
+    ):
+        demand_spark("sc://host")
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
+        (
+            'o46.load.\n: java.io.IOException: Cannot run program "/x/python": 2\n\tat java.y',
+            UnavailableError,
+            "spark cannot run /x/python",
+        ),
         (
             "thrown\nbucketq.errors.CorruptStateError: line 3 cannot be read\n\tat org.apache.x",
             CorruptStateError,
