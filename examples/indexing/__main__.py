@@ -43,7 +43,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Stopped):
-        print("\nstopped; nothing is lost, and the same command goes on", file=sys.stderr)
+        next_time = "index goes on" if given.command == "demo" else "the same command goes on"
+        print(f"\nstopped; nothing is lost, and {next_time}", file=sys.stderr)
         return 130
 
 

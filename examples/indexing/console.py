@@ -22,7 +22,7 @@ from examples.indexing.search import Answer
 from examples.indexing.wal import Wal
 
 console = Console(highlight=False, soft_wrap=True)
-_LOOK_S = 0.1
+_LOOK_S = 0.03
 _SNIPPET = 160
 _SHORT = 3
 _BLANKS = re.compile(r"\s+")

@@ -128,7 +128,7 @@ def demo(folder: Path, master: str, limit: int | None) -> int:
             if advice is None:
                 _say("spark", f"starting on {master}")
                 spark = stack.enter_context(session(master, "indexing"))
-            _index(url, spark, broker)
+            _index(url, spark, broker, written.segments)
             after = asyncio.run(_ask(url))
             _say("search", "the same questions, now that everything is indexed:")
             for (namespace, query), answer in after.items():
@@ -199,13 +199,16 @@ def _show_first(answers: Answers) -> None:
     console.print()
 
 
-def _index(url: str, spark: SparkSession | None, broker: Broker) -> None:
+def _index(url: str, spark: SparkSession | None, broker: Broker, segments: int) -> None:
     """Work the jobs off, while the broker is killed."""
     worker.configure(url)
 
     def run() -> Tally:
         if spark is not None:
-            return bucketq.spark.run(spark, url, worker, burst=True)
+            # In small batches, so that there is a middle at which the broker can be killed.
+            few = max(2, segments // 12)
+            return bucketq.spark.run(spark, url, worker, burst=True, batch_jobs=few)
+        worker.configure(concurrency=1)
         worker.run_sync(burst=True)
         return worker.tally
 

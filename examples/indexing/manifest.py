@@ -20,7 +20,8 @@ from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from examples.indexing.home import Home
 
 _TRIES = 60
-_LONGEST_PAUSE_S = 0.2
+_SHORTEST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 0.5
 
 
 class File(Struct, frozen=True):
@@ -99,7 +100,7 @@ async def change(
     where the manifest is another by now, what has not landed never will.
     """
     key = _key(home, namespace)
-    for tries_left in range(_TRIES - 1, -1, -1):
+    for number in range(_TRIES):
         before, etag = await _load(home, namespace)
         after = alter(before)
         if after is None:
@@ -111,10 +112,11 @@ async def change(
             else:
                 await home.store.replace(key, body, etag)
         except (PreconditionFailedError, ObjectMissingError, UnavailableError) as error:
-            if not tries_left:
+            if number == _TRIES - 1:
                 message = f"{key} was not changed in {_TRIES} tries: try again later ({error})"
                 raise UnavailableError(message) from error
-            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))
+            longest_s = min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * 2**number)
+            await asyncio.sleep(random.uniform(0, longest_s))
         else:
             return after
     raise AssertionError

@@ -22,6 +22,7 @@ from examples.indexing.writer import Writer, push_missing
 
 SEGMENT_DOCUMENTS = 100
 _RETRY_S = 0.5
+_MOST_IDLE_ROUNDS = 3
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
@@ -61,19 +62,29 @@ def work_off(url: str, run: Callable[[], Tally]) -> Counter[str]:
     Returns how attempts ended. Raises ``Stopped``.
     """
     ends: Counter[str] = Counter()
-    while asyncio.run(_push_all_missing(url)):
+    idle_rounds = 0
+    while missing := asyncio.run(_push_all_missing(url)):
         tally = run()
         ends.update({str(end): count for end, count in tally.ends.items()})
         if tally.left is None:
             raise Stopped
-        if tally.left.total("dead"):
+        if dead := tally.left.total("dead"):
             message = (
-                f"{tally.left.total('dead')} jobs are dead: see why with `bucketq dead {url}`, and "
-                f"let them run again with `bucketq redrive {url}`"
+                f"{dead} jobs are dead: see why with `bucketq dead {url}`, and let them run again "
+                f"with `bucketq redrive {url}`"
+            )
+            raise BucketQError(message)
+        # Otherwise others have the jobs, or they wait for their next attempt.
+        has_jobs = tally.left.total("queued") + tally.left.total("running")
+        idle_rounds = 0 if tally.ends or has_jobs else idle_rounds + 1
+        if idle_rounds == _MOST_IDLE_ROUNDS:
+            message = (
+                f"{missing} jobs are not to be had, though what they were to do is not done: were "
+                "they cancelled? the queue takes them again when it has forgotten their keys, "
+                "after an hour (key_retention_s)"
             )
             raise BucketQError(message)
         if not tally.ends:
-            # Others have the jobs, or they wait for their next attempt.
             time.sleep(_RETRY_S)
     return ends
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import bucketq
-from bucketq.errors import CorruptStateError, InvalidRequestError, UnavailableError
+from bucketq.errors import BucketQError, CorruptStateError, InvalidRequestError, UnavailableError
 from bucketq.store.base import PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
-from examples.indexing import corpus, manifest, parts
+from bucketq.worker.engine import Tally
+from examples.indexing import corpus, manifest, parts, pipeline
 from examples.indexing.home import Home, open_home
 from examples.indexing.ranking import words_of
 from examples.indexing.search import search
@@ -134,6 +135,24 @@ async def test_a_writer_that_dies_before_it_pushed_leaves_documents_that_are_fou
         await Writer(home, queue, NAMESPACE).write([Document("b", "", "a pin")])
         jobs = (await queue.jobs()).jobs
     assert [job.payload["segment"] for job in jobs] == [1, 2]
+
+
+def test_jobs_that_were_cancelled_are_told_of_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_RETRY_S", 0.0)
+    url = (tmp_path / "queue.json").as_uri()
+    asyncio.run(pipeline.write_corpus(url, ["guides"], 10))
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.cancel(queue.jobs().jobs[0].id)
+    worker.configure(url, mode="direct")
+
+    def run() -> Tally:
+        worker.run_sync(burst=True)
+        return worker.tally
+
+    with pytest.raises(BucketQError, match=r"1 jobs are not to be had, .* were they cancelled"):
+        pipeline.work_off(url, run)
 
 
 async def test_a_worker_indexes_and_merges_what_was_written(tmp_path: Path) -> None:
