@@ -32,6 +32,7 @@ from bucketq.worker.verdicts import HandlerFailed
 _SHORT_S = 0.5
 _LONG_S = 2.0
 _MOST_JOBS = 5000
+_LARGEST_STEP = 8
 _INTERRUPT_AGAIN_S = 1.0
 
 
@@ -59,10 +60,11 @@ class Cluster(Protocol):
 
 
 class BatchSize:
-    """How many jobs go into a batch: so many that it takes about a second.
+    """How many jobs go into a batch: so many that handlers are busy for about a second.
 
-    Each costs Spark a tenth of a second or more, whatever is in it; and what is in it is settled
-    when all of it is over.
+    Each batch costs Spark a tenth of a second or more, whatever is in it, and much more where the
+    cluster has other work; that is no reason for smaller batches, but for larger ones. What is in
+    a batch is settled when all of it is over.
     """
 
     def __init__(self, least: int, most: int = _MOST_JOBS) -> None:
@@ -70,13 +72,20 @@ class BatchSize:
         self._least = least
         self._most = max(least, most)
         self.jobs = least
+        self.is_brisk = False
+        """Whether handlers were busy for so short that the next batch had better wait here."""
 
-    def note(self, jobs: int, took_s: float) -> None:
-        """Note how long a batch took."""
-        if took_s > _LONG_S:
+    def note(self, jobs: int, took_s: float, busy_s: float | None = None) -> None:
+        """Note how long a batch took, and for how much of that handlers were busy."""
+        busy_s = took_s if busy_s is None else min(busy_s, took_s)
+        self.is_brisk = busy_s <= _LONG_S
+        short_s = min(max(_SHORT_S, took_s - busy_s), _LONG_S / 2)
+        if not self.is_brisk:
             self.jobs = max(self._least, self.jobs // 2)
-        elif took_s < _SHORT_S and jobs >= self.jobs:
-            self.jobs = min(self._most, 2 * self.jobs)
+        elif busy_s < short_s and jobs >= self.jobs:
+            # By as much as would still be short: each step costs as much as a batch does.
+            factor = _LARGEST_STEP if _LARGEST_STEP * busy_s < short_s else 2
+            self.jobs = min(self._most, factor * self.jobs)
 
 
 class _Visit:
@@ -133,8 +142,13 @@ class SparkRunner:
 
     @property
     def slots(self) -> int:
-        """How many jobs may be held."""
-        return self._size.jobs * self._batches
+        """How many jobs may be held: those under way, and a batch to follow the first that ends.
+
+        With no more than are under way, batches would be cut smaller and smaller, as each is made
+        of what is there when another ends. Where handlers take long that does not matter, and jobs
+        that wait here are jobs that others cannot take.
+        """
+        return self._size.jobs * (self._batches + self._size.is_brisk)
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler on the cluster; its time is counted there."""
@@ -211,9 +225,10 @@ class SparkRunner:
         except Exception as error:  # noqa: BLE001 - Spark has many, and each ends a batch
             await self._mend(batch, error)
             return
-        before = self._size.jobs
+        before = self.slots
         if batch.care == "together":
-            self._size.note(len(bodies), loop.time() - began_s)
+            busy_s = max(outcome.ended_s for outcome in outcomes)
+            self._size.note(len(bodies), loop.time() - began_s, busy_s)
         unbegun: list[_Visit] = []
         for visit, outcome in zip(batch.visits, outcomes, strict=True):
             if outcome.reply is not None:
@@ -221,7 +236,7 @@ class SparkRunner:
             elif not _drop(visit):
                 unbegun.append(visit)
         self._waiting.extendleft(reversed(unbegun))
-        if self._size.jobs != before:
+        if self.slots != before:
             self.on_size(self.slots)
 
     async def _mend(self, batch: _Batch, error: Exception) -> None:

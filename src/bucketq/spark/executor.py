@@ -159,6 +159,7 @@ class SparkWorker(Worker):
         """Let the engine hold as many jobs as Spark's pace wants."""
         engine = super()._make_engine(queue, handlers, runner, burst=burst)
         if self._runner is not None:
+            engine.fetch_none_ahead()
             self._runner.on_size = engine.resize
             self._runner.on_gone = partial(engine.stop, hurry=True)
         return engine

@@ -43,6 +43,8 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     """None: it was not begun."""
     undelivered: str = ""
     """Why the executor has no handlers, where it has none."""
+    ended_s: float = 0.0
+    """How long after the beginning of its task it was over."""
 
 
 class Orders(Struct, frozen=True):
@@ -124,22 +126,26 @@ async def _run_together(
     orders: Orders, handlers: dict[str, Handler], records: Sequence[JobRecord]
 ) -> list[Outcome]:
     loop = asyncio.get_running_loop()
-    late_s = loop.time() + orders.budget_s
-    slots = asyncio.Semaphore(orders.concurrency)
+    began_s = loop.time()
     wanted = {record.kind: handlers[record.kind] for record in records}
     runner = _runner(wanted)
+    outcomes = [Outcome()] * len(records)
+    numbered = enumerate(records)
 
-    async def run(number: int, record: JobRecord) -> Outcome:
-        async with slots:
+    async def work() -> None:
+        """Run one job after the other, each slot what comes next."""
+        for number, record in numbered:
             # The first ones are begun in any case, or a batch might never end.
-            if number >= orders.concurrency and loop.time() >= late_s:
-                return Outcome()
-            return Outcome(await _run_one(runner, wanted[record.kind], record))
+            if number >= orders.concurrency and loop.time() - began_s >= orders.budget_s:
+                return
+            reply = await _run_one(runner, wanted[record.kind], record)
+            outcomes[number] = Outcome(reply, ended_s=loop.time() - began_s)
 
     try:
-        return await asyncio.gather(*(run(n, record) for n, record in enumerate(records)))
+        await asyncio.gather(*(work() for _ in records[: orders.concurrency]))
     finally:
         await runner.close()
+    return outcomes
 
 
 async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply:

@@ -135,6 +135,10 @@ class Engine:
         """How many handlers run at once."""
         return self._concurrency
 
+    def fetch_none_ahead(self) -> None:
+        """Hold no more jobs than handlers run: the runner has some that wait, and counts them."""
+        self._pace.most = 0
+
     def resize(self, concurrency: int) -> None:
         """Let more handlers run at once, or fewer when some of those that run have ended."""
         self._concurrency = concurrency

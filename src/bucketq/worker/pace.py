@@ -26,6 +26,8 @@ class Pace:
     def __init__(self, concurrency: int) -> None:
         """Begin without an idea: nothing is fetched ahead before a handler has ended."""
         self.concurrency = concurrency
+        self.most = MOST
+        """How many jobs may be fetched ahead."""
         self._claim_s = 0.0
         self._run_s: float | None = None
         self._is_jammed = False
@@ -56,4 +58,4 @@ class Pace:
         a_second = self.concurrency / max(self._run_s, _SHORTEST_S)
         if a_second * self._claim_s < 1:
             return 0
-        return min(MOST, ceil(a_second * min(_CLAIMS * self._claim_s, _LONGEST_S)))
+        return min(self.most, ceil(a_second * min(_CLAIMS * self._claim_s, _LONGEST_S)))

@@ -251,13 +251,13 @@ async def test_closing_lets_go_of_what_is_under_way_and_of_what_waits() -> None:
 
 async def test_the_engine_is_told_when_more_jobs_may_be_held() -> None:
     stage = Stage(2)
-    stage.runner._size = BatchSize(2, 6)
+    stage.runner._size = BatchSize(2, 20)
     told: list[int] = []
     stage.runner.on_size = told.append
     await stage.all(range(2))
-    await stage.all(range(4))
-    await stage.all(range(6))
-    assert told == [8, 12]
+    await stage.all(range(16))
+    await stage.all(range(20))
+    assert told == [48, 60]  # Two batches under way, and one that waits.
     await stage.runner.close()
 
 
@@ -278,3 +278,28 @@ def test_batches_grow_while_they_are_short_and_shrink_when_they_are_long() -> No
         size.note(1, 60.0)
     assert size.jobs == 20
     assert BatchSize(20, 5).jobs == 20
+
+
+def test_what_spark_itself_takes_makes_batches_larger_and_not_smaller() -> None:
+    size = BatchSize(20)
+    size.note(20, took_s=3.0, busy_s=0.7)
+    assert size.jobs == 40
+    size.note(40, took_s=3.0, busy_s=1.2)  # Handlers are busy for a second, as they should.
+    assert size.jobs == 40
+    size.note(40, took_s=9.0, busy_s=2.1)
+    assert size.jobs == 20
+    size.note(20, took_s=0.3, busy_s=0.01)
+    assert size.jobs == 160
+
+
+async def test_a_batch_waits_for_its_turn_only_where_handlers_are_short() -> None:
+    stage = Stage(4)
+    assert stage.runner.slots == 8
+    told: list[int] = []
+    stage.runner.on_size = told.append
+    await stage.all(range(2))
+    assert stage.runner.slots == 12
+    assert told == [12]
+    stage.size.note(4, took_s=5.0)
+    assert stage.runner.slots == 8
+    await stage.runner.close()

@@ -160,6 +160,16 @@ def test_a_task_whose_time_is_up_begins_no_more_jobs() -> None:
     assert [outcome.reply is not None for outcome in outcomes] == [True, True, False, False, False]
 
 
+def test_it_is_told_how_long_handlers_kept_a_task_busy() -> None:
+    async def wait(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    told = orders(bind("x", wait), concurrency=1)
+    first, last = run_bodies(told, [body("x", 0.05), body("x", 0.1)])
+    assert 0.05 <= first.ended_s < last.ended_s
+    assert last.ended_s >= 0.15
+
+
 def test_a_job_in_a_process_that_dies_costs_itself_alone() -> None:
     told = orders(
         bind("die", crafts.die, run_in="process"), bind("echo", crafts.echo, run_in="process")

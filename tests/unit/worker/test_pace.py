@@ -39,6 +39,12 @@ def test_there_is_a_most() -> None:
     assert paced(100, claim_s=1.0, run_s=0.0).ahead == MOST
 
 
+def test_nothing_is_fetched_ahead_where_that_is_said() -> None:
+    pace = paced(100, claim_s=1.0, run_s=0.0)
+    pace.most = 0
+    assert pace.ahead == 0
+
+
 def test_one_long_handler_among_short_ones_is_soon_forgotten() -> None:
     pace = paced(10, claim_s=0.1, run_s=0.01)
     pace.note_run(10.0)
