@@ -58,6 +58,18 @@ def test_every_job_is_there_once_before_and_after(spark: SparkSession, url: str)
     assert compact(spark, url) == Compacted()
 
 
+def test_it_is_told_how_many_segments_were_read_of_how_many(
+    spark: SparkSession, file_url: str
+) -> None:
+    some_jobs(file_url)
+    total = len(listed(file_url)[0])
+    told: list[tuple[int, int]] = []
+    compact(spark, file_url, tell=lambda read, found: told.append((read, found)))
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == ((0, total), (total, total))
+    assert told.count((total, total)) > 1  # When all were read, and when that was published.
+
+
 def test_late_segments_are_taken_by_the_next_run(spark: SparkSession, url: str) -> None:
     jobs = some_jobs(url)
     compact(spark, url)

@@ -62,10 +62,11 @@ class Bar:
                 self._progress.remove_task(self._task)
             self._task = self._progress.add_task(what, total=self._total, completed=done)
 
-    def show(self, done: int) -> None:
-        """Show how many are done."""
+    def show(self, done: int, total: int | None = None) -> None:
+        """Show how many are done, and of how many where that has become known."""
         if self._progress is not None:
-            self._progress.update(self._task, completed=done)
+            self._total = total or self._total
+            self._progress.update(self._task, completed=done, total=self._total)
 
     def say(self, text: str) -> None:
         """Tell something without spoiling the bar."""

@@ -63,7 +63,7 @@ def compact(
             since=begin,
             until=end,
             settled_after=age,
-            tell=lambda count, _total: bar.show(count),
+            tell=bar.show,
         )
     text = (
         f"{counted(done.jobs, 'job')} of {counted(done.segments, 'segment')} compacted into "

@@ -36,7 +36,7 @@ class SparkCluster:
         """Run jobs as the orders say."""
         self._spark: Any = spark
         self._orders = orders
-        self._context: Any = None if _is_remote(spark) else self._spark.sparkContext
+        self._context: Any = None if is_remote(spark) else self._spark.sparkContext
 
     @property
     def parts(self) -> int:
@@ -129,7 +129,8 @@ def _gone(error: Exception) -> UnavailableError:
     return UnavailableError(message)
 
 
-def _is_remote(spark: SparkSession) -> bool:
+def is_remote(spark: SparkSession) -> bool:
+    """Whether a session goes over Spark Connect, and so has no context in this process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,13 +21,17 @@ from bucketq.archive import Layout, sweep
 from bucketq.archive.compaction import SETTLED_AFTER, Compactor, Part, Written, write_part
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, UnavailableError
+from bucketq.spark.cluster import is_remote
 from bucketq.store.url import open_store
+from bucketq.worker.threads import ThreadRunner
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
 _LOST_ROUNDS = 5
+_LOOK_S = 0.5
 _RESULT = "written binary, error string, message string"
 
 
@@ -75,12 +80,14 @@ def compact(
             total = runner.run(compactor.segments(since, until, settled_after))
             lost = 0
             while planned := runner.run(compactor.plan(since, until, settled_after)):
-                if tell:
-                    tell(done.segments, max(total, done.segments + planned.segments))
-                written = _write(spark, url, planned.parts)
+                total = max(total, done.segments + planned.segments)
+                on_read = partial(_tell, tell, done.segments, total)
+                on_read(0)
+                written = runner.run(_write(spark, url, planned.parts, on_read))
                 if runner.run(compactor.publish(planned, written)):
                     lost = 0
                     _count(done, written, planned.segments)
+                    on_read(planned.segments)
                     continue
                 lost += 1
                 if lost == _LOST_ROUNDS:
@@ -95,14 +102,44 @@ def compact(
     return done
 
 
-def _write(spark: SparkSession, url: str, parts: list[Part]) -> list[Written]:
-    """Let Spark write the parts, each in a task of its own."""
+def _tell(tell: Tell | None, before: int, total: int, read: int) -> None:
+    """Tell how far it is; a task that Spark runs again counts its segments again."""
+    if tell:
+        tell(min(before + read, total), total)
+
+
+async def _write(
+    spark: SparkSession, url: str, parts: list[Part], on_read: Callable[[int], None]
+) -> list[Written]:
+    """Let Spark write the parts, and tell meanwhile how many segments were read."""
+    # Over Spark Connect there is nothing that counts, and only whole rounds are told of.
+    counter = None if is_remote(spark) else spark.sparkContext.accumulator(0)
+    threads = ThreadRunner()
+    call = threads.call(partial(_run, spark, url, parts, counter))
+    writing: asyncio.Task[list[Written]] = asyncio.get_running_loop().create_task(call)
+    try:
+        while not writing.done():
+            await asyncio.wait([writing], timeout=_LOOK_S)
+            if counter is not None:
+                on_read(counter.value)
+        return writing.result()
+    finally:
+        await threads.close()
+
+
+def _run(
+    spark: SparkSession, url: str, parts: list[Part], counter: Accumulator[int] | None
+) -> list[Written]:
+    """Write each part in a task of its own."""
     bodies = [msgspec.json.encode(part) for part in parts]
+    segments = [sum(len(work.segments) for work in part.hours) for part in parts]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 yield _write_one(url, bodies[place])
+                if counter is not None:
+                    counter.add(segments[place])
 
     rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(work, _RESULT).collect()
     for row in rows:
