@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import bucketq.spark
-from bucketq.errors import BucketQError
+from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.spark.session import session
 from bucketq.worker.engine import Tally
 from examples.indexing import corpus
@@ -58,6 +58,10 @@ async def _write(url: str, namespaces: list[str], limit: int | None) -> int:
 
 
 def _index(url: str, master: str) -> int:
+    if not asyncio.run(indexed(url)):
+        message = "there are no documents yet: python -m examples.indexing write"
+        raise InvalidRequestError(message)
+
     def run_here() -> Tally:
         worker.configure(url)
         worker.run_sync(burst=True)

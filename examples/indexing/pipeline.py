@@ -7,7 +7,6 @@ indexed is not indexed twice.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -85,8 +84,23 @@ def work_off(url: str, run: Callable[[], Tally]) -> Counter[str]:
             )
             raise BucketQError(message)
         if not tally.ends:
-            time.sleep(_RETRY_S)
+            asyncio.run(_wait_for_others(url))
     return ends
+
+
+async def _wait_for_others(url: str) -> None:
+    """Wait until jobs that are not to be had now may be.
+
+    The queue stays open meanwhile: a lease of somebody who was killed runs out only before the
+    eyes of one who watches.
+    """
+    async with bucketq.connect(url) as queue:
+        before = (await queue.stats()).total("running")
+        while True:
+            await asyncio.sleep(_RETRY_S)
+            running = (await queue.stats()).total("running")
+            if not running or running < before:
+                return
 
 
 async def _push_all_missing(url: str) -> int:

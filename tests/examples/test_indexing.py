@@ -16,11 +16,11 @@ from bucketq.errors import BucketQError, CorruptStateError, InvalidRequestError,
 from bucketq.store.base import PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
 from bucketq.worker.engine import Tally
-from examples.indexing import corpus, manifest, parts, pipeline
+from examples.indexing import corpus, manifest, parts, pipeline, tasks
 from examples.indexing.home import Home, open_home
 from examples.indexing.ranking import words_of
 from examples.indexing.search import search
-from examples.indexing.tasks import FANOUT, choose, index_segment, merge_parts, worker
+from examples.indexing.tasks import FANOUT, choose, index_segment, merge_parts
 from examples.indexing.wal import Document, Place, Wal
 from examples.indexing.writer import Writer, push_missing
 from tests.servers.running import running
@@ -137,6 +137,24 @@ async def test_a_writer_that_dies_before_it_pushed_leaves_documents_that_are_fou
     assert [job.payload["segment"] for job in jobs] == [1, 2]
 
 
+def worker_of(url: str, concurrency: int = 4) -> bucketq.Worker:
+    """A worker with the handlers of the example, that no other test has configured."""
+    own = bucketq.Worker(url, concurrency=concurrency)
+    own.handler("index")(tasks.index)
+    own.handler("merge")(tasks.merge)
+    return own
+
+
+def work_off(url: str) -> Counter[str]:
+    own = worker_of(url)
+
+    def run() -> Tally:
+        own.run_sync(burst=True)
+        return own.tally
+
+    return pipeline.work_off(url, run)
+
+
 def test_jobs_that_were_cancelled_are_told_of_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,14 +163,19 @@ def test_jobs_that_were_cancelled_are_told_of_and_not_waited_for(
     asyncio.run(pipeline.write_corpus(url, ["guides"], 10))
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.cancel(queue.jobs().jobs[0].id)
-    worker.configure(url, mode="direct")
-
-    def run() -> Tally:
-        worker.run_sync(burst=True)
-        return worker.tally
-
     with pytest.raises(BucketQError, match=r"1 jobs are not to be had, .* were they cancelled"):
-        pipeline.work_off(url, run)
+        work_off(url)
+
+
+def test_jobs_of_somebody_who_was_killed_are_waited_for_and_done(tmp_path: Path) -> None:
+    url = (tmp_path / "queue.json").as_uri()
+    asyncio.run(pipeline.write_corpus(url, ["guides"], 150))
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.config(lease_s=2.0, heartbeat_s=0.5, grace_s=1.0)
+        queue.claim()  # And nobody is heard of any more.
+    assert work_off(url) == {"done": 2}
+    [found] = asyncio.run(pipeline.indexed(url)).values()
+    assert (found.segments, found.documents) == ({1, 2}, 150)
 
 
 async def test_a_worker_indexes_and_merges_what_was_written(tmp_path: Path) -> None:
@@ -165,11 +188,10 @@ async def test_a_worker_indexes_and_merges_what_was_written(tmp_path: Path) -> N
                 await writer.write(documents[first : first + 5])
             assert await writer.ids() == {each.id for each in documents}
         before = await ranked(home, "queue")
-        worker.configure(url, mode="embedded")
         # One after the other, so that the merge comes last, as it was pushed.
-        worker.configure(concurrency=1)
-        await worker.run(burst=True)
-        assert worker.tally.ends == {"done": FANOUT + 1}
+        own = worker_of(url, concurrency=1)
+        await own.run(burst=True)
+        assert own.tally.ends == {"done": FANOUT + 1}
         [part] = (await manifest.load(home, NAMESPACE)).parts
         assert part.segments == [(1, FANOUT)]
         assert await ranked(home, "queue") == before
