@@ -33,8 +33,9 @@ servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that te
 java: ## see that there is Java 17 or newer for Spark, and install it where that can be done
 	@sh tools/java.sh
 
+# Three processes, also on two cores: a good part of the tests wait for timers and servers.
 test: $(VENV)/.dev servers java ## run all tests
-	@$(PY) -m pytest -n 2 --dist loadfile
+	@$(PY) -m pytest -n 3 --dist loadfile
 
 # The first half is played before anything is installed for the second, which needs Spark.
 demo: $(VENV)/.core ## see it work, without an account: a queue in one process, then a search engine

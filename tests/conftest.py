@@ -16,15 +16,28 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 _TOGETHER = "tests/spark/"
 """They share one Spark session, which is started once for each process of a run."""
+_LONGEST_FIRST = (_TOGETHER, "tests/simulation/", "tests/chaos/", "tests/integration/")
+"""What takes long is begun early, or one process would be left alone with it at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first."""
+
+    def place(item: pytest.Item) -> int:
+        starts = [item.nodeid.startswith(prefix) for prefix in _LONGEST_FIRST]
+        return starts.index(True) if any(starts) else len(starts)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out tests by file, and all those of Spark as if they were in one."""
+    """Hand out tests by file, in their order, and all those of Spark as if they were in one."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - a plugin, perhaps not there
 
+    config.option.loadscopereorder = False
     scheduler = LoadFileScheduling(config, log)
     by_file = scheduler._split_scope
     scheduler._split_scope = lambda nodeid: (

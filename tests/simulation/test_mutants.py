@@ -89,6 +89,7 @@ def test_without_the_horizon_a_forgotten_request_is_judged_wrongly(monkeypatch: 
         "nothing refused takes effect",
         "nothing takes effect twice",
         "a job that has left stays away",
+        first=16,
         worlds=150,
     )
 
@@ -187,7 +188,7 @@ def test_a_completion_without_fencing_is_noticed(monkeypatch: Patch) -> None:
     complete_really = lease_rules.complete
     handlers: dict[Any, Any] = {**transitions._HANDLERS, Complete: complete}
     monkeypatch.setattr(transitions, "_HANDLERS", handlers)
-    expect("completed means completed")
+    expect("completed means completed", first=6)
 
 
 def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Patch) -> None:

@@ -105,7 +105,7 @@ def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch:
 
     follow_really = SilenceWatch._follow
     monkeypatch.setattr(SilenceWatch, "_follow", follow)
-    expect("no lease is taken from a healthy worker", weather="calm", cast="mixed")
+    expect("no lease is taken from a healthy worker", weather="calm", cast="mixed", first=19)
 
 
 def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
@@ -187,7 +187,7 @@ def test_a_server_that_serves_whatever_it_has_is_noticed(monkeypatch: Patch) -> 
         return next(iter(self.brokers.values()))
 
     monkeypatch.setattr(Server, "_find", find)
-    expect("acknowledged means durable", cast="brokers", worlds=150)
+    expect("acknowledged means durable", cast="brokers", first=50, worlds=150)
 
 
 def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
@@ -215,7 +215,7 @@ def test_replacing_a_broker_that_does_not_know_yet_that_it_leads_is_noticed(
     _probe_instead(
         monkeypatch, lambda pong, record: pong.role == "leading" and pong.broker == record.id
     )
-    expect("a living broker is left alone", weather="slow", cast="brokers", first=20, worlds=100)
+    expect("a living broker is left alone", weather="slow", cast="brokers", first=50, worlds=100)
 
 
 def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
@@ -231,4 +231,4 @@ def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
 def test_jobs_for_claims_of_clients_that_are_gone_are_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Leader, "forget", lambda *_: None)
     monkeypatch.setattr(Incoming, "is_told", property(lambda self: self._told))
-    expect("no job is handed to the dead", weather="losses", cast="herd")
+    expect("no job is handed to the dead", weather="losses", cast="herd", first=20)
