@@ -17,7 +17,7 @@ from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.spark.session import session
 from bucketq.worker.engine import Tally
 from examples.indexing import corpus
-from examples.indexing.console import Watch, show
+from examples.indexing.console import Watch, show, waiting
 from examples.indexing.demo import demo
 from examples.indexing.home import open_home
 from examples.indexing.pipeline import Stopped, indexed, work_off, write_corpus
@@ -49,7 +49,8 @@ def main() -> int:
 
 
 async def _write(url: str, namespaces: list[str], limit: int | None) -> int:
-    written = await write_corpus(url, namespaces or corpus.NAMESPACES, limit)
+    with waiting("writing") as tell:
+        written = await write_corpus(url, namespaces or corpus.NAMESPACES, limit, tell)
     print(
         f"{written.documents.total():,} documents written in {written.segments} segments; "
         f"{len(written.jobs)} jobs are to be done: python -m examples.indexing index"

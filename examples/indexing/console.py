@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +26,16 @@ _LOOK_S = 0.03
 _SNIPPET = 160
 _SHORT = 3
 _BLANKS = re.compile(r"\s+")
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is under way, where somebody can see it; what is yielded tells more."""
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(text) as status:
+        yield lambda more: status.update(f"{text} {more}")
 
 
 class Watch:

@@ -32,7 +32,7 @@ from bucketq.spark.report import Report, report
 from bucketq.spark.session import demand_spark, session
 from bucketq.worker.engine import Tally
 from examples.indexing import corpus
-from examples.indexing.console import Watch, console, coverage, show
+from examples.indexing.console import Watch, console, coverage, show, waiting
 from examples.indexing.home import open_home
 from examples.indexing.pipeline import Written, indexed, work_off, write_corpus
 from examples.indexing.search import Answer, search
@@ -127,7 +127,8 @@ def demo(folder: Path, master: str, limit: int | None) -> int:
             spark = None
             if advice is None:
                 _say("spark", f"starting on {master}")
-                spark = stack.enter_context(session(master, "indexing"))
+                with waiting("starting"):
+                    spark = stack.enter_context(session(master, "indexing"))
             _index(url, spark, broker, written.segments)
             after = asyncio.run(_ask(url))
             _say("search", "the same questions, now that everything is indexed:")
@@ -171,7 +172,8 @@ def _what_is_missing(master: str) -> str | None:
 def _write(url: str, limit: int | None) -> Written:
     began = time.perf_counter()
     asyncio.run(_configure(url))
-    written = asyncio.run(write_corpus(url, corpus.NAMESPACES, limit))
+    with waiting("writing") as tell:
+        written = asyncio.run(write_corpus(url, corpus.NAMESPACES, limit, tell))
     took_s = time.perf_counter() - began
     counts = ", ".join(f"{count:,} of {name}" for name, count in written.documents.items())
     _say(
@@ -264,7 +266,8 @@ def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator
     """Compact and measure the archive, in the session that is there already."""
     _say("compact", f"bucketq archive compact {url}")
     # By itself it takes hours that are over; here it is to take this one, too.
-    done = compact(spark, url, settled_after=timedelta(hours=-1))
+    with waiting("compacting"):
+        done = compact(spark, url, settled_after=timedelta(hours=-1))
     _say(
         "",
         f"{done.jobs} jobs of {done.segments} archive segments are now in {done.files} Parquet "
@@ -275,7 +278,8 @@ def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator
     html = folder / "report.html"
     _say("report", f"bucketq archive report {url} --from 1h --html {html}")
     until = datetime.now(UTC) + timedelta(seconds=1)
-    found = report(spark, url, until - timedelta(hours=2), until)
+    with waiting("measuring"):
+        found = report(spark, url, until - timedelta(hours=2), until)
     html.write_text(page(found, url), "utf-8")
     _show_report(found)
     _say("page", html.as_uri())

@@ -39,8 +39,16 @@ class Written:
     """Their ids."""
 
 
-async def write_corpus(url: str, namespaces: Iterable[str], limit: int | None = None) -> Written:
-    """Write documents that are not there yet, in segments, and push jobs for all."""
+async def write_corpus(
+    url: str,
+    namespaces: Iterable[str],
+    limit: int | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Written:
+    """Write documents that are not there yet, in segments, and push jobs for all.
+
+    ``tell`` is called now and then with how far it is.
+    """
     done = Written()
     async with open_home(url) as home, bucketq.connect(url, launch="never") as queue:
         for namespace in namespaces:
@@ -52,6 +60,7 @@ async def write_corpus(url: str, namespaces: Iterable[str], limit: int | None = 
                 done.jobs.update(await writer.write(batch))
                 done.documents[namespace] += len(batch)
                 done.segments += 1
+                tell(f"{done.documents[namespace]:,} documents of {namespace}")
     return done
 
 
