@@ -28,7 +28,7 @@ from bucketq.archive.compacted import file_name, open_log, touches
 from bucketq.archive.delta import AddFile, DeltaLog, added
 from bucketq.archive.layout import Layout
 from bucketq.archive.lines import lines_in
-from bucketq.archive.parquet import Row, file_of, ids_in
+from bucketq.archive.parquet import GROUP_ROWS, Group, Row, file_of, group_of, ids_in
 from bucketq.clock import Clock, new_id
 from bucketq.errors import UnavailableError
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -183,38 +183,70 @@ class Compactor:
 
 async def write_part(store: ObjectStore, layout: Layout, part: Part, clock: Clock) -> Written:
     """Write the files of a part. To do it again, or twice at once, writes the same."""
-    root, now = layout.compacted, clock.now()
-    files: list[AddFile] = []
+    files = _Files(store, layout.compacted, part.run, clock.now())
     covered: list[str] = []
-    by_kind: dict[str, list[Row]] = {}
-    jobs = repeated = 0
-
-    async def flush(kind: str) -> None:
-        rows = by_kind.pop(kind)
-        body = file_of(rows)
-        moments = [row.job.finished_at or row.job.pushed_at for row in rows]
-        span = (min(moments), max(moments))
-        name = file_name(span[0].date().isoformat(), kind, part.run, body)
-        await patiently(partial(store.put, root + name, body))
-        files.append(added(name, len(body), kind, span, len(rows), now))
-
+    repeated = 0
     for work in part.hours:
-        seen = await _known(store, root, work)
+        seen = await _known(store, layout.compacted, work)
         async for key, rows in _segments(store, work.segments):
             for row in rows:
                 if row.job.id in seen:
                     repeated += 1
                     continue
                 seen.add(row.job.id)
-                jobs += 1
-                waiting = by_kind.setdefault(row.job.kind, [])
-                waiting.append(row)
-                if len(waiting) >= _FILE_ROWS:
-                    await flush(row.job.kind)
+                if files.take(row):
+                    await files.close_group(row.job.kind)
             covered.append(key)
-    for kind in sorted(by_kind):
-        await flush(kind)
-    return Written(files, covered, jobs, repeated)
+        await files.close_hour()
+    await files.close()
+    return Written(files.added, covered, files.jobs, repeated)
+
+
+class _Files:
+    """The files of a part. Its jobs come hour by hour; each group of rows is of one hour."""
+
+    def __init__(self, store: ObjectStore, root: str, run: str, now: datetime) -> None:
+        self._store = store
+        self._root = root
+        self._run = run
+        self._now = now
+        self._rows: dict[str, list[Row]] = {}
+        self._groups: dict[str, list[Group]] = {}
+        self.added: list[AddFile] = []
+        self.jobs = 0
+
+    def take(self, row: Row) -> bool:
+        """Take a job; True: there are enough of its kind for a group."""
+        self.jobs += 1
+        rows = self._rows.setdefault(row.job.kind, [])
+        rows.append(row)
+        return len(rows) == GROUP_ROWS
+
+    async def close_group(self, kind: str) -> None:
+        """Make a group of the jobs of a kind, and a file where there is enough for one."""
+        groups = self._groups.setdefault(kind, [])
+        groups.append(group_of(self._rows.pop(kind)))
+        if sum(group.rows for group in groups) >= _FILE_ROWS:
+            await self._write(kind)
+
+    async def close_hour(self) -> None:
+        """Let the jobs that come from now on be in groups of their own."""
+        for kind in list(self._rows):
+            await self.close_group(kind)
+
+    async def close(self) -> None:
+        """Write what is left."""
+        for kind in sorted(self._groups):
+            await self._write(kind)
+
+    async def _write(self, kind: str) -> None:
+        groups = self._groups.pop(kind)
+        body = file_of(groups)
+        span = (min(group.first for group in groups), max(group.last for group in groups))
+        name = file_name(span[0].date().isoformat(), kind, self._run, body)
+        await patiently(partial(self._store.put, self._root + name, body))
+        rows = sum(group.rows for group in groups)
+        self.added.append(added(name, len(body), kind, span, rows, self._now))
 
 
 async def delete_all(store: ObjectStore, keys: list[str]) -> None:

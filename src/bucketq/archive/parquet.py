@@ -10,7 +10,7 @@ pyarrow is no part of the core: it is asked for when there is a file to read or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ import msgspec
 from msgspec import Raw
 
 from bucketq.archive.delta import Field
-from bucketq.archive.layout import hour_of
 from bucketq.archive.lines import decode_line
 from bucketq.errors import CorruptStateError, InvalidRequestError
 from bucketq.model.job import JobRecord
@@ -51,7 +50,11 @@ FIELDS: tuple[Field, ...] = (
 )
 """The columns, as Delta spells them; the kind is a partition, and so is the date."""
 
-_GROUP_ROWS = 50_000
+_DIFFERENT = frozenset(["id", "finished_at", "pushed_at", "claimed_at", "seq", "payload", "rest"])
+"""Columns whose values hardly ever repeat, so that a dictionary of them would only cost."""
+GROUP_ROWS = 50_000
+"""How many rows a group has at the most."""
+_ENDS = (b",", b"}")
 _FINISHED = "finished_at"
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -62,6 +65,20 @@ class Row(NamedTuple):
 
     job: JobRecord
     line: bytes
+
+    @property
+    def moment(self) -> datetime:
+        """When it finished."""
+        return self.job.finished_at or self.job.pushed_at
+
+
+class Group(NamedTuple):
+    """Jobs of one hour and kind as columns, which take less room than rows."""
+
+    table: Any
+    rows: int
+    first: datetime
+    last: datetime
 
 
 def demand_pyarrow() -> None:
@@ -74,20 +91,29 @@ def demand_pyarrow() -> None:
         raise InvalidRequestError(message)
 
 
-def file_of(rows: Sequence[Row]) -> bytes:
-    """A file of jobs of one day and kind, which come hour by hour."""
+def group_of(rows: Sequence[Row]) -> Group:
+    """Turn jobs of one hour and kind into columns."""
+    import pyarrow as pa  # noqa: PLC0415 - no part of the core
+
+    schema = _schema(pa)
+    arrays = [
+        pa.array(cells, kind.type) for cells, kind in zip(_columns(rows), schema, strict=True)
+    ]
+    moments = [row.moment for row in rows]
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    return Group(table, len(rows), min(moments), max(moments))
+
+
+def file_of(groups: Sequence[Group]) -> bytes:
+    """A file of jobs of one day and kind, hour by hour."""
     import pyarrow as pa  # noqa: PLC0415 - no part of the core
     import pyarrow.parquet as pq  # noqa: PLC0415 - no part of the core
 
-    schema = _schema(pa)
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        for group in _by_hour(rows):
-            columns = zip(*map(_cells, group), strict=True)
-            arrays = [
-                pa.array(cells, kind.type) for cells, kind in zip(columns, schema, strict=True)
-            ]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    repeated = [name for name, _ in FIELDS if name not in _DIFFERENT]
+    with pq.ParquetWriter(sink, _schema(pa), compression="zstd", use_dictionary=repeated) as writer:
+        for group in groups:
+            writer.write_table(group.table)
     return bytes(sink.getvalue())
 
 
@@ -140,47 +166,58 @@ def _is_apart(group: Any, since: datetime, until: datetime) -> bool:
     return False
 
 
-def _by_hour(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    group: list[Row] = []
-    hour: datetime | None = None
-    for row in rows:
-        its = hour_of(row.job.finished_at or row.job.pushed_at)
-        if group and (its != hour or len(group) == _GROUP_ROWS):
-            yield group
-            group = []
-        hour = its
-        group.append(row)
-    if group:
-        yield group
+def _columns(rows: Sequence[Row]) -> Iterator[list[Any]]:
+    """The cells of some jobs, column by column in the order of ``FIELDS``."""
+    jobs = [row.job for row in rows]
+    payloads, results, rests = zip(*map(cut, rows), strict=True)
+    yield [job.id for job in jobs]
+    yield [row.moment for row in rows]
+    yield [job.status for job in jobs]
+    yield [job.outcome for job in jobs]
+    yield [job.pushed_at for job in jobs]
+    yield [job.run_at for job in jobs]
+    yield [job.claimed_at for job in jobs]
+    yield [job.attempt for job in jobs]
+    yield [job.failures for job in jobs]
+    yield [job.lost_leases for job in jobs]
+    yield [job.priority for job in jobs]
+    yield [job.seq for job in jobs]
+    yield [job.worker for job in jobs]
+    yield [job.key for job in jobs]
+    yield [None if job.tags is None else list(job.tags.items()) for job in jobs]
+    yield [job.replay_of for job in jobs]
+    yield [job.errors[-1].error if job.errors else None for job in jobs]
+    yield list(payloads)
+    yield [job.payload_encoding for job in jobs]
+    yield list(results)
+    yield [job.result_encoding for job in jobs]
+    yield list(rests)
 
 
-def _cells(row: Row) -> tuple[Any, ...]:
-    job, fields = row.job, _fields_of(row.line)
-    payload, result = fields.pop("payload", None), fields.pop("result", None)
-    return (
-        job.id,
-        job.finished_at or job.pushed_at,
-        job.status,
-        job.outcome,
-        job.pushed_at,
-        job.run_at,
-        job.claimed_at,
-        job.attempt,
-        job.failures,
-        job.lost_leases,
-        job.priority,
-        job.seq,
-        job.worker,
-        job.key,
-        None if job.tags is None else list(job.tags.items()),
-        job.replay_of,
-        job.errors[-1].error if job.errors else None,
-        None if payload is None else bytes(payload).decode(),
-        job.payload_encoding,
-        None if result is None else bytes(result).decode(),
-        job.result_encoding,
-        _encode(fields).decode(),
-    )
+def cut(row: Row) -> tuple[str, str | None, str]:
+    """The JSON of a job's payload, of its result if it has one, and of everything else.
+
+    A line as a queue writes it is cut where they stand in it. It is certain that a key is one of
+    the line itself, and not of something in it, if nothing is opened before it, or only the line
+    is closed behind it. Where that is not so the line is taken apart and put together.
+    """
+    payload, result = bytes(row.job.payload), bytes(row.job.result)
+    head, found, tail = row.line.partition(b',"payload":' + payload)
+    if not found or tail[:1] not in _ENDS or head.count(b"{") != 1:
+        return _cut_apart(row.line)
+    if not result:
+        return payload.decode(), None, (head + tail).decode()
+    between, found, behind = tail.rpartition(b',"result":' + result)
+    if not found or behind.count(b"}") != 1:
+        return _cut_apart(row.line)
+    return payload.decode(), result.decode(), (head + between + behind).decode()
+
+
+def _cut_apart(line: bytes) -> tuple[str, str | None, str]:
+    fields = _fields_of(line)
+    payload, result = fields.pop("payload"), fields.pop("result", None)
+    text = None if result is None else bytes(result).decode()
+    return bytes(payload).decode(), text, _encode(fields).decode()
 
 
 def _joined(payload: str | None, result: str | None, rest: str) -> bytes:

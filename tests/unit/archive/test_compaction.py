@@ -152,6 +152,30 @@ async def test_a_file_holds_the_jobs_of_one_day_and_kind() -> None:
     assert await names(store, ["mail"]) == ["d"]
 
 
+async def test_many_jobs_of_a_kind_are_cut_into_groups_and_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compaction, "GROUP_ROWS", 2)
+    monkeypatch.setattr(compaction, "_FILE_ROWS", 4)
+    store = MemoryStore()
+    moments = [NOON + timedelta(minutes=10 * minute) for minute in range(11)]
+    await archive(store, 1, *(finished(f"job{at:%H%M}", at) for at in moments))
+    [written] = await compact(store)
+    import pyarrow as pa  # noqa: PLC0415 - see importorskip
+    import pyarrow.parquet as pq  # noqa: PLC0415 - see importorskip
+
+    groups = []
+    for file in written.files:
+        body = (await store.get(LAYOUT.compacted + file.name)).body
+        meta = pq.ParquetFile(pa.BufferReader(body)).metadata
+        groups.append([meta.row_group(n).num_rows for n in range(meta.num_row_groups)])
+    assert groups == [[2, 2], [2, 2], [2, 1]]  # Six jobs of one hour, and five of the next.
+    assert [job async for job in ArchiveReader(store, LAYOUT).jobs(*DAY)] == [
+        finished(f"job{at:%H%M}", at) for at in moments
+    ]
+    assert written.files[1].span == (moments[4], moments[7])
+
+
 async def test_only_hours_that_have_been_over_for_an_hour_are_compacted() -> None:
     store = MemoryStore()
     await archive(store, 1, finished("a", NOON - timedelta(seconds=1)), finished("b"))
