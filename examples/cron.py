@@ -4,11 +4,12 @@
 
 A job is due at the beginning of each period, by UTC. Its key names the period, like
 ``report/2026-11-15T10:00``, so two instances that push it have pushed it once. Nothing is kept but
-the queue: an instance may be killed at any moment, and one that is started later pushes what was
-missed, back to ``--catch-up`` seconds ago.
+the queue: an instance may be killed at any moment. It begins with the period that it is started in;
+with ``--catch-up 1800`` it pushes first what may have been missed in the last 1,800 seconds.
 
-The queue must remember keys for longer than that, or what was pushed would be pushed again. It does
-so for an hour; for longer periods change it: ``bucketq config URL key_retention_s=172800``.
+The queue must remember keys for longer than that and than a period, or what was pushed would be
+pushed again. It does so for an hour; for more change it: ``bucketq config URL
+key_retention_s=172800``.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ async def push(queue: Queue[Any], kind: str, period: datetime) -> None:
 
 
 async def run(url: str, kind: str, every: timedelta, catch_up: timedelta) -> None:
-    """Push what was missed, then each period when it begins."""
+    """Push what may have been missed and the current period, then each when it begins."""
     async with bucketq.connect(url) as queue:
         kept = timedelta(seconds=(await queue.config()).key_retention_s)
         if kept < catch_up + MARGIN:
@@ -76,7 +77,7 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("kind")
     parser.add_argument("--every", type=int, default=60, metavar="SECONDS")
-    parser.add_argument("--catch-up", type=int, default=1800, metavar="SECONDS")
+    parser.add_argument("--catch-up", type=int, default=0, metavar="SECONDS")
     given = parser.parse_args()
     every = timedelta(seconds=given.every)
     catch_up = max(every, timedelta(seconds=given.catch_up))

@@ -140,6 +140,19 @@ def test_what_a_job_holds_cannot_write_to_the_terminal(console: Console) -> None
     assert "\x1b" not in dead
 
 
+def test_ls_notes_the_last_error_of_a_dead_job_as_far_as_there_is_room(console: Console) -> None:
+    for error in ("no such address\nTraceback: ...", "very " * 40):
+        console.ok("push", "URL", "email", '{"to": "ada"}')
+        [claimed] = console.ok("claim", "URL", "--json").lines
+        words = ("fail", "URL", claimed["id"], claimed["lease"], "--no-retry", "--error", error)
+        console.ok(*words)
+    first, second = console.ok("ls", "URL").out.splitlines()[1:]
+    assert "no such address  " in first
+    assert "Traceback" not in first
+    assert f"{('very ' * 40)[:59]}…" in second
+    assert '{"to":"ada"}' in second
+
+
 def test_dead_jobs_are_listed_redriven_and_purged(console: Console) -> None:
     jobs = kill(console, 4)
     listed = console.ok("dead", "URL", "--json", "--kind", "mail").lines

@@ -188,6 +188,31 @@ def test_the_second_signal_gives_jobs_back(home: Console) -> None:
     assert home.ok("stats", "URL", "--json").json["totals"]["queued"] == 1
 
 
+def test_a_sigterm_that_comes_twice_at_once_is_one(home: Console) -> None:
+    """As ``timeout`` of GNU sends it: to the process, and to the group that it is in."""
+    home.ok("push", "URL", "patient", "null")
+    words = ("timeout", "--verbose", "60", sys.executable, "-m", "bucketq.cli", "work")
+    process = subprocess.Popen(
+        [*words, "tasks:worker", "--url", home.url],
+        cwd=home.folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        wait_for(home.folder / "begun")
+        process.send_signal(signal.SIGTERM)  # It does with this as with the end of its time.
+        read_until(process, "SIGTERM: no more jobs are claimed")
+        (home.folder / "go").touch()
+        ran = finish(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    assert ran.out == "1 attempt: 1 done\n", ran
+    assert "SIGTERM: handlers are told to stop" not in ran.err
+
+
 def test_the_third_signal_ends_it_though_a_handler_blocks(home: Console) -> None:
     home.ok("push", "URL", "blocking", "null")
     with working(home) as process:
@@ -360,6 +385,21 @@ def test_a_change_of_the_source_starts_the_worker_again(home: Console) -> None:
         assert terminal.finish() == 0
         assert "Traceback (most" not in terminal.text
         assert "SIGTERM: no more jobs are claimed" in terminal.text[at:]
+
+
+def test_a_worker_ends_by_itself_when_whoever_watches_its_source_is_killed(home: Console) -> None:
+    write_module(home.folder, SIGNED.format("first"))
+    home.ok("push", "URL", "job", "null", "--id", "one")
+    process = home.start("work", "tasks", "--url", "URL", "--reload")
+    try:
+        assert result_of(home, "one") == "first"
+        process.kill()
+        ran = finish(process)  # Both write to this pipe, so its end is the end of both.
+    finally:
+        process.kill()
+        process.wait()
+    assert ran.code == -signal.SIGKILL
+    assert "whoever watched the source is gone" in ran.err
 
 
 def test_a_size_of_batches_is_for_spark_alone(home: Console) -> None:

@@ -43,6 +43,18 @@ def test_any_number_of_instances_push_each_period_once_and_catch_up(tmp_path: Pa
     assert steps == {timedelta(seconds=1)}
 
 
+def test_it_begins_with_the_period_that_it_is_started_in(tmp_path: Path) -> None:
+    url = (tmp_path / "queue.json").as_uri()
+    command = [str(EXAMPLES / "cron.py"), url, "tick", "--every", "2"]
+    started = period_of(datetime.now(UTC), timedelta(seconds=2))
+    with Program(command, tmp_path / "output.txt") as program:
+        program.until(has_pushed(2))
+    with bucketq.connect_sync(url) as queue:
+        periods = [datetime.fromisoformat(job.payload["period"]) for job in queue.jobs().jobs]
+    assert periods[0] >= started
+    assert periods[1] == periods[0] + timedelta(seconds=2)
+
+
 def test_more_than_the_queue_remembers_is_not_caught_up(tmp_path: Path) -> None:
     url = (tmp_path / "queue.json").as_uri()
     command = [str(EXAMPLES / "cron.py"), url, "tick", "--every", "60", "--catch-up", "3600"]

@@ -23,6 +23,8 @@ All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
 
 _PAGE = 1000
 _PAYLOAD_CHARS = 200
+_NOTE_CHARS = 60
+"""The rest of an error is shown by `dead`; a table has to leave room for payloads."""
 
 
 async def stats(out: Output, url: Url) -> None:
@@ -135,7 +137,7 @@ async def dead(
                     job.kind,
                     job.attempt,
                     job.finished_at,
-                    job.errors[-1].error.partition("\n")[0] if job.errors else "",
+                    _last_error(job),
                 )
                 for job in page.jobs
             ),
@@ -219,7 +221,14 @@ def _note_on(job: Job[Any]) -> str:
         return f"{job.worker}" + (" (to be cancelled)" if job.record.cancel_requested else "")
     if job.status == "queued" and job.run_at is not None:
         return f"from {moment(job.run_at)}"
+    if job.status == "dead":
+        error = _last_error(job)
+        return error if len(error) <= _NOTE_CHARS else f"{error[: _NOTE_CHARS - 1]}…"
     return job.outcome or ""
+
+
+def _last_error(job: Job[Any]) -> str:
+    return job.errors[-1].error.partition("\n")[0] if job.errors else ""
 
 
 def _fields(record: JobRecord) -> list[tuple[str, object]]:

@@ -2,7 +2,8 @@
 
 For development. Files are looked at a few times a second; nothing needs to be installed for that.
 A child that ends by itself, as one does whose module cannot be imported, is started again at the
-next change.
+next change. A child holds one end of a pipe whose other end is here, so that it ends by itself
+where this process is killed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,9 @@ _LOOK_S = 0.25
 _PATIENCE_S = 5.0
 """How long a child may take to end before it is told again, and then before it is killed."""
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
+_LIFELINE = "BUCKETQ_LIFELINE_FD"
+_ECHO_S = 0.05
+"""For so long after a signal another one is taken for its echo: ``timeout`` sends two at once."""
 _CLEAR_LINE = "\r\x1b[2K"
 
 Marks = dict[Path, tuple[int, int]]
@@ -39,22 +43,32 @@ class Reloader:
         self._folder = folder
         self._quiet = quiet
         self._signals = 0
+        self._echo_until_s = 0.0
+        self._life, self._lifeline = os.pipe()
+        """The second is closed when this process ends, however it does."""
         self._told = asyncio.Event()
 
     async def run(self) -> int:
         """Run children until Ctrl-C or SIGTERM, and return the exit code."""
         self._say(f"watching {self._folder} for changes")
-        with self._hearing_signals():
-            while True:
-                marks = source_marks(self._folder)
-                child = self._start()
-                changed = await self._until_change(child, marks)
-                if changed is None:
-                    return await self._end(child)
-                self._say(f"{changed} changed: starting again")
-                await self._stop(child)
-                if self._signals:
-                    return await self._end(child)
+        try:
+            with self._hearing_signals():
+                return await self._run_children()
+        finally:
+            os.close(self._life)
+            os.close(self._lifeline)
+
+    async def _run_children(self) -> int:
+        while True:
+            marks = source_marks(self._folder)
+            child = self._start()
+            changed = await self._until_change(child, marks)
+            if changed is None:
+                return await self._end(child)
+            self._say(f"{changed} changed: starting again")
+            await self._stop(child)
+            if self._signals:
+                return await self._end(child)
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Ctrl-C goes to all processes of a terminal. This one hears it and tells the child.
@@ -62,6 +76,8 @@ class Reloader:
         return subprocess.Popen(  # noqa: S603 - it is this program
             self._command,
             preexec_fn=deaf,  # noqa: PLW1509 - there are no other threads here
+            pass_fds=[self._life],
+            env=os.environ | {_LIFELINE: str(self._life)},
         )
 
     async def _until_change(self, child: subprocess.Popen[bytes], marks: Marks) -> str | None:
@@ -113,8 +129,11 @@ class Reloader:
         loop = asyncio.get_running_loop()
 
         def hear() -> None:
-            self._signals += 1
-            self._told.set()
+            now_s = loop.time()
+            if now_s >= self._echo_until_s:
+                self._signals += 1
+                self._told.set()
+            self._echo_until_s = now_s + _ECHO_S
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, hear)
@@ -130,6 +149,26 @@ class Reloader:
             clear = _CLEAR_LINE if sys.stderr.isatty() else ""
             sys.stderr.write(f"{clear}bucketq: {printable(text)}\n")
             sys.stderr.flush()
+
+
+@contextmanager
+def ended_with_parent(end: Callable[[], None]) -> Iterator[None]:
+    """In a child of a reloader: call ``end`` when the reloader is gone. Else do nothing."""
+    number = os.environ.pop(_LIFELINE, "")
+    if not number:
+        yield
+        return
+    loop, life = asyncio.get_running_loop(), int(number)
+
+    def hear() -> None:
+        loop.remove_reader(life)
+        end()
+
+    loop.add_reader(life, hear)
+    try:
+        yield
+    finally:
+        loop.remove_reader(life)
 
 
 def source_marks(folder: Path) -> Marks:

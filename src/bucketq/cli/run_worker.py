@@ -16,6 +16,7 @@ from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
 from bucketq.cli.find_worker import Target, find_worker, parse_target, source_folder
 from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output, counted
+from bucketq.cli.reload import Reloader, ended_with_parent
 from bucketq.cli.worker_line import WorkerLine
 from bucketq.cli.worker_log import Format, Lines, log_to
 from bucketq.errors import InvalidRequestError
@@ -188,8 +189,13 @@ async def _work(
         loop.create_task(line.follow(worker, kinds or tuple(worker.handlers))),
         loop.create_task(_tell_of_silence(worker, note_s)),
     ]
+
+    def end() -> None:
+        _log.warning("whoever watched the source is gone: ending, when handlers have finished")
+        worker.stop()
+
     try:
-        with worker.stopped_by_signals():
+        with worker.stopped_by_signals(), ended_with_parent(end):
             await worker.run(burst=burst, kinds=kinds)
     finally:
         for task in beside:
@@ -206,8 +212,6 @@ async def _tell_of_silence(worker: Worker, note_s: float) -> None:
 
 
 def _run_again_and_again(found: Target, out: Output) -> int:
-    from bucketq.cli.reload import Reloader
-
     words = [word for word in sys.argv[1:] if word != "--reload"]
     command = [sys.executable, "-m", "bucketq.cli", *words]
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _IDLE_LOOK_S = 0.5
+_ECHO_S = 0.25
+"""For so long after a SIGTERM another one is taken for its echo."""
 _OPEN_S = 10.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are told apart, not bound
 _GC_THRESHOLDS = (100_000, 20, 50)
@@ -221,16 +223,20 @@ async def _idle(server: Server, idle_exit_s: float) -> None:
 
 
 def _signals() -> asyncio.Event:
-    """Set an event at the first Ctrl-C or SIGTERM; the second ends the process at once."""
+    """Set an event at the first Ctrl-C or SIGTERM; the second ends the process at once.
+
+    A SIGTERM right after another is the same one: ``timeout`` sends it to a process and its group.
+    """
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
-    def stop() -> None:
+    def stop(number: signal.Signals) -> None:
         stopped.set()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGINT)
+        echo_s = _ECHO_S if number == signal.SIGTERM else 0
+        loop.call_later(echo_s, loop.remove_signal_handler, signal.SIGTERM)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, number)
     return stopped
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
+from msgspec.inspect import CustomType, type_info
 
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model.job import NOTHING, Encoding
@@ -29,9 +30,16 @@ def check_type(into: Any) -> None:
         return
     try:
         msgspec.json.Decoder(into)
+        unread = _unreadable(type_info(into), set())
     except (TypeError, NameError, msgspec.MsgspecError) as error:
         message = f"payload_type {_name(into)} cannot be used: {error}"
         raise InvalidRequestError(message) from error
+    if unread is not None:
+        message = (
+            f"payload_type {_name(into)} cannot be used: JSON cannot be read as {_name(unread)}; "
+            "make that a dataclass, a TypedDict, a msgspec Struct, or a pydantic model by itself"
+        )
+        raise InvalidRequestError(message)
 
 
 def encode(value: object, what: str) -> Body:
@@ -73,6 +81,23 @@ def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
 def decode_result(raw: Raw, encoding: Encoding | None, what: str) -> Any:
     """Turn a result back into plain values; None where there is none."""
     return None if raw is NOTHING or not bytes(raw) else decode(raw, encoding, Any, what)
+
+
+def _unreadable(info: Any, seen: set[int]) -> type | None:
+    """A class that no JSON can be read as, somewhere in a type where it is needed; or None.
+
+    msgspec takes any class, and tells only when it reads that nothing ever is one.
+    """
+    if id(info) in seen:
+        return None
+    seen.add(id(info))
+    if isinstance(info, CustomType):
+        return None if any(issubclass(plain, info.cls) for plain in _PLAIN) else info.cls
+    inside = [getattr(info, name, None) for name in ("item_type", "key_type", "value_type")]
+    inside += [*getattr(info, "item_types", ()), *getattr(info, "types", ())]
+    inside += [field.type for field in getattr(info, "fields", ()) if field.required]
+    found = (_unreadable(each, seen) for each in inside if each is not None)
+    return next((each for each in found if each is not None), None)
 
 
 def _dump(value: Any) -> Any:

@@ -206,8 +206,16 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
     if any(other != payload_type for other in types.values()):
         message = f"{', '.join(types)} of {_name(function)} tell of payloads of different types"
         raise InvalidRequestError(message)
-    payloads.check_type(payload_type)
+    _check_payload(function, payload_type)
     return wants, payload_type
+
+
+def _check_payload(function: Callable[..., Any], payload_type: Any) -> None:
+    try:
+        payloads.check_type(payload_type)
+    except InvalidRequestError as error:
+        message = f"{_name(function)}: {error}"
+        raise InvalidRequestError(message) from error
 
 
 def _role(parameter: inspect.Parameter) -> tuple[str, Any]:

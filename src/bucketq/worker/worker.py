@@ -46,6 +46,8 @@ _log = logging.getLogger("bucketq.worker")
 
 _ADDRESS_VARIABLE = "BUCKETQ_URL"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ECHO_S = 0.25
+"""For so long after a SIGTERM another one is taken for its echo."""
 _MEANINGS = (
     "no more jobs are claimed, and handlers may finish; once more stops them",
     "handlers are told to stop, and their jobs are given back; once more ends the process",
@@ -236,14 +238,20 @@ class Worker:
         """Let Ctrl-C and SIGTERM stop it; the second one hurries, the third ends the process.
 
         Not through the event loop: a handler may be blocking that. A signal that this process
-        was started to ignore, as shells do for Ctrl-C behind ``&``, stays ignored.
+        was started to ignore, as shells do for Ctrl-C behind ``&``, stays ignored. A SIGTERM
+        right after another is the same one: ``timeout`` sends it to a process and to its group.
         """
         found = {number: signal.getsignal(number) for number in _SIGNALS}
         before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}
-        told = 0
+        told, echo_until_s = 0, 0.0
 
         def tell(number: int, _frame: object) -> None:
-            nonlocal told
+            nonlocal told, echo_until_s
+            if number == signal.SIGTERM:
+                now_s = _loop_time_s()
+                if now_s is not None and now_s < echo_until_s:
+                    return
+                echo_until_s = (now_s or 0.0) + _ECHO_S
             told += 1
             if told > 1:
                 # What was there before may only ask the event loop to end, which may be blocked.
@@ -347,6 +355,14 @@ def _runners(
 
         runners["process"] = ProcessRunner(handlers)
     return runners
+
+
+def _loop_time_s() -> float | None:
+    """The time of the loop that a signal has come upon, if there is one."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return None
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

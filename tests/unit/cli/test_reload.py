@@ -74,6 +74,29 @@ async def test_a_child_that_heeds_no_signal_is_told_twice_and_killed(
         running.cancel()
 
 
+async def test_signals_that_come_at_once_are_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deaf.py").write_text(DEAF)
+    reloader = Reloader([sys.executable, "deaf.py"], tmp_path, quiet=True)
+    running = asyncio.get_running_loop().create_task(reloader.run())
+    try:
+        await _appears(tmp_path / "begun")
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0)
+        await _appears(tmp_path / "told")
+        await asyncio.sleep(0.2)
+        assert (tmp_path / "told").read_text() == "1"
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.1)
+        assert await running == 130
+    finally:
+        running.cancel()
+
+
 async def _appears(path: Path) -> None:
     async with asyncio.timeout(30):
         while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it

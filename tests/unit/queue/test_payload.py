@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sized
+from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bucketq.errors import PayloadError
+from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model.job import NOTHING
 from bucketq.queue import payload
 
@@ -127,3 +129,49 @@ def test_no_result_reads_as_none() -> None:
     assert payload.decode_result(Raw(b""), None, "result") is None
     assert payload.decode_result(Raw(b"null"), None, "result") is None
     assert payload.decode_result(Raw(b"[1]"), None, "result") == [1]
+
+
+class Plain:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@dataclass
+class Inside:
+    plain: Plain
+
+
+@dataclass
+class Optional:
+    number: int
+    plain: Plain = field(default_factory=lambda: Plain(1))
+
+
+class Nested(msgspec.Struct):
+    number: int
+    inner: list[Nested] | None = None
+
+
+@pytest.mark.parametrize(
+    "unread",
+    [
+        Plain,
+        list[Plain],
+        dict[str, Plain],
+        tuple[int, Plain],
+        Plain | None,
+        Inside,
+        dict[str, list[Inside]],
+    ],
+)
+def test_a_class_that_json_is_never_read_as_is_refused_before_anything_is_read(unread: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=r"JSON cannot be read as Plain; make that a "):
+        payload.check_type(unread)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [Any, int, object, dict[str, object], Nested, Optional, int | None, Sized, bytes, datetime],
+)
+def test_a_class_that_json_can_be_read_as_is_taken(good: Any) -> None:
+    payload.check_type(good)

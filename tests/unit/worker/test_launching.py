@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -116,3 +117,25 @@ def test_signals_that_were_ignored_stay_ignored_and_others_are_put_back() -> Non
         assert signal.getsignal(signal.SIGTERM) is terminate
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "echo_s", "told"),
+    [
+        (signal.SIGTERM, 60.0, [False]),
+        (signal.SIGTERM, 0.0, [False, True]),
+        (signal.SIGINT, 60.0, [False, True]),
+    ],
+)
+async def test_a_sigterm_right_after_another_is_the_same_one(
+    number: signal.Signals, echo_s: float, told: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``timeout`` of GNU sends it to a process, and to the group that it is in."""
+    heard: list[bool] = []
+    worker = bucketq.Worker()
+    monkeypatch.setattr(worker, "stop", lambda *, hurry: heard.append(hurry))
+    monkeypatch.setattr("bucketq.worker.worker._ECHO_S", echo_s)
+    with worker.stopped_by_signals():
+        for _ in range(2):
+            os.kill(os.getpid(), number)
+    assert heard == told

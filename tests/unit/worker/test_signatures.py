@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from bucketq import Context, InvalidRequestError, Job
 from bucketq.worker.handlers import bind
 
 
+@dataclass
 class Email:
     """What a job is about."""
 
@@ -34,3 +36,17 @@ def test_two_types_for_one_payload_are_refused() -> None:
 
     with pytest.raises(InvalidRequestError, match=r"number, job of .*confused tell of payloads"):
         bind("email", confused)
+
+
+class Letter:
+    """A class of which msgspec knows nothing."""
+
+    def __init__(self, to: str) -> None:
+        self.to = to
+
+
+def test_a_payload_that_no_job_can_have_is_refused_with_the_name_of_its_handler() -> None:
+    def send(letters: list[Letter]) -> None: ...
+
+    with pytest.raises(InvalidRequestError, match=r"send: payload_type .* JSON cannot be read as "):
+        bind("email", send)
