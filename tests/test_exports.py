@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import bucketq
 from bucketq import BucketQError
@@ -90,3 +92,16 @@ def test_an_error_is_caught_by_what_the_caller_does_about_it() -> None:
     assert set(BucketQError.__subclasses__()) >= branches
     for branch in branches:
         assert sum(issubclass(branch, other) for other in branches) == 1
+
+
+def test_the_public_names_for_spark_are_these_and_cost_no_spark() -> None:
+    names = ["compact", "finish", "page", "register", "replay", "report", "run"]
+    look = (
+        "import sys, bucketq.spark as spark; "
+        f"assert spark.__all__ == {names}; "
+        "assert all(callable(getattr(spark, name)) for name in spark.__all__); "
+        "assert all(getattr(spark, name).__doc__ for name in spark.__all__); "
+        "print(*sorted({'pyspark', 'pyarrow', 'py4j', 'pandas'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "\n"), ran

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import bucketq
+import bucketq.spark
+from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from tests.servers.process import free_ports
+from tests.spark import crafts
+from tests.spark.finished import archive, finished, hours_ago
 
 
 def told(caught: pytest.ExceptionInfo[PySparkException]) -> str:
@@ -112,6 +119,81 @@ def test_a_queue_that_is_full_takes_nothing(spark: SparkSession, file_url: str) 
             rows.write.format("bucketq").mode("append").save(file_url)
         assert "nothing was pushed: queue full" in told(caught)
         assert queue.snapshot().jobs == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({}, "InvalidRequestError: the option consumer is missing: a name of this stream's own"),
+        ({"consumer": "c", "maxJobPerTrigger": "3"}, "did you mean maxJobsPerTrigger? for streams"),
+        ({"maxJobPerTrigger": "3"}, "did you mean maxJobsPerTrigger, which is for streams"),
+        ({"consumer": "c"}, "no queue at file:///nowhere/q.json"),
+    ],
+)
+def test_a_stream_that_cannot_be_read_says_why_and_nothing_after_that(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], line: str
+) -> None:
+    def read() -> None:
+        frame = spark.readStream.format("bucketq").options(**options).load("file:///nowhere/q.json")
+        writer = frame.writeStream.format("noop").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
+
+    with pytest.raises(PySparkException) as caught:
+        read()
+    text, _, _ = str(caught.value).partition("=== Streaming Query ===")
+    errors = [each for each in text.splitlines() if re.match(r"[\w.]*Error\b", each)]
+    assert line in errors[-1]
+
+
+SINCE = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda spark: bucketq.spark.compact(spark, "file:///nowhere/queue.json"),
+        lambda spark: bucketq.spark.report(spark, "file:///nowhere/queue.json", SINCE),
+        lambda spark: bucketq.spark.replay(spark, "file:///nowhere/queue.json", "1", since=SINCE),
+        lambda spark: bucketq.spark.run(
+            spark, "file:///nowhere/queue.json", {"x": crafts.in_thread}, create=False, burst=True
+        ),
+    ],
+    ids=["compact", "report", "replay", "run"],
+)
+def test_work_on_a_queue_that_is_not_there_says_so_in_one_line(
+    spark: SparkSession, work: Callable[[SparkSession], object]
+) -> None:
+    with pytest.raises(QueueNotFoundError, match=r"^no queue at file:///nowhere/queue\.json.*$"):
+        work(spark)
+
+
+def test_handlers_on_spark_name_a_broker_that_does_not_answer(spark: SparkSession) -> None:
+    [port] = free_ports(1)
+    url, handlers = f"bucketq://127.0.0.1:{port}/queue", {"x": crafts.in_thread}
+    with pytest.raises(UnavailableError, match=f"no broker listens at 127.0.0.1:{port}"):
+        bucketq.spark.run(spark, url, handlers, timeout_s=2, burst=True)
+
+
+def test_a_condition_that_fails_on_some_job_is_told_of_in_one_line(
+    spark: SparkSession, file_url: str
+) -> None:
+    with bucketq.connect_sync(file_url, mode="direct"):
+        pass
+    archive(file_url, [finished("job1", hours_ago(2))])
+    with pytest.raises(InvalidRequestError) as caught:
+        bucketq.spark.replay(spark, file_url, "int(kind) = 1", since=hours_ago(6))
+    assert "spark cannot do it with these jobs: The value 'index'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_times_without_a_zone_are_refused(spark: SparkSession, file_url: str) -> None:
+    naive = SINCE.replace(tzinfo=None)
+    with pytest.raises(InvalidRequestError, match="since has no time zone"):
+        bucketq.spark.report(spark, file_url, naive)
+    with pytest.raises(InvalidRequestError, match="since has no time zone"):
+        bucketq.spark.replay(spark, file_url, "true", since=naive)
+    with pytest.raises(InvalidRequestError, match="until has no time zone"):
+        bucketq.spark.compact(spark, file_url, until=naive)
 
 
 def test_a_paused_queue_takes_jobs_and_is_read(spark: SparkSession, file_url: str) -> None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 import bucketq
-from bucketq.clock import SystemClock
+import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
-from bucketq.spark.compaction import compact
-from bucketq.spark.replay import Replayed, Wish, replay
+from bucketq.spark.replay import Replayed
 from tests.spark.finished import archive, finished, hours_ago
 
-DEAD = Wish("outcome = 'dead' and error like '%timeout%'", hours_ago(6), hours_ago(0), "first")
+DEAD = "outcome = 'dead' and error like '%timeout%'"
 
 
-def run(spark: SparkSession, url: str, wish: Wish) -> Replayed:
-    return replay(spark, url, wish, SystemClock())
+def run(spark: SparkSession, url: str, where: str = DEAD, **more: Any) -> Replayed:
+    return bucketq.spark.replay(spark, url, where, since=hours_ago(6), **more)
 
 
 def waiting(url: str) -> list[JobRecord]:
@@ -34,7 +35,7 @@ def fill(spark: SparkSession, url: str) -> None:
         [job] = queue.claim("index")
         queue.fail(job, "timeout, for the third time")
     archive(url, [finished("job1", hours_ago(5), "index", "a timeout")])
-    compact(spark, url)
+    bucketq.spark.compact(spark, url)
     archive(
         url,
         [
@@ -47,16 +48,15 @@ def fill(spark: SparkSession, url: str) -> None:
 
 def test_matching_jobs_of_archive_and_queue_are_pushed_once(spark: SparkSession, url: str) -> None:
     fill(spark, url)
-    wish = changed(DEAD, until=SystemClock().now())
-    assert run(spark, url, changed(wish, is_dry=True)).pushed == 3
+    assert run(spark, url, dry_run=True).pushed == 3
     assert waiting(url) == []
-    assert run(spark, url, wish).kinds == {"index": 2, "mail": 1}
+    assert run(spark, url).kinds == {"index": 2, "mail": 1}
     jobs = {job.replay_of: job for job in waiting(url)}
     assert set(jobs) == {"job1", "job2", "job3"}
     assert bytes(jobs["job1"].payload) == b'{"name":"job1"}'
     assert (jobs["job1"].priority, jobs["job1"].tags) == (3, {"team": "search"})
     assert jobs["job3"].payload_encoding == "base64"
-    assert run(spark, url, wish).pushed == 0
+    assert run(spark, url).pushed == 0
     assert len(waiting(url)) == 3
 
 
@@ -64,16 +64,40 @@ def test_what_a_replay_has_pushed_is_known_also_when_it_is_archived(
     spark: SparkSession, file_url: str
 ) -> None:
     fill(spark, file_url)
-    wish = changed(DEAD, until=SystemClock().now())
-    run(spark, file_url, wish)
+    run(spark, file_url)
     with bucketq.connect_sync(file_url, mode="direct") as queue:
         for job in queue.claim(limit=10):
             queue.fail(job, "timeout once more", retry=False)
         queue.purge()
         queue.flush_archive()
-    later = changed(wish, until=SystemClock().now())
-    assert run(spark, file_url, later).pushed == 0
-    assert run(spark, file_url, changed(later, name="second")).pushed == 6
+    assert run(spark, file_url).pushed == 0
+    assert run(spark, file_url, name="second").pushed == 6
+
+
+def test_only_jobs_that_finished_in_the_range_are_pushed(
+    spark: SparkSession, file_url: str
+) -> None:
+    fill(spark, file_url)
+    assert run(spark, file_url, until=hours_ago(4), dry_run=True).kinds == {"index": 1}
+
+
+def test_the_archive_is_read_once(spark: SparkSession, file_url: str, tmp_path: Path) -> None:
+    with bucketq.connect_sync(file_url, mode="direct"):
+        pass
+    jobs = [finished(f"job{n}", hours_ago(1 + n % 4)) for n in range(50)]
+    archive(file_url, jobs[:25], jobs[25:])
+    noted = str(tmp_path / "noted")
+
+    def note(name: str) -> bool:
+        with open(noted, "a") as file:  # noqa: PTH123 - it goes to the executors by its code
+            file.write(f"{name} ")
+        return True
+
+    # One that is not deterministic is not called twice for one row.
+    spark.udf.register("noted", udf(note, "boolean").asNondeterministic())
+    assert run(spark, file_url, "noted(id)").pushed == 50
+    names = Path(noted).read_text().split()
+    assert sorted(names) == sorted(job.id for job in jobs)
 
 
 def test_a_condition_that_spark_does_not_understand_is_told_of(
@@ -81,6 +105,6 @@ def test_a_condition_that_spark_does_not_understand_is_told_of(
 ) -> None:
     with bucketq.connect_sync(file_url, mode="direct"):
         pass
-    for where in ("colour = 'blue'", "kind ="):
+    for where in ("colour = 'blue'", "kind =", "kind", "1 = 1, 2 = 2"):
         with pytest.raises(InvalidRequestError, match="cannot be used: spark does not understand"):
-            run(spark, file_url, changed(DEAD, where=where))
+            run(spark, file_url, where)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bucketq.archive import Layout
 from bucketq.cli.output import Output
-from bucketq.errors import InvalidRequestError, QueueNotFoundError
-from bucketq.store.url import open_store
+from bucketq.client.archive import see_archive
+from bucketq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,31 +42,21 @@ To = Annotated[
 @contextmanager
 def started(out: Output, url: str, master: str, name: str) -> Iterator[SparkSession]:
     """See that there is something to work on, then start Spark, and stop it in the end."""
-    asyncio.run(_see(url))
     from bucketq.spark.session import demand_spark, session
 
+    _check_shared(url)
+    asyncio.run(see_archive(url))
     demand_spark(master)
     out.note("starting Spark")
     with session(master, name, is_loud=out.debug) as spark:
         yield spark
 
 
-async def _see(url: str) -> None:
-    location = open_store(url)
-    store, key = location.store, location.key
-    if location.scope == "process":
+def _check_shared(url: str) -> None:
+    """Refuse a queue that other processes do not see."""
+    if url.lower().startswith("memory:"):
         message = (
             "a memory:// queue is seen by one process alone, and Spark has several: use a file or "
             "an object store"
         )
         raise InvalidRequestError(message)
-    root = Layout.of(key).root
-    try:
-        for prefix in (key, root):
-            async for info in store.list(prefix):
-                if info.key == key or info.key.startswith(root):
-                    return
-    finally:
-        await store.close()
-    message = f"no queue at {location.url}, and no archive of one: check the address"
-    raise QueueNotFoundError(message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Annotated
 
 import msgspec
@@ -14,8 +13,6 @@ from bucketq.cli.options import Url, check_timeout, moments
 from bucketq.cli.output import Output, counted
 from bucketq.clock import SystemClock, new_token
 from bucketq.errors import InvalidRequestError
-
-_NAME_BYTES = 8
 
 
 def replay(
@@ -59,19 +56,26 @@ def replay(
         message = "--again begins a replay of its own: leave out --name"
         raise InvalidRequestError(message)
     begin, end = moments(since, until, "--from", "--to")
-    clock = SystemClock()
     timeout_s = check_timeout(out.timeout_s)
-    words = "\n".join([" ".join(where.split()), since, until or ""])
-    usual = blake2b(words.encode(), digest_size=_NAME_BYTES).hexdigest()
-    chosen = new_token(clock)[: 2 * _NAME_BYTES] if again else name or usual
+    from bucketq.spark.replay import name_of
+    from bucketq.spark.replay import replay as run
+
+    usual = name_of(where, since, until or "")
+    chosen = new_token(SystemClock())[: len(usual)] if again else name or usual
     out.after_interrupt = f"to go on, run it again with --name {chosen}"
     with started(out, url, master, "archive replay") as spark, Bar(out, None, "job") as bar:
-        from bucketq.spark.replay import Wish
-        from bucketq.spark.replay import replay as run
-
-        wish = Wish(where, begin, end, chosen, is_dry=dry_run)
         bar.begin("pushing", 0)
-        done = run(spark, url, wish, clock, timeout_s=timeout_s, tell=bar.show)
+        done = run(
+            spark,
+            url,
+            where,
+            since=begin,
+            until=end,
+            name=chosen,
+            dry_run=dry_run,
+            timeout_s=timeout_s,
+            tell=bar.show,
+        )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.kinds.items()))
     what = "would be pushed" if dry_run else "pushed"
     text = f"{counted(done.pushed, 'job')} {what}" + (f" ({kinds})" if kinds else "")

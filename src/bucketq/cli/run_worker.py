@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bucketq.worker")
 _NOTE_S = 3.0
 """After how long without a queue that is told."""
-_MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")
 _SPARK_NOTE_S = 60.0
 """The same where executors are given their handlers first, which may have to be started."""
 
@@ -153,15 +152,10 @@ def _on_spark(
     master: str, worker: Worker, batch_jobs: int | None, *, is_loud: bool
 ) -> Iterator[Worker]:
     """Start Spark, and let it run the handlers of a worker."""
-    if not master.startswith(_MASTERS):
-        message = (
-            f"{master!r} is no master of Spark: write local[4], spark://host:7077, yarn, "
-            "k8s://host, or sc://host for Spark Connect"
-        )
-        raise InvalidRequestError(message)
     from bucketq.spark.executor import SparkWorker
-    from bucketq.spark.session import session
+    from bucketq.spark.session import demand_spark, session
 
+    demand_spark(master)
     _log.info("starting Spark: %s", master)
     with session(master, "work", is_loud=is_loud) as spark:
         yield SparkWorker(spark, worker, batch_jobs=batch_jobs)

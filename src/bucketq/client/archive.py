@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from bucketq.archive import ArchiveReader, Layout, collect, prune, sweep
 from bucketq.clock import Clock, SystemClock
+from bucketq.errors import QueueNotFoundError
 from bucketq.queue.job import Job
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import CredentialProvider, Location, open_store
@@ -108,3 +109,22 @@ def open_archive(
     """
     location = open_store(url, store=store, credential_provider=credential_provider)
     return Archive(location, payload_type, SystemClock())
+
+
+async def see_archive(url: str) -> None:
+    """Raise ``QueueNotFoundError`` where there is neither a queue nor an archive.
+
+    A mistyped address would look like an archive with nothing in it.
+    """
+    location = open_store(url)
+    store, key = location.store, location.key
+    root = Layout.of(key).root
+    try:
+        for prefix in (key, root):
+            async for info in store.list(prefix):
+                if info.key == key or info.key.startswith(root):
+                    return
+    finally:
+        await store.close()
+    message = f"no queue at {location.url}, and no archive of one: check the address"
+    raise QueueNotFoundError(message)

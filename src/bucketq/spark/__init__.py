@@ -4,10 +4,17 @@
 or its archive, and ``df.write.format("bucketq")`` pushes. It needs ``bucketq[spark]`` on the driver
 and on every executor. ``run`` runs the handlers of a worker on the executors, and
 ``finish`` acknowledges the last batch of a stream that has ended.
+
+``compact`` turns the archive into Parquet files, ``report`` measures it, ``page`` makes a page of
+that, and ``replay`` pushes jobs of it again.
 """
 
+from bucketq.spark.compaction import compact
 from bucketq.spark.executor import run
 from bucketq.spark.finish import finish
+from bucketq.spark.page import page
 from bucketq.spark.register import register
+from bucketq.spark.replay import replay
+from bucketq.spark.report import report
 
-__all__ = ["finish", "register", "run"]
+__all__ = ["compact", "finish", "page", "register", "replay", "report", "run"]

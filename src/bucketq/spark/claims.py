@@ -61,6 +61,8 @@ class Claims:
         self._left: int | None = None
         """How many jobs may still be taken, where the stream is to end."""
         self._waiting = 0
+        self._is_paused = False
+        """Whether jobs are held back, as far as that was told."""
         self._counted_at = float("-inf")
         self._asked_at = float("-inf")
         """When nothing was found, by the loop's time."""
@@ -96,12 +98,7 @@ class Claims:
         """Take as many jobs as are waiting now, and then no more."""
         stats = await self._patiently(self._queue.stats)
         self._left = self._count(stats)
-        if self._left and (stats.paused or stats.paused_kinds):
-            _log.warning(
-                "%d jobs are waiting, and %s paused: resume it, or the stream may end without them",
-                self._left,
-                "the queue is" if stats.paused else f"{', '.join(stats.paused_kinds)} is",
-            )
+        self._tell_of_pause(stats)
 
     async def latest(self, start: int, limit: int | None) -> int:
         """Acknowledge up to ``start`` and claim the batch behind it; ``start``: there is none."""
@@ -221,11 +218,32 @@ class Claims:
         now = asyncio.get_running_loop().time()
         if now >= self._counted_at + LAG_S:
             self._counted_at = now
-            self._waiting = self._count(await self._patiently(self._queue.stats))
+            stats = await self._patiently(self._queue.stats)
+            self._waiting = self._count(stats)
+            self._tell_of_pause(stats)
+
+    def _tell_of_pause(self, stats: Stats) -> None:
+        """Say once that jobs wait and are not handed out, and what the stream does about it."""
+        held = (
+            self._chosen(stats) if stats.paused else self._chosen(stats) & set(stats.paused_kinds)
+        )
+        waiting = sum(stats.counts.get(kind, {}).get("queued", 0) for kind in held)
+        if waiting and not self._is_paused:
+            _log.warning(
+                "%d jobs are waiting, and %s is paused: resume it (bucketq resume); %s",
+                waiting,
+                "the queue" if stats.paused else ", ".join(sorted(held)),
+                "the stream waits for that"
+                if self._left is None
+                else "the stream is to take what is there now, and may end without them",
+            )
+        self._is_paused = waiting > 0
+
+    def _chosen(self, stats: Stats) -> set[str]:
+        return set(self._options.kinds or stats.counts)
 
     def _count(self, stats: Stats) -> int:
-        chosen = self._options.kinds or tuple(stats.counts)
-        return sum(stats.counts.get(kind, {}).get("queued", 0) for kind in chosen)
+        return sum(stats.counts.get(kind, {}).get("queued", 0) for kind in self._chosen(stats))
 
     async def _patiently(self, ask: Callable[[], Awaitable[A]]) -> A:
         """Ask until there is an answer, for as long as a lease lasts: an error ends the stream.

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.batching import BatchFailed
 from bucketq.spark.pythons import trouble_with_python
+from bucketq.spark.session import reason_of
 from bucketq.spark.task import Care, Orders, Outcome, run_part, try_part
 
 if TYPE_CHECKING:
@@ -135,8 +136,4 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What Spark says, without the Java calls that led to it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        lines = lines[1:]
-    return (lines[0] if lines else type(error).__name__).lstrip(": ")[:_LONGEST_REASON]
+    return reason_of(error)[:_LONGEST_REASON]

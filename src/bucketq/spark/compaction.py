@@ -19,9 +19,12 @@ import msgspec
 from bucketq import errors
 from bucketq.archive import Layout, sweep
 from bucketq.archive.compaction import SETTLED_AFTER, Compactor, Part, Written, write_part
+from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, UnavailableError
-from bucketq.spark.cluster import is_remote
+from bucketq.spark.options import check_range
+from bucketq.spark.register import check_session
+from bucketq.spark.session import spark_errors_told
 from bucketq.store.url import open_store
 from bucketq.worker.threads import ThreadRunner
 
@@ -71,12 +74,15 @@ def compact(
         UnavailableError: The store does not answer, or other runs were faster again and again.
         CorruptStateError: A segment cannot be read; it is named.
     """
+    check_session(spark)
+    check_range(since, until)
     location = open_store(url)
     layout, clock = Layout.of(location.key), SystemClock()
     compactor = Compactor(location.store, layout, clock)
     done = Compacted()
     with asyncio.Runner() as runner:
         try:
+            runner.run(see_archive(url))
             total = runner.run(compactor.segments(since, until, settled_after))
             lost = 0
             while planned := runner.run(compactor.plan(since, until, settled_after)):
@@ -112,6 +118,8 @@ async def _write(
     spark: SparkSession, url: str, parts: list[Part], on_read: Callable[[int], None]
 ) -> list[Written]:
     """Let Spark write the parts, and tell meanwhile how many segments were read."""
+    from bucketq.spark.cluster import is_remote  # noqa: PLC0415 - it needs pyarrow
+
     # Over Spark Connect there is nothing that counts, and only whole rounds are told of.
     counter = None if is_remote(spark) else spark.sparkContext.accumulator(0)
     threads = ThreadRunner()
@@ -141,7 +149,8 @@ def _run(
                 if counter is not None:
                     counter.add(segments[place])
 
-    rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(work, _RESULT).collect()
+    with spark_errors_told():
+        rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(work, _RESULT).collect()
     for row in rows:
         if row.error is not None:
             raise getattr(errors, row.error, BucketQError)(row.message)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import socket
 
-from bucketq.errors import UnavailableError
+from bucketq.errors import InvalidRequestError, UnavailableError
 
 _CONNECT = "sc://"
 _STANDALONE = "spark://"
 _CONNECT_PORT = 15002
 _TIMEOUT_S = 10.0
+_FORM = re.compile(r"(local(\[.+\])?|local-cluster\[.+\]|yarn)$|(spark|k8s|sc)://.")
 _PLACE = re.compile(r"(\[[^\]]+\]|[^:/;\[\]]+)(?::(\d{1,5}))?")
 
 
@@ -26,6 +27,16 @@ def is_local(master: str) -> bool:
 def is_connect(master: str) -> bool:
     """Whether Spark is a server that is spoken to over Spark Connect."""
     return master.startswith(_CONNECT)
+
+
+def check_form(master: str) -> None:
+    """Raise ``InvalidRequestError`` where this is no master of Spark."""
+    if not _FORM.match(master):
+        message = (
+            f"{master!r} is no master of Spark: write local[4], spark://host:7077, yarn, "
+            "k8s://host, or sc://host for Spark Connect"
+        )
+        raise InvalidRequestError(message)
 
 
 def check_answers(master: str) -> None:

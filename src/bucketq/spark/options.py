@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Literal, get_args
 
 from bucketq.errors import InvalidRequestError
@@ -18,6 +19,14 @@ TABLES: tuple[Table, ...] = get_args(Table)
 _SHARED = ("path", "token", "timeoutSeconds")
 _READ = (*_SHARED, "table", "status", "kind", "from", "to", "numPartitions")
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId")
+STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
+_USES = {
+    **dict.fromkeys(STREAM_ONLY, "streams, which need the option consumer"),
+    **dict.fromkeys(set(_READ) - set(_SHARED), "reading tables"),
+    **dict.fromkeys(set(_WRITE) - set(_READ), "writing"),
+}
+"""What an option is for that is not known everywhere."""
+_ALIKE = 0.8
 
 EVERY_COLUMN = "*"
 """What ``payloadColumns`` says for all columns that have no meaning of their own."""
@@ -118,11 +127,25 @@ def named(given: Mapping[str, str], known: tuple[str, ...], doing: str) -> dict[
         right = by_lower.get(name.lower())
         if right is None:
             message = (
-                f"unknown option {name!r}: for {doing}, the format bucketq has {', '.join(known)}"
+                f"unknown option {name!r}: {_meant(name, known)}for {doing}, the format bucketq "
+                f"has {', '.join(known)}"
             )
             raise InvalidRequestError(message)
         found[right] = value
     return found
+
+
+def _meant(name: str, known: tuple[str, ...]) -> str:
+    """What somebody may have meant who named an option that is not known here."""
+    by_lower = {each.lower(): each for each in (*_USES, *known)}
+    alike = get_close_matches(name.lower(), by_lower, n=1, cutoff=_ALIKE)
+    if not alike:
+        return ""
+    right = by_lower[alike[0]]
+    use = "" if right in known else f", which is for {_USES[right]}"
+    if right.lower() == name.lower():
+        return f"it is for {_USES[right]}; "
+    return f"did you mean {right}{use}? "
 
 
 def access(found: Mapping[str, str]) -> Access:
@@ -172,6 +195,17 @@ def seconds(found: Mapping[str, str], name: str, otherwise: float) -> float:
         message = f"option {name}: {text!r} is no number of seconds up to {_LONGEST_S:.0f}"
         raise InvalidRequestError(message)
     return value
+
+
+def check_range(since: datetime | None, until: datetime | None) -> None:
+    """Raise ``InvalidRequestError`` where a time has no zone, or the range no length."""
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None and moment.tzinfo is None:
+            message = f"{name} has no time zone: write datetime(2026, 11, 1, tzinfo=UTC)"
+            raise InvalidRequestError(message)
+    if since is not None and until is not None and since >= until:
+        message = f"since ({since}) is not before until ({until})"
+        raise InvalidRequestError(message)
 
 
 def _range(

@@ -12,18 +12,21 @@ queue. The old ones stay where they are; a dead job in the queue can still be re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, structs
 
 from bucketq.client.blocking import connect_sync
-from bucketq.clock import Clock
+from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.queue.job import JobSpec
-from bucketq.spark.schema import SCHEMA, batches
+from bucketq.spark.options import check_range
+from bucketq.spark.register import register
 from bucketq.spark.session import spark_errors_told, told
 
 if TYPE_CHECKING:
@@ -33,30 +36,19 @@ _PREFIX = "replay-"
 _ID = f"concat('{_PREFIX}', left(sha2(concat(replay_name, '/', {{}}), 256), 32))"
 _BATCH_JOBS = 1000
 _BATCH_BYTES = 4 << 20
-_NEEDED = (
-    "new_id",
+_NAME_BYTES = 8
+_KEPT = (
     "id",
+    "seq",
     "kind",
     "payload",
     "payload_bytes",
     "priority",
     "max_attempts",
     "tags",
+    "replay_of",
+    "is_wanted",
 )
-
-
-@dataclass(frozen=True)
-class Wish:
-    """Which jobs are to be replayed."""
-
-    where: str
-    """A condition of SQL over the columns of the archive."""
-    since: datetime
-    until: datetime
-    name: str
-    """Replays of one name push a job once."""
-    is_dry: bool = False
-    """Only count."""
 
 
 @dataclass
@@ -69,28 +61,55 @@ class Replayed:
     """How many of each kind."""
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """Which jobs are to be replayed."""
+
+    where: str
+    since: datetime
+    until: datetime
+    name: str
+
+
 def replay(
     spark: SparkSession,
     url: str,
-    wish: Wish,
-    clock: Clock,
+    where: str,
     *,
+    since: datetime,
+    until: datetime | None = None,
+    name: str | None = None,
+    dry_run: bool = False,
     timeout_s: float = 60.0,
     tell: Callable[[int], None] | None = None,
 ) -> Replayed:
-    """Push the jobs that match, those that this replay has pushed before excepted.
+    """Push the jobs that match, those that a replay of this name has pushed before excepted.
+
+    Args:
+        spark: A session.
+        url: The address of the queue.
+        where: A condition of SQL over the columns of the archive, like ``"kind = 'index'"``.
+        since: Only jobs that finished from here on.
+        until: And before; now where it is left out.
+        name: Replays of one name push a job once; by default the condition makes the name.
+        dry_run: Whether only to count.
+        timeout_s: How long the queue is tried.
+        tell: Called with how many jobs were pushed by now.
 
     Raises:
         InvalidRequestError: Spark does not understand the condition.
-        QueueFullError: The queue takes no more; go on with the same command later.
+        QueueFullError: The queue takes no more; go on with the same name later.
     """
-    done = Replayed(wish.name)
+    register(spark)
+    check_range(since, until)
+    done = Replayed(name or name_of(where))
     with connect_sync(url, launch="never", create=False, timeout_s=timeout_s) as queue:
         jobs = queue.snapshot().jobs
-        with spark_errors_told():
-            rows = _matching(spark, url, wish, jobs, clock)
+        now = SystemClock().now()
+        wish = _Wish(where, since, until or now, done.name)
+        with spark_errors_told(), _matching(spark, url, wish, jobs, now) as rows:
             for specs in _cut(map(_spec, rows.toLocalIterator())):
-                if not wish.is_dry:
+                if not dry_run:
                     queue.push_many(specs)
                 done.pushed += len(specs)
                 for spec in specs:
@@ -100,42 +119,61 @@ def replay(
     return done
 
 
+def name_of(*words: str) -> str:
+    """The name of a replay that is described by these words, whatever the space between them."""
+    text = "\n".join(" ".join(each.split()) for each in words)
+    return blake2b(text.encode(), digest_size=_NAME_BYTES).hexdigest()
+
+
+@contextmanager
 def _matching(
-    spark: SparkSession, url: str, wish: Wish, jobs: tuple[JobRecord, ...], clock: Clock
-) -> DataFrame:
-    """The jobs to push, in the order in which they were pushed the first time."""
+    spark: SparkSession, url: str, wish: _Wish, jobs: tuple[JobRecord, ...], now: datetime
+) -> Iterator[DataFrame]:
+    """The jobs to push, in the order in which they were pushed the first time.
+
+    The archive is read once: what matches and what this replay has pushed before are kept while
+    they are compared and sorted, and nothing else of it is.
+    """
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyspark.sql import functions as f  # noqa: PLC0415 - an extra
 
+    from bucketq.spark.schema import SCHEMA, batches  # noqa: PLC0415 - it needs pyarrow
+
     archive = spark.read.format("bucketq").option("table", "archive")
     # Up to now, whatever was asked for: what this replay has pushed may have finished since.
-    archive = archive.option("from", wish.since.isoformat()).option("to", clock.now().isoformat())
-    archived = archive.load(url)
-    found = archived
+    archive = archive.option("from", wish.since.isoformat()).option("to", now.isoformat())
+    everything = archive.load(url)
     # Jobs of the archive have an outcome; let these be found by theirs as well.
     dead = [structs.replace(job, outcome="dead") for job in jobs if job.status == "dead"]
     if dead:
         table = pa.Table.from_batches(list(batches(dead)), SCHEMA)
-        found = archived.unionByName(spark.createDataFrame(table))
+        everything = everything.unionByName(spark.createDataFrame(table))
     ended = f.col("finished_at")
-    found = found.where((ended >= f.lit(wish.since)) & (ended < f.lit(wish.until)))
+    is_in_time = (ended >= f.lit(wish.since)) & (ended < f.lit(wish.until))
     try:
-        found = found.where(wish.where)
+        everything.where(wish.where)  # Nothing is read yet: it sees whether this is a condition.
+        is_wanted = f.coalesce(is_in_time & f.expr(wish.where), f.lit(False))  # noqa: FBT003 - SQL's
+        everything = everything.withColumn("is_wanted", is_wanted)
     except Exception as error:
         raise _not_understood(wish.where, error) from error
-    named = f.lit(wish.name)
+    is_own = f.col("id").startswith(_PREFIX)
+    kept = everything.where(f.col("is_wanted") | is_own).select(*_KEPT).persist()
     found = (
-        found.dropDuplicates(["id"])
-        .withColumn("replay_name", named)
+        kept.where("is_wanted")
+        .dropDuplicates(["id"])
+        .withColumn("replay_name", f.lit(wish.name))
         .withColumn("new_id", f.expr(_ID.format("id")))
         # A job that this replay has pushed may match as well; it is not to go round in circles.
         .where(f.col("replay_of").isNull() | (f.expr(_ID.format("replay_of")) != f.col("id")))
     )
     waiting = [(job.id,) for job in jobs if job.id.startswith(_PREFIX)]
-    there = archived.where(f.col("id").startswith(_PREFIX)).select("id")
+    there = kept.where(is_own).select("id")
     there = there.unionByName(spark.createDataFrame(waiting, "id string"))
     fresh = found.join(there.withColumnRenamed("id", "new_id"), "new_id", "left_anti")
-    return fresh.orderBy("seq", "id").select(*_NEEDED)
+    try:
+        yield fresh.orderBy("seq", "id")
+    finally:
+        kept.unpersist()
 
 
 def _not_understood(where: str, error: Exception) -> InvalidRequestError:

@@ -18,6 +18,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from bucketq.clock import SystemClock
+from bucketq.spark.options import check_range
+from bucketq.spark.register import register
+from bucketq.spark.session import spark_errors_told
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -119,12 +124,37 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def report(
-    spark: SparkSession, url: str, since: datetime, until: datetime, parquet: Path | None = None
+    spark: SparkSession,
+    url: str,
+    since: datetime,
+    until: datetime | None = None,
+    parquet: Path | None = None,
 ) -> Report:
-    """Measure the jobs that finished from ``since`` up to but not including ``until``.
+    """Measure the jobs that finished from ``since`` up to but not including ``until``, or now.
 
     With ``parquet``, the tables are also written there, as ``numbers`` and ``reasons``.
     """
+    register(spark)
+    check_range(since, until)
+    until = SystemClock().now() if until is None else until
+    with spark_errors_told():
+        rows, found = _measure(spark, url, since, until, parquet)
+    total = _lines(row for row in rows if row.all_kinds and row.all_hours)
+    return Report(
+        since=since,
+        until=until,
+        total=total[0].numbers if total else Numbers(),
+        kinds=_lines(row for row in rows if row.all_hours and not row.all_kinds),
+        hours=_lines(row for row in rows if row.all_kinds and not row.all_hours),
+        kind_hours=_lines(row for row in rows if not row.all_kinds and not row.all_hours),
+        reasons=found,
+    )
+
+
+def _measure(
+    spark: SparkSession, url: str, since: datetime, until: datetime, parquet: Path | None
+) -> tuple[list[Row], list[Reason]]:
+    """Read the archive once, and count."""
     archive = spark.read.format("bucketq").option("table", "archive")
     archive = archive.option("from", since.isoformat()).option("to", until.isoformat())
     archive.load(url).createOrReplaceTempView(_ARCHIVED)
@@ -141,16 +171,7 @@ def report(
         measured.unpersist()
         for view in (_ARCHIVED, _MEASURED_VIEW):
             spark.catalog.dropTempView(view)
-    total = _lines(row for row in rows if row.all_kinds and row.all_hours)
-    return Report(
-        since=since,
-        until=until,
-        total=total[0].numbers if total else Numbers(),
-        kinds=_lines(row for row in rows if row.all_hours and not row.all_kinds),
-        hours=_lines(row for row in rows if row.all_kinds and not row.all_hours),
-        kind_hours=_lines(row for row in rows if not row.all_kinds and not row.all_hours),
-        reasons=found,
-    )
+    return rows, found
 
 
 def _save(table: DataFrame, column: str, moment: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ environment and the standard error of the process while the JVM starts.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.spark.java import find_java
-from bucketq.spark.masters import check_answers, is_connect, is_local
+from bucketq.spark.masters import check_answers, check_form, is_connect, is_local
 from bucketq.spark.pythons import choose_python, trouble_with_python
 from bucketq.spark.register import register
 
@@ -41,17 +42,18 @@ _LOCAL_CONFIG = {
     # The work is done in Python; what counts here is that Java is up soon.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
-_LAST_LINES = 5
-_SMALL_TALK = (
-    "Using Spark's default log4j",
-    "Setting default log level",
-    "Setting Spark log level",
-    "To adjust logging level",
-    "WARNING: Using incubator modules",
+_LAST_LINES = 3
+_NOISE = re.compile(
+    r"at |\.\.\. |WARNING: |Using Spark's|Setting (default|Spark) log|To adjust log|.* WARN Native"
 )
-"""What Spark always says when it starts."""
+"""Lines that every start has, and calls of Java's."""
+_SPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_PY4J_LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
 _OWN_ERROR = re.compile(r"^bucketq\.errors\.(\w+): (.+)$", re.MULTILINE)
-_CONDITION = re.compile(r"^\[[A-Z_.]+\]\s*")
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: \w+")
+_BAD_DATA = "22"
+"""How SQL's states begin that tell of values that do not suit what is done with them."""
 
 
 @contextlib.contextmanager
@@ -70,7 +72,8 @@ def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkS
         for key, value in config.items():
             builder = builder.config(key, value)
         builder = builder.master(master)
-    with tempfile.TemporaryFile() as log, spark_errors_told():
+    quiet = contextlib.nullcontext() if is_loud else _quiet()
+    with tempfile.TemporaryFile() as log, spark_errors_told(), quiet:
         with contextlib.nullcontext() if is_loud else _stderr_to(log):
             try:
                 spark = builder.getOrCreate()
@@ -86,7 +89,11 @@ def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkS
 
 
 def demand_spark(master: str) -> None:
-    """Raise ``InvalidRequestError`` where a package or Java is missing."""
+    """Raise ``InvalidRequestError`` where the master is none, or a package or Java is missing.
+
+    Spark itself says little of either, and only after some seconds.
+    """
+    check_form(master)
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
             message = f'this needs Spark, and {module} is missing: pip install "bucketq[spark]"'
@@ -116,7 +123,11 @@ def spark_errors_told() -> Iterator[None]:
 
 def told(error: Exception) -> BucketQError:
     """What an error of Spark means, as one of ours where it began as that."""
-    from pyspark.errors import AnalysisException, ParseException  # noqa: PLC0415 - an extra
+    from pyspark.errors import (  # noqa: PLC0415 - an extra
+        AnalysisException,
+        ParseException,
+        PySparkException,
+    )
 
     text = str(error)
     own = _OWN_ERROR.findall(text)
@@ -126,16 +137,44 @@ def told(error: Exception) -> BucketQError:
         return kind(message)
     if python := trouble_with_python(text):
         return UnavailableError(python)
-    first = _CONDITION.sub("", text.strip().partition("\n")[0]) or type(error).__name__
+    first = _STATE.sub("", _CONDITION.sub("", reason_of(error))).rstrip(" ;")
     if isinstance(error, AnalysisException | ParseException):
         return InvalidRequestError(f"spark does not understand it: {first}")
+    if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_BAD_DATA):
+        return InvalidRequestError(f"spark cannot do it with these jobs: {first}")
     return UnavailableError(f"spark failed: {first}; run it again, with --debug to see more")
+
+
+def reason_of(error: Exception) -> str:
+    """What Spark says in a line, without the Java calls that led to it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]
+    return (lines[0] if lines else type(error).__name__).lstrip(": ")
 
 
 def _family(kind: type[BucketQError]) -> Iterator[type[BucketQError]]:
     yield kind
     for child in kind.__subclasses__():
         yield from _family(child)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let pyspark and py4j log nothing of what comes out as an error anyway."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an extra
+
+    # Those of pyspark are of a kind of their own, and it trips over others of their name.
+    loggers: list[logging.Logger] = [PySparkLogger.getLogger(name) for name in _SPARK_LOGGERS]
+    loggers += [logging.getLogger(name) for name in _PY4J_LOGGERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 @contextlib.contextmanager
@@ -155,7 +194,7 @@ def _stderr_to(log: IO[bytes]) -> Iterator[None]:
 def _not_started(master: str, error: Exception, log: IO[bytes]) -> UnavailableError:
     log.seek(0)
     lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
-    news = [line for line in lines if line and not any(talk in line for talk in _SMALL_TALK)]
-    said = "; ".join(news[-_LAST_LINES:]) or str(error).partition("\n")[0]
-    message = f"spark does not start with master {master}: {said}"
+    news = [line for line in lines if line and not _NOISE.match(line)]
+    said = "; ".join(news[-_LAST_LINES:]) or reason_of(error)
+    message = f"spark does not start with master {master}: {said}; --debug shows all it says"
     return UnavailableError(message)

@@ -17,15 +17,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bucketq.archive import ArchiveReader, Layout
 from bucketq.archive.layout import hour_of
+from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
-from bucketq.errors import QueueNotFoundError
+from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.spark.options import ReadOptions, read_options, write_options
 from bucketq.spark.parts import Rows, read_rows
 from bucketq.spark.schema import DDL, batches
 from bucketq.spark.sink import JobWriter, open_writer
 from bucketq.spark.snapshot import read_snapshot
-from bucketq.spark.stream import JobStreamReader
+from bucketq.spark.stream import JobStreamReader, RefusedStream
 from bucketq.spark.stream_options import is_for_stream, stream_options
 from bucketq.spark.stream_sink import JobStreamWriter, open_stream_writer, stream_write_options
 from bucketq.store.url import open_store
@@ -67,10 +68,15 @@ class BucketQDataSource(DataSource):
         """Push the rows of a frame; what is wrong with it is told here, before a row is read."""
         return open_writer(schema, write_options(self.options), overwrite=overwrite)
 
-    def streamReader(self, schema: StructType) -> JobStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> JobStreamReader | RefusedStream:
         """Take jobs from a queue, batch by batch."""
         del schema
-        return JobStreamReader(stream_options(self.options))
+        try:
+            return JobStreamReader(stream_options(self.options))
+        except InvalidRequestError as error:
+            return RefusedStream(str(error))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,
@@ -129,7 +135,7 @@ class ArchiveTableReader(DataSourceReader):
     def partitions(self) -> list[Stretches]:
         """Share out the time that was asked for."""
         options = self._options
-        asyncio.run(_see_queue(options.access.url))
+        asyncio.run(see_archive(options.access.url))
         until = options.until or SystemClock().now()
         stretches = list(_stretches(options.since or until, until))
         parts = min(options.partitions or _MOST_PARTS, len(stretches)) or 1
@@ -163,21 +169,3 @@ def _stretches(since: datetime, until: datetime) -> Iterator[tuple[datetime, dat
     while begin < until:
         yield max(since, begin), min(until, begin + step)
         begin += step
-
-
-async def _see_queue(url: str) -> None:
-    """Raise ``QueueNotFoundError`` where there is neither a queue nor an archive.
-
-    A mistyped address would look like an archive with nothing in it.
-    """
-    location = open_store(url)
-    store, key = location.store, location.key
-    try:
-        for prefix in (key, Layout.of(key).root):
-            async for info in store.list(prefix):
-                if info.key == key or info.key.startswith(Layout.of(key).root):
-                    return
-    finally:
-        await store.close()
-    message = f"no queue at {location.url}, and no archive of one: check the option path"
-    raise QueueNotFoundError(message)

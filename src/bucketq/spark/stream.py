@@ -150,6 +150,38 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return number_in(offset, self._options.consumer)
 
 
+class RefusedStream(DataSourceStreamReader):
+    """A stream whose options are wrong. It says so when Spark asks for something.
+
+    Where a reader cannot even be made, Spark tells last of an error of its own.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Refuse for a reason."""
+        self._reason = reason
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Refuse."""
+        raise InvalidRequestError(self._reason)
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Refuse."""
+        del start, limit
+        raise InvalidRequestError(self._reason)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Rows]:
+        """Refuse."""
+        del start, end
+        raise InvalidRequestError(self._reason)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Refuse."""
+        del partition
+        raise InvalidRequestError(self._reason)
+
+
 def shared_out(jobs: list[JobRecord], at_least: int) -> list[Rows]:
     """Cut a batch into parts of about one size: so many at least, if it has as many jobs."""
     parts = min(max(at_least, ceil(len(jobs) / _ROWS_A_PART)), len(jobs))

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
-from bucketq.spark.options import Access, access, count, kinds, named, seconds
+from bucketq.spark.options import STREAM_ONLY, Access, access, count, kinds, named, seconds
 
-_OWN = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
-"""What only streams have."""
-_STREAM = ("path", "token", "timeoutSeconds", "kind", *_OWN)
+_STREAM = ("path", "token", "timeoutSeconds", "kind", *STREAM_ONLY)
 
 _MOST_JOBS = 100_000
 _MOST_PARTITIONS = 10_000
@@ -40,7 +38,7 @@ class StreamOptions:
 
 def is_for_stream(given: Mapping[str, str]) -> bool:
     """Whether there is an option that only streams have."""
-    own = {name.lower() for name in _OWN}
+    own = {name.lower() for name in STREAM_ONLY}
     return any(name.lower() in own for name in given)
 
 

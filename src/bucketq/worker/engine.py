@@ -116,6 +116,8 @@ class Engine:
         self._watching: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self._hurrying = False
+        self._is_paused = False
+        """Whether jobs are held back, as far as that was told."""
         self.has_begun = False
         self.is_running = False
         self.tally = Tally()
@@ -208,11 +210,24 @@ class Engine:
 
     async def _refresh(self) -> None:
         while True:
+            await self._tell_of_pause()
             await asyncio.sleep(_REFRESH_S)
             try:
                 await self._read_settings()
             except UnavailableError:
                 return  # The worker is in a hurry to end, and waits for no answer.
+
+    async def _tell_of_pause(self) -> None:
+        """Say once that no jobs are handed out, to somebody who wonders why nothing happens."""
+        stats = await self._look()
+        if stats is None:
+            return
+        kinds = [kind for kind in stats.paused_kinds if kind in self._handlers]
+        is_paused = stats.paused or bool(kinds)
+        if is_paused and not self._is_paused:
+            what = "the queue" if stats.paused else ", ".join(kinds)
+            _log.warning("%s is paused: waiting until somebody resumes it (bucketq resume)", what)
+        self._is_paused = is_paused
 
     async def _claim_on(self) -> None:
         """Claim whenever there is room, until it is stopped or a burst is over."""

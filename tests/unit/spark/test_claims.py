@@ -262,6 +262,29 @@ async def test_a_pause_is_told_to_a_stream_that_is_to_end(caplog: pytest.LogCapt
             await claims.take_no_more_than_now()
         assert await claims.latest(0, 10) == 0
     assert "3 jobs are waiting, and the queue is paused" in caplog.text
+    assert "may end without them" in caplog.text
+
+
+@virtual
+async def test_a_stream_that_waits_for_a_pause_to_end_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    await push(world, 3)
+    await push(world, 2, "other")
+    async with world.rival() as rival, driving(world) as claims:
+        await rival.pause("other")
+        await rival.pause("index")
+        for _ in range(3):
+            assert await claims.latest(0, 10) == 0
+            await asyncio.sleep(5)
+        assert len(caplog.messages) == 1
+        assert "5 jobs are waiting, and index, other is paused" in caplog.text
+        assert "the stream waits for that" in caplog.text
+        await rival.resume("index")
+        await rival.resume("other")
+        assert await claims.latest(0, 10) == 1
+        assert len(await claims.jobs(0, 1)) == 5
 
 
 @virtual

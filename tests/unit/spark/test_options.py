@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.options import read_options, write_options
+from bucketq.spark.options import check_range, read_options, write_options
 
 URL = "file:///srv/jobs/queue.json"
 
@@ -37,6 +37,9 @@ def test_times_without_a_zone_are_those_of_utc() -> None:
         ({}, "the option path is missing"),
         ({"path": "  "}, "the option path is missing"),
         ({"path": URL, "paht": "x"}, "unknown option 'paht'"),
+        ({"path": URL, "numpartition": "2"}, "did you mean numPartitions\\? for reading"),
+        ({"path": URL, "consumer": "x"}, "it is for streams, which need the option consumer"),
+        ({"path": URL, "maxjobpertrigger": "2"}, "did you mean maxJobsPerTrigger, which is for"),
         ({"path": URL, "writeId": "x"}, "unknown option 'writeId'"),
         ({"path": "memory://x"}, "seen by one process alone"),
         ({"path": URL, "table": "job"}, "unknown table 'job'"),
@@ -79,3 +82,13 @@ def test_the_token_is_not_shown_where_options_are() -> None:
     options = read_options({"path": URL, "token": "open-sesame"})
     assert options.access.token == "open-sesame"
     assert "sesame" not in repr(options)
+
+
+def test_a_range_of_time_has_a_zone_and_a_length() -> None:
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+    check_range(moment, None)
+    check_range(None, None)
+    with pytest.raises(InvalidRequestError, match="since has no time zone: write datetime"):
+        check_range(moment.replace(tzinfo=None), moment)
+    with pytest.raises(InvalidRequestError, match=r"since \(.*\) is not before until"):
+        check_range(moment, moment)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from bucketq.spark import session
 from bucketq.spark.session import demand_spark, told
 
 pytest.importorskip("pyspark")
+from pyspark.logger import PySparkLogger
 
 
 def test_a_missing_pyspark_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +52,11 @@ def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> N
             CorruptStateError,
             "line 3 cannot be read",
         ),
+        (
+            "[CAST_INVALID_INPUT.X2] no. SQLSTATE: 22018; line 1 pos 5;\n\tat java.y",
+            UnavailableError,
+            "spark failed: no.; line 1 pos 5; run it again",
+        ),
         ("Job aborted\n\tat org.apache.spark.x\n\tat java.y", UnavailableError, "Job aborted"),
     ],
 )
@@ -60,3 +68,48 @@ def test_an_error_of_spark_is_told_without_its_stack(
     assert message in str(error)
     assert "\n" not in str(error)
     assert "org.apache" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "master", ["cluster-7", "localhost", "spark://", "local[", "", "mesos://x"]
+)
+def test_a_master_that_is_none_is_told_before_anything_is_started(master: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"is no master of Spark: write local\[4\]"):
+        demand_spark(master)
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "spark://h:7077"],
+)
+def test_a_master_is_taken_as_spark_takes_it(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_java", lambda _: None)
+    demand_spark(master)
+
+
+def test_why_spark_does_not_start_is_told_without_the_calls_of_java() -> None:
+    said = [
+        "WARNING: Using incubator modules: jdk.incubator.vector",
+        'Exception in thread "main" org.apache.spark.SparkException: no such host',
+        "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)",
+        "\t... 12 more",
+    ]
+    log = BytesIO("\n".join(said).encode())
+    error = session._not_started("yarn", RuntimeError("gone"), log)
+    assert str(error) == (
+        'spark does not start with master yarn: Exception in thread "main" '
+        "org.apache.spark.SparkException: no such host; --debug shows all it says"
+    )
+
+
+def test_pyspark_and_py4j_are_silent_while_a_command_runs_and_as_before_after_that(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    sql = PySparkLogger.getLogger("SQLQueryContextLogger")
+    py4j = logging.getLogger("py4j.clientserver")
+    before = (sql.level, py4j.level)
+    with session._quiet():
+        sql.exception("no such column", errorClass="X")
+        py4j.error("Exception while sending command.")
+    assert capfd.readouterr() == ("", "")
+    assert (sql.level, py4j.level) == before

@@ -39,7 +39,10 @@ def test_everything_can_be_chosen_in_any_case() -> None:
         ({**GIVEN, "consumer": " "}, "the option consumer is missing"),
         ({**GIVEN, "consumer": "x" * 1000}, "consumer"),
         ({"consumer": "c"}, "the option path is missing"),
-        ({**GIVEN, "table": "archive"}, "unknown option 'table': for streams"),
+        (
+            {**GIVEN, "table": "archive"},
+            "unknown option 'table': it is for reading tables; for streams",
+        ),
         ({**GIVEN, "maxJobsPerTrigger": "0"}, "option maxJobsPerTrigger: '0'"),
         ({**GIVEN, "minPartitions": "-1"}, "option minPartitions: '-1'"),
         ({**GIVEN, "leaseSeconds": "0"}, "option leaseSeconds: '0'"),

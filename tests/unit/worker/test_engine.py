@@ -263,6 +263,25 @@ async def test_a_worker_that_ends_by_itself_takes_no_job_that_nobody_keeps() -> 
 
 
 @virtual
+@pytest.mark.parametrize("kind", [None, "mail"])
+async def test_a_pause_is_told_of_once_and_waited_for(
+    kind: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened() as (queue, way):
+        await queue.pause(kind)
+        await queue.pause("another-kind")
+        await queue.push("mail", 1)
+        async with working(way, nothing) as engine:
+            await asyncio.sleep(600)
+            what = kind or "the queue"
+            assert caplog.messages == [
+                f"{what} is paused: waiting until somebody resumes it (bucketq resume)"
+            ]
+            await queue.resume(kind)
+            await until(lambda: engine.tally.count("done") == 1)
+
+
+@virtual
 async def test_new_settings_are_heeded_within_a_minute() -> None:
     recorder = Recorder()
     async with opened() as (queue, way), working(way, recorder.bind()):
