@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
+from bucketq.spark.session import _hush
 from tests.servers.process import free_ports
 from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago
@@ -202,3 +203,18 @@ def test_a_paused_queue_takes_jobs_and_is_read(spark: SparkSession, file_url: st
     rows = spark.sql("SELECT 'x' AS kind, '1' AS payload")
     rows.write.format("bucketq").mode("append").save(file_url)
     assert spark.read.format("bucketq").load(file_url).count() == 1
+
+
+def test_a_thread_of_pyspark_prints_no_traceback_where_the_jvm_is_killed(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It hears of the end of the JVM first; whoever waits for Spark is told in one line."""
+    server = spark.sparkContext._accumulatorServer  # type: ignore[attr-defined]  # pyspark's own
+    server.handle_error(None, ("127.0.0.1", 1))
+    assert "Exception occurred" in capfd.readouterr().err, "else there is nothing to silence"
+    try:
+        _hush(spark)
+        server.handle_error(None, ("127.0.0.1", 1))
+    finally:
+        del server.handle_error
+    assert capfd.readouterr() == ("", "")

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.batching import BatchFailed
 from bucketq.spark.pythons import trouble_with_python
-from bucketq.spark.session import reason_of
+from bucketq.spark.session import is_gone, reason_of
 from bucketq.spark.task import Care, Orders, Outcome, run_part, try_part
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _check_delivered(outcome: Outcome) -> None:
 
 
 def _gone(error: Exception) -> UnavailableError:
-    message = f"Spark runs nothing any more: {_reason(error)}; see its log, and start it again"
+    reason = "its process has ended" if is_gone(error) else _reason(error)
+    message = f"Spark runs nothing any more: {reason}; see its log, and start it again"
     return UnavailableError(message)
 
 

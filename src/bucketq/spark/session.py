@@ -80,6 +80,8 @@ def session(master: str, name: str, *, is_loud: bool = False) -> Iterator[SparkS
             except Exception as error:
                 raise _not_started(master, error, log) from error
         try:
+            if not is_loud and not is_connect(master):
+                _hush(spark)
             register(spark)
             yield spark
         finally:
@@ -117,7 +119,7 @@ def spark_errors_told() -> Iterator[None]:
 
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise told(error) from error
 
 
@@ -135,6 +137,9 @@ def told(error: Exception) -> BucketQError:
         name, message = own[-1]
         kind = {each.__name__: each for each in _family(BucketQError)}.get(name, BucketQError)
         return kind(message)
+    if is_gone(error):
+        message = "Spark's process has ended in the midst of it: run it again; --debug shows more"
+        return UnavailableError(message)
     if python := trouble_with_python(text):
         return UnavailableError(python)
     first = _STATE.sub("", _CONDITION.sub("", reason_of(error))).rstrip(" ;")
@@ -143,6 +148,13 @@ def told(error: Exception) -> BucketQError:
     if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_BAD_DATA):
         return InvalidRequestError(f"spark cannot do it with these jobs: {first}")
     return UnavailableError(f"spark failed: {first}; run it again, with --debug to see more")
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an error tells that the process of Spark does not answer any more."""
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - an extra
+
+    return isinstance(error, ConnectionError | Py4JNetworkError)
 
 
 def reason_of(error: Exception) -> str:
@@ -157,6 +169,16 @@ def _family(kind: type[BucketQError]) -> Iterator[type[BucketQError]]:
     yield kind
     for child in kind.__subclasses__():
         yield from _family(child)
+
+
+def _hush(spark: SparkSession) -> None:
+    """Let a thread of pyspark's not print a traceback where Spark's process is killed.
+
+    It hears of that first, and what waits for Spark is told of it as well.
+    """
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 @contextlib.contextmanager

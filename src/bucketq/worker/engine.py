@@ -226,7 +226,7 @@ class Engine:
         is_paused = stats.paused or bool(kinds)
         if is_paused and not self._is_paused:
             what = "the queue" if stats.paused else ", ".join(kinds)
-            _log.warning("%s is paused: waiting until somebody resumes it (bucketq resume)", what)
+            _log.warning("%s is paused: jobs come when somebody resumes it (bucketq resume)", what)
         self._is_paused = is_paused
 
     async def _claim_on(self) -> None:

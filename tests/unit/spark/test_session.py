@@ -10,9 +10,10 @@ import pytest
 
 from bucketq.errors import BucketQError, CorruptStateError, InvalidRequestError, UnavailableError
 from bucketq.spark import session
-from bucketq.spark.session import demand_spark, told
+from bucketq.spark.session import demand_spark, spark_errors_told, told
 
 pytest.importorskip("pyspark")
+from py4j.protocol import Py4JNetworkError
 from pyspark.logger import PySparkLogger
 
 
@@ -113,3 +114,12 @@ def test_pyspark_and_py4j_are_silent_while_a_command_runs_and_as_before_after_th
         py4j.error("Exception while sending command.")
     assert capfd.readouterr() == ("", "")
     assert (sql.level, py4j.level) == before
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError("[Errno 111]"), Py4JNetworkError("Answer from Java is empty")]
+)
+def test_a_process_of_spark_that_was_killed_is_told_of_in_one_line(error: Exception) -> None:
+    with pytest.raises(UnavailableError) as caught, spark_errors_told():
+        raise error
+    assert str(caught.value).startswith("Spark's process has ended in the midst of it: run it")

@@ -275,7 +275,7 @@ async def test_a_pause_is_told_of_once_and_waited_for(
             await asyncio.sleep(600)
             what = kind or "the queue"
             assert caplog.messages == [
-                f"{what} is paused: waiting until somebody resumes it (bucketq resume)"
+                f"{what} is paused: jobs come when somebody resumes it (bucketq resume)"
             ]
             await queue.resume(kind)
             await until(lambda: engine.tally.count("done") == 1)
