@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -209,7 +210,7 @@ def test_a_thread_of_pyspark_prints_no_traceback_where_the_jvm_is_killed(
     spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It hears of the end of the JVM first; whoever waits for Spark is told in one line."""
-    server = spark.sparkContext._accumulatorServer  # type: ignore[attr-defined]  # pyspark's own
+    server: Any = spark.sparkContext._accumulatorServer
     server.handle_error(None, ("127.0.0.1", 1))
     assert "Exception occurred" in capfd.readouterr().err, "else there is nothing to silence"
     try:

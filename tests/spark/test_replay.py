@@ -14,6 +14,7 @@ import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.spark.replay import Replayed
+from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago
 
 DEAD = "outcome = 'dead' and error like '%timeout%'"
@@ -87,14 +88,9 @@ def test_the_archive_is_read_once(spark: SparkSession, file_url: str, tmp_path: 
     jobs = [finished(f"job{n}", hours_ago(1 + n % 4)) for n in range(50)]
     archive(file_url, jobs[:25], jobs[25:])
     noted = str(tmp_path / "noted")
-
-    def note(name: str) -> bool:
-        with open(noted, "a") as file:  # noqa: PTH123 - it goes to the executors by its code
-            file.write(f"{name} ")
-        return True
-
+    note = udf(lambda name: crafts.note(noted, name), "boolean")
     # One that is not deterministic is not called twice for one row.
-    spark.udf.register("noted", udf(note, "boolean").asNondeterministic())
+    spark.udf.register("noted", note.asNondeterministic())
     assert run(spark, file_url, "noted(id)").pushed == 50
     names = Path(noted).read_text().split()
     assert sorted(names) == sorted(job.id for job in jobs)
