@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
-from bucketq.queue.bulk import _job_ids
+from bucketq.queue.bulk import _first_id, _id_at
 from tests.unit.queue.worlds import World, virtual
 
 
 def first_ids(writer: str, batch: int, part: int = 0, count: int = 3) -> list[str]:
-    return list(islice(_job_ids(writer, batch, part), count))
+    first = _first_id(writer, batch, part)
+    return [_id_at(first, place) for place in range(count)]
 
 
 def test_the_ids_of_a_position_are_the_same_whoever_publishes_it() -> None:
