@@ -2,7 +2,8 @@
 
 * *Stream*: a query that takes jobs, beside one of the same trigger and sink over Spark's own
   source of rows for tests (``rate-micro-batch``). With small batches what counts is the median of
-  what a batch takes; with large ones, rows a second.
+  what a batch takes; a source in Python that makes up its rows shows how much of that is the price
+  of Spark's way to call Python. With large ones it is rows a second.
 * *Handlers*: jobs whose handlers do nothing, claimed, sent to executors and settled, beside
   ``mapInArrow`` over as many rows, which claims and settles nothing; and beside a ``Worker`` in one
   process, for orientation.
@@ -27,7 +28,10 @@ from benchmarks.serving import wait_for_quiet
 from benchmarks.spark_rows import Bench, Part, Row, added, rated, timed
 from msgspec import Raw
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 import bucketq
 import bucketq.spark
@@ -67,14 +71,62 @@ def new_queue(path: Path, jobs: int) -> str:
     return url
 
 
+class MadeUp(DataSource):
+    """A source in Python that has as many rows as are asked for."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "made-up"
+
+    def schema(self) -> str:
+        """One column."""
+        return "text string"
+
+    def streamReader(self, schema: StructType) -> MadeUpReader:  # noqa: N802 - Spark's name
+        """Make up rows."""
+        del schema
+        return MadeUpReader()
+
+
+class MadeUpReader(DataSourceStreamReader):
+    """Batches of rows, one after the other."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Begin."""
+        return {"batch": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """As many as a batch has."""
+        return ReadMaxRows(SMALL_BATCH)
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, int], limit: ReadLimit
+    ) -> dict[str, int]:
+        """There is always one more."""
+        del limit
+        return {"batch": start["batch"] + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """A batch is one part."""
+        del start
+        return [InputPartition(end["batch"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Make up the rows of a batch."""
+        del partition
+        yield pa.record_batch([pa.array(["x" * 100] * SMALL_BATCH)], names=["text"])
+
+
 class Streams:
-    """Runs queries over two sources, by turns."""
+    """Runs queries over several sources, by turns."""
 
     def __init__(self, bench: Bench) -> None:
         """Keep as much of what queries tell of themselves as is needed."""
         self._bench = bench
         self._numbers = count()
         bench.spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 10 * BATCHES)
+        bench.spark.dataSource.register(MadeUp)
 
     def jobs(self, batch: int, batches: int) -> list[int]:
         """Take jobs; tell how many milliseconds each batch took."""
@@ -87,6 +139,10 @@ class Streams:
         """Take rows that Spark makes."""
         source = self._bench.spark.readStream.format("rate-micro-batch")
         return self._run(source.option("rowsPerBatch", batch).load(), batches)
+
+    def made_up(self, batches: int) -> list[int]:
+        """Take rows that Python makes up."""
+        return self._run(self._bench.spark.readStream.format("made-up").load(), batches)
 
     def _run(self, frame: DataFrame, batches: int) -> list[int]:
         checkpoint = self._bench.folder / f"checkpoint-{next(self._numbers)}"
@@ -112,13 +168,15 @@ def measure_stream(bench: Bench) -> Iterator[Row]:
     streams = Streams(bench)
     ours_ms: list[int] = []
     plain_ms: list[int] = []
+    python_ms: list[int] = []
     for _ in range(bench.repeats):
         wait_for_quiet(bench.patience_s)
         plain_ms += streams.rows(SMALL_BATCH, WARM_BATCHES + BATCHES)[WARM_BATCHES:]
+        python_ms += streams.made_up(WARM_BATCHES + BATCHES)[WARM_BATCHES:]
         ours_ms += streams.jobs(SMALL_BATCH, WARM_BATCHES + BATCHES)[WARM_BATCHES:]
-    yield added(
-        f"stream, each batch of {SMALL_BATCH} jobs", median(ours_ms), median(plain_ms), BATCH_AIM_MS
-    )
+    plain = median(plain_ms)
+    yield added(f"stream, each batch of {SMALL_BATCH} jobs", median(ours_ms), plain, BATCH_AIM_MS)
+    yield added("  the same with rows made up in Python", median(python_ms), plain, None)
     batch = min(LARGE_BATCH, bench.jobs)
     batches = max(1, bench.jobs // batch)
     ours_ms, plain_ms = [], []
