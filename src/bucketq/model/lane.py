@@ -30,11 +30,7 @@ class Lane:
         self._head = 0
         self._last = _BEFORE_ALL
         self._heap: list[tuple[int, int, str]] = []
-        if len({job.priority for job in jobs}) == 1:
-            self._run, self._last = list(jobs), jobs[-1].order
-        else:
-            for job in jobs:
-                self.add(job)
+        self.extend(jobs)
 
     def __len__(self) -> int:
         """How many entries it has, counting jobs that have left."""
@@ -48,6 +44,15 @@ class Lane:
             self._last = order
         else:
             heappush(self._heap, (*order, job.id))
+
+    def extend(self, jobs: Sequence[JobRecord]) -> None:
+        """Let jobs wait that are in the order of their numbers."""
+        if len({job.priority for job in jobs}) == 1 and jobs[0].order > self._last:
+            self._run.extend(jobs)
+            self._last = jobs[-1].order
+        else:
+            for job in jobs:
+                self.add(job)
 
     def head(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         """The job whose turn it is, or None. Entries of jobs that have left are dropped."""

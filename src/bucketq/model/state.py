@@ -104,9 +104,7 @@ class State:
             else:
                 self._count(job.kind, job.status, 1)
                 self._enter(job)
-        for kind, lane_jobs in waiting.items():
-            self._count(kind, "queued", len(lane_jobs))
-            self.lanes[kind] = Lane(lane_jobs)
+        self._line_up_all(waiting)
 
     @property
     def has_changes(self) -> bool:
@@ -130,15 +128,15 @@ class State:
     def add_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Add jobs that wait and were not there, behind all others."""
         self.jobs.extend(jobs)
-        counts, changes = self.counts, self.changes
+        self.changes += [("jobs", job.id) for job in jobs]
+        waiting: dict[str, list[JobRecord]] = {}
         for job in jobs:
-            changes.append(("jobs", job.id))
-            slot = (job.kind, job.status)
-            counts[slot] = counts.get(slot, 0) + 1
             if job.run_at is None:
-                self._line_up(job)
+                waiting.setdefault(job.kind, []).append(job)
             else:
+                self._count(job.kind, "queued", 1)
                 self._wait(job)
+        self._line_up_all(waiting)
 
     def start_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were taken out of their lanes, and are running now.
@@ -355,10 +353,19 @@ class State:
             self._line_up(job)
 
     def _line_up(self, job: JobRecord) -> None:
-        lane = self.lanes.get(job.kind)
+        self._lane(job.kind).add(job)
+
+    def _line_up_all(self, waiting: dict[str, list[JobRecord]]) -> None:
+        """Count jobs and let them wait, by kind and in the order of their numbers."""
+        for kind, jobs in waiting.items():
+            self._count(kind, "queued", len(jobs))
+            self._lane(kind).extend(jobs)
+
+    def _lane(self, kind: str) -> Lane:
+        lane = self.lanes.get(kind)
         if lane is None:
-            lane = self.lanes[job.kind] = Lane()
-        lane.add(job)
+            lane = self.lanes[kind] = Lane()
+        return lane
 
     def _delayed_job(self, entry: tuple[datetime, int, str]) -> JobRecord | None:
         """The job of an entry, if it still waits; its id may belong to a later job by now."""

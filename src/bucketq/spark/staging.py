@@ -52,7 +52,9 @@ class Staging:
         """Get back what was staged."""
         if parcel.body is not None:
             return parcel.body
-        return asyncio.run(self._get(parcel))
+        found: list[bytes] = []
+        asyncio.run(self._get(parcel, found))
+        return found[0]
 
     def clear(self) -> None:
         """Remove all that this write has staged, of tasks that failed as well.
@@ -79,7 +81,12 @@ class Staging:
             await location.store.close()
         return Parcel(key=key, digest=digest)
 
-    async def _get(self, parcel: Parcel) -> bytes:
+    async def _get(self, parcel: Parcel, found: list[bytes]) -> None:
+        """Add to ``found`` what was staged.
+
+        It is not returned, because ``asyncio.run`` has what a task returns written out, for a
+        message that nobody gets to see, and for many bytes that takes longer than to read them.
+        """
         assert parcel.key is not None  # noqa: S101 - the other form of a parcel
         location = open_store(self.url)
         try:
@@ -95,7 +102,7 @@ class Staging:
         if _digest(body) != parcel.digest:
             message = f"the staged rows {parcel.key} are not those that were staged: write again"
             raise CorruptStateError(message)
-        return body
+        found.append(body)
 
     async def _clear(self) -> None:
         location = open_store(self.url)
