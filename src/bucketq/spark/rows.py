@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from io import BytesIO
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import msgspec
@@ -56,17 +56,64 @@ def encode_rows(
     ids = RequestId(_session(write_id), partition).job_ids()
     lines: list[bytes] = []
     sizes = array("I")
-    for batch in batches:
-        jobs = []
-        for job in _jobs(in_utc(batch), columns, ids, len(sizes), partition):
-            try:
-                sizes.append(check.new_job(job, settings))
-            except RejectedError as error:
-                message = f"row {len(sizes)} of partition {partition} cannot be pushed: {error}"
-                raise type(error)(message) from None
-            jobs.append(job)
-        lines.append(_encode_lines(jobs))
+    for each in batches:
+        # Also those that are not used: a row's id must not lean on other rows.
+        some, batch = list(islice(ids, each.num_rows)), in_utc(each)
+        encoded = encode_plainly(batch, columns, settings, some)
+        if encoded is None:
+            encoded = encode_singly(batch, columns, settings, some, (len(sizes), partition))
+        lines.append(encoded.body)
+        sizes.extend(encoded.sizes)
     return Encoded(b"".join(lines), sizes)
+
+
+def encode_plainly(
+    batch: pa.RecordBatch, columns: Columns, settings: Settings, ids: list[str]
+) -> Encoded | None:
+    """Turn rows into lines that say no more than a kind and a payload, as most do.
+
+    There is no object for each job in between, which makes it twice as fast. None says nothing
+    against any row: then each has to be looked at by itself, and what is wrong with it is told.
+    """
+    if columns.form == "bytes" or not columns.fields.keys() <= {"kind"}:
+        return None
+    limit = settings.max_payload_bytes
+    try:
+        kinds = list(_field(batch, columns, "kind", columns.kind))
+        for kind in set(kinds):
+            check.kind(kind)
+        bodies = [raw for raw, _ in _payloads(batch, columns)]
+        sizes = [check.body(raw, "payload", "max_payload_bytes", limit) for raw in bodies]
+    except RejectedError:
+        return None
+    # An id or a kind has no letter that JSON writes in another way.
+    lines = [
+        b'{"id":"%b","kind":"%b","payload":%b}\n' % row
+        for row in zip(map(str.encode, ids), map(str.encode, kinds), bodies, strict=True)
+    ]
+    return Encoded(b"".join(lines), array("I", sizes))
+
+
+def encode_singly(
+    batch: pa.RecordBatch,
+    columns: Columns,
+    settings: Settings,
+    ids: list[str],
+    place: tuple[int, int],
+) -> Encoded:
+    """Turn rows into jobs one by one; ``place`` is the number of the first, and its partition."""
+    number, partition = place
+    jobs: list[NewJob] = []
+    sizes = array("I")
+    try:
+        for job in _jobs(batch, columns, ids):
+            sizes.append(check.new_job(job, settings))
+            jobs.append(job)
+    except RejectedError as error:
+        row = number + len(jobs)
+        message = f"row {row} of partition {partition} cannot be pushed: {error}"
+        raise type(error)(message) from None
+    return Encoded(_encode_lines(jobs), sizes)
 
 
 def decode_rows(body: bytes) -> Iterator[NewJob]:
@@ -82,49 +129,44 @@ def _session(write_id: str) -> str:
     return crockford(int.from_bytes(digest), _ID_LENGTH)
 
 
-def _jobs(
-    batch: pa.RecordBatch, columns: Columns, ids: Iterator[str], first: int, partition: int
-) -> Iterator[NewJob]:
-    """The jobs of a batch; ``first`` is the number of its first row."""
-
-    def field(name: str, otherwise: object = None) -> Iterable[Any]:
-        place = columns.fields.get(name)
-        if place is None:
-            return repeat(otherwise, batch.num_rows)
-        return values_of(batch.column(place))
-
+def _jobs(batch: pa.RecordBatch, columns: Columns, ids: list[str]) -> Iterator[NewJob]:
+    """The jobs of a batch; ``ids`` are for rows that have none of their own."""
     rows = zip(
-        field("id"),
-        field("kind", columns.kind),
+        ids,
+        _field(batch, columns, "id"),
+        _field(batch, columns, "kind", columns.kind),
         _payloads(batch, columns),
-        field("priority"),
-        field("delay_s"),
-        field("run_at"),
-        field("max_attempts"),
-        field("key"),
-        field("tags"),
+        _field(batch, columns, "priority"),
+        _field(batch, columns, "delay_s"),
+        _field(batch, columns, "run_at"),
+        _field(batch, columns, "max_attempts"),
+        _field(batch, columns, "key"),
+        _field(batch, columns, "tags"),
         strict=True,
     )
-    number = first
-    try:
-        for job_id, kind, (raw, encoding), priority, delay_s, run_at, attempts, key, tags in rows:
-            made = next(ids)  # Also where it is not used: a row's id must not lean on others.
-            yield NewJob(
-                id=made if job_id is None else job_id,
-                kind=kind,
-                payload=raw,
-                payload_encoding=encoding,
-                priority=priority or 0,
-                delay_s=delay_s,
-                run_at=run_at,
-                max_attempts=attempts,
-                key=key,
-                tags=tags,
-            )
-            number += 1
-    except PayloadError as error:
-        message = f"row {number} of partition {partition} cannot be pushed: {error}"
-        raise PayloadError(message) from None
+    for made, job_id, kind, (raw, encoding), priority, delay_s, run_at, attempts, key, tags in rows:
+        yield NewJob(
+            id=made if job_id is None else job_id,
+            kind=kind,
+            payload=raw,
+            payload_encoding=encoding,
+            priority=priority or 0,
+            delay_s=delay_s,
+            run_at=run_at,
+            max_attempts=attempts,
+            key=key,
+            tags=tags,
+        )
+
+
+def _field(
+    batch: pa.RecordBatch, columns: Columns, name: str, otherwise: object = None
+) -> Iterable[Any]:
+    """What the rows say of their jobs in one respect."""
+    place = columns.fields.get(name)
+    if place is None:
+        return repeat(otherwise, batch.num_rows)
+    return values_of(batch.column(place))
 
 
 def _payloads(batch: pa.RecordBatch, columns: Columns) -> Iterator[tuple[Raw, Encoding | None]]:
@@ -142,14 +184,19 @@ def _payloads(batch: pa.RecordBatch, columns: Columns) -> Iterator[tuple[Raw, En
 
 def encoded(values: list[Any]) -> Iterator[tuple[Raw, Encoding | None]]:
     """Values as JSON, encoded together: that is much faster than one by one."""
-    lines: list[bytes] = []
+    whole = _NULL
     with suppress(TypeError, ValueError, OverflowError, RecursionError, UnicodeError):
-        lines = _encode_lines(values).splitlines()
+        whole = _encode_lines(values)
+    lines = whole.splitlines()
+    if _NULL not in whole:
+        return zip(map(Raw, lines), repeat(None))
     if len(lines) != len(values):
         lines = [_NULL] * len(values)
-    for line, value in zip(lines, values, strict=True):
-        # A null may stand for a number that JSON has not, and that is refused.
-        yield payloads.encode(value, "payload") if _NULL in line else (Raw(line), None)
+    # A null may stand for a number that JSON has not, and that is refused.
+    return (
+        payloads.encode(value, "payload") if _NULL in line else (Raw(line), None)
+        for line, value in zip(lines, values, strict=True)
+    )
 
 
 def _json(text: str | None) -> tuple[Raw, None]:

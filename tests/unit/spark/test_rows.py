@@ -19,7 +19,13 @@ from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.spark.columns import Columns, PayloadForm
-from bucketq.spark.rows import decode_rows, encode_rows, encoded
+from bucketq.spark.rows import (
+    decode_rows,
+    encode_plainly,
+    encode_rows,
+    encode_singly,
+    encoded,
+)
 
 WRITE = "01M7F5B2YZ8Q4X1VJ6T3N9KDAE"
 
@@ -225,3 +231,45 @@ def test_one_value_that_cannot_be_encoded_takes_no_other_with_it() -> None:
     assert next(together)[0] == msgspec.Raw(b'"a"')
     with pytest.raises(PayloadError, match="cannot be written as JSON"):
         next(together)
+
+
+TEXTS = VALUES.map(lambda value: json.dumps(value, default=str)) | st.sampled_from(
+    ["", "{", " 1", "1 ", "[1,\n2]", "1,2", "[" * 200, '"' + "x" * 50 + '"', '"\\ud83d\\ude00ü"']
+)
+PLAIN = st.lists(
+    st.tuples(st.sampled_from(["a", "index", "?", None]), st.none() | TEXTS), min_size=1, max_size=5
+)
+
+
+@given(PLAIN)
+def test_plain_rows_become_the_lines_that_they_become_singly(
+    rows: list[tuple[str | None, str | None]],
+) -> None:
+    kinds, texts = zip(*rows, strict=True)
+    given_rows = batch(pa.array(texts, pa.string()), pa.array(kinds, pa.string()))
+    meaning, settings = columns("json", "kind"), Settings(max_payload_bytes=100)
+    ids = [f"id-{number}" for number in range(len(rows))]
+    plain = encode_plainly(given_rows, meaning, settings, ids)
+    if plain is None:
+        with pytest.raises(BucketQError, match=r"row .* of partition 4 cannot be pushed"):
+            encode_singly(given_rows, meaning, settings, ids, (0, 4))
+    else:
+        assert plain == encode_singly(given_rows, meaning, settings, ids, (0, 4))
+
+
+def test_rows_that_say_more_are_not_taken_for_plain_ones() -> None:
+    for name, more in (
+        ("key", pa.array(["k"])),
+        ("id", pa.array(["mine"])),
+        ("priority", pa.array([1])),
+    ):
+        rows = batch(pa.array(["1"]), more)
+        assert encode_plainly(rows, columns("json", name), Settings(), ["made"]) is None
+    raw = batch(pa.array([b"x"]))
+    assert encode_plainly(raw, columns("bytes"), Settings(), ["made"]) is None
+
+
+def test_a_bad_row_is_named_by_its_number_in_the_partition_and_not_in_its_batch() -> None:
+    given_rows = [batch(pa.array(["1", "2"])), batch(pa.array(["3", "{"]))]
+    with pytest.raises(PayloadError, match="row 3 of partition 7 cannot be pushed"):
+        encode_rows(given_rows, columns("json"), Settings(), WRITE, 7)
