@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bucketq.cli import serve
 from tests.cli.console import ROOT, Console, Ran, finish
 
 
@@ -190,3 +192,21 @@ def test_without_grpc_commands_write_directly(console: Console) -> None:
     assert (pushed.code, pushed.err) == (0, ""), pushed
     stats = without_grpc("stats", console.url, "--json", folder=console.folder)
     assert stats.json["totals"]["queued"] == 1
+
+
+async def test_a_sigterm_right_after_another_does_not_end_a_broker_that_is_about_to_hand_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``timeout`` of GNU sends it to a process, and to the group that it is in."""
+    monkeypatch.setattr(serve, "_ECHO_S", 0.2)
+    loop = asyncio.get_running_loop()
+    stopped = serve._signals()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stopped.wait()
+    # Without a handler it would end the process, and this one with it.
+    assert loop.remove_signal_handler(signal.SIGTERM)
+    loop.add_signal_handler(signal.SIGTERM, stopped.clear)
+    async with asyncio.timeout(10):
+        while signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.02)
+    assert not loop.remove_signal_handler(signal.SIGINT)

@@ -23,17 +23,25 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(BucketQDataSource)
 
 
+def check_version(version: str) -> None:
+    """Raise ``InvalidRequestError`` where a Spark, or a pyspark, is too old."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        message = (
+            f"bucketq needs Spark {oldest} or newer, and this is {version}: "
+            f'pip install "pyspark>={oldest}", and on a cluster upgrade that'
+        )
+        raise InvalidRequestError(message)
+
+
 def check_session(spark: SparkSession) -> None:
     """Raise ``InvalidRequestError`` where this is no Spark that bucketq can work with."""
     version = str(getattr(spark, "version", ""))
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None:
+    if not re.match(r"\d+\.\d+", version):
         message = f"bucketq takes a SparkSession, got {type(spark).__name__}"
         raise InvalidRequestError(message)
-    if (int(found[1]), int(found[2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        message = f"bucketq needs Spark {oldest} or newer, and this is {version}: upgrade pyspark"
-        raise InvalidRequestError(message)
+    check_version(version)
     if find_spec("pyarrow") is None:
         message = 'bucketq needs pyarrow for Spark: pip install "bucketq[spark]"'
         raise InvalidRequestError(message)

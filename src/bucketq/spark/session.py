@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import metadata
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.spark.java import find_java
 from bucketq.spark.masters import check_answers, check_form, is_connect, is_local
 from bucketq.spark.pythons import choose_python, trouble_with_python
-from bucketq.spark.register import register
+from bucketq.spark.register import check_version, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,6 +101,7 @@ def demand_spark(master: str) -> None:
         if find_spec(module) is None:
             message = f'this needs Spark, and {module} is missing: pip install "bucketq[spark]"'
             raise InvalidRequestError(message)
+    check_version(metadata.version("pyspark"))
     if not is_connect(master):
         find_java(os.environ)
         return

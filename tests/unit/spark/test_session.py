@@ -23,6 +23,14 @@ def test_a_missing_pyspark_is_told_with_what_to_install(monkeypatch: pytest.Monk
         demand_spark("local[*]")
 
 
+def test_a_pyspark_that_is_too_old_is_told_before_spark_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.2")
+    with pytest.raises(InvalidRequestError, match=r'this is 4\.1\.2: pip install "pyspark>=4\.2"'):
+        demand_spark("local[*]")
+
+
 def test_a_missing_java_is_told_unless_spark_runs_elsewhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
