@@ -230,8 +230,8 @@ class Claims:
         waiting = sum(stats.counts.get(kind, {}).get("queued", 0) for kind in held)
         if waiting and not self._is_paused:
             _log.warning(
-                "%d jobs are waiting, and %s is paused: resume it (bucketq resume); %s",
-                waiting,
+                "%s waiting, and %s is paused: resume it (bucketq resume); %s",
+                f"{waiting:,} jobs are" if waiting > 1 else "1 job is",
                 "the queue" if stats.paused else ", ".join(sorted(held)),
                 "the stream waits for that"
                 if self._left is None

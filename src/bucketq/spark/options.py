@@ -21,7 +21,8 @@ _READ = (*_SHARED, "table", "status", "kind", "from", "to", "numPartitions")
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId")
 STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
 _USES = {
-    **dict.fromkeys(STREAM_ONLY, "streams, which need the option consumer"),
+    **dict.fromkeys(STREAM_ONLY, "streams with the option consumer"),
+    "consumer": "streams (spark.readStream)",
     **dict.fromkeys(set(_READ) - set(_SHARED), "reading tables"),
     **dict.fromkeys(set(_WRITE) - set(_READ), "writing"),
 }

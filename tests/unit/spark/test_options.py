@@ -38,7 +38,7 @@ def test_times_without_a_zone_are_those_of_utc() -> None:
         ({"path": "  "}, "the option path is missing"),
         ({"path": URL, "paht": "x"}, "unknown option 'paht'"),
         ({"path": URL, "numpartition": "2"}, "did you mean numPartitions\\? for reading"),
-        ({"path": URL, "consumer": "x"}, "it is for streams, which need the option consumer"),
+        ({"path": URL, "consumer": "x"}, r"it is for streams \(spark.readStream\); for reading"),
         ({"path": URL, "maxjobpertrigger": "2"}, "did you mean maxJobsPerTrigger, which is for"),
         ({"path": URL, "writeId": "x"}, "unknown option 'writeId'"),
         ({"path": "memory://x"}, "seen by one process alone"),
