@@ -20,6 +20,7 @@ from bucketq.model.operations import Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.worker.abandoned import worth_waiting_s
 from bucketq.worker.attempt import Attempt, End, Ended, is_expected
 from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
@@ -39,8 +40,6 @@ _REFRESH_S = 60.0
 """How often the queue's settings are read again."""
 _LAST_WORDS_S = 5.0
 """How long jobs may take to be given back when the worker is in a hurry."""
-
-
 _NOTICES: dict[News, str] = {
     "lost": "lease lost",
     "silent": "lease in doubt",
@@ -87,7 +86,7 @@ class Engine:
             queue: An open queue.
             handlers: What to do with each kind of job; no other kinds are claimed.
             runner: How handlers are run.
-            clock: For jitter.
+            clock: For jitter, and to see who seems to be gone.
             name: The name under which jobs are claimed.
             concurrency: How many handlers run at once.
             burst: Whether to end when there is nothing to do.
@@ -100,6 +99,8 @@ class Engine:
         self._concurrency = concurrency
         self._burst = burst
         self._drain_s = drain_s
+        self._clock = clock
+        self._wait_s = 0.0 if burst else _WAIT_S
         self._settling = Settling(queue, clock)
         self._settings = Settings()
         self._keeper = LeaseKeeper(queue, self._settings)
@@ -241,10 +242,18 @@ class Engine:
             was_idle = not self._attempts
             jobs = await self._claim(room)
             if not jobs and self._burst:
-                if was_idle:
+                if was_idle and not await self._is_worth_waiting():
                     return
                 if self._attempts:
                     await self._changed.wait()
+
+    async def _is_worth_waiting(self) -> bool:
+        """Whether a burst that found nothing may find the job of a worker that is gone."""
+        if self._wait_s:
+            return False  # It has waited.
+        now = self._clock.now()
+        self._wait_s = await worth_waiting_s(self._queue, self._handlers, self._settings, now)
+        return self._wait_s > 0
 
     def _room(self) -> int:
         """How many jobs to ask for."""
@@ -258,13 +267,11 @@ class Engine:
 
     async def _claim(self, room: int) -> list[Job[Any]]:
         loop = asyncio.get_running_loop()
-        wait_s = 0.0 if self._burst else _WAIT_S
-        since_s = loop.time()
-        kinds = tuple(self._handlers)
+        wait_s, since_s = self._wait_s, loop.time()
         claiming = loop.create_task(
             self._settling.insist(
                 lambda request: self._queue.claim(
-                    kinds, limit=room, wait_s=wait_s, worker=self._name, request=request
+                    self._handlers, limit=room, wait_s=wait_s, worker=self._name, request=request
                 )
             )
         )
@@ -279,6 +286,8 @@ class Engine:
         for job in jobs:
             self._take(job, known_s)
         self._fill()
+        if jobs and self._burst:
+            self._wait_s = 0.0
         return jobs
 
     async def _unless_stopped(self, claiming: asyncio.Task[list[Job[Any]]]) -> list[Job[Any]]:

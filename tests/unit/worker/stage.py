@@ -21,7 +21,10 @@ from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.runner import Runner, TaskRunner
 from tests.unit.queue.worlds import Effect, Fault, World
 
-VERBS = ("claim", "heartbeat", "complete", "complete_many", "fail", "release", "config", "stats")
+VERBS = (
+    *("claim", "heartbeat", "complete", "complete_many", "fail", "release"),
+    *("config", "stats", "jobs"),
+)
 
 
 class Way:

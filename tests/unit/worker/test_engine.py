@@ -316,6 +316,9 @@ class Endless:
     async def stats(self) -> None:
         raise UnavailableError("nobody counts here")
 
+    async def jobs(self, **_: object) -> None:
+        raise UnavailableError("nobody looks here")
+
     async def claim(self, _kinds: object, *, limit: int, **_: object) -> list[Job[Any]]:
         await asyncio.sleep(0.01)
         count = min(limit, self.left)
