@@ -1,6 +1,7 @@
 """Tables of bucketq beside files of plain Spark: the rows ``sink``, ``jobs`` and ``archive``.
 
-* *Sink*: rows that are pushed in one commit, beside the same rows written as JSON files.
+* *Sink*: rows that are pushed, up to 100,000 in a commit, beside the same rows written as JSON
+  files.
 * *Jobs*: a snapshot of a queue, all columns of it, beside ``spark.read.json`` of the same rows.
 * *Archive*: an archive of a few hours, all columns and each job once, beside ``spark.read.json``
   of the same rows.
@@ -29,6 +30,8 @@ from bucketq.store.local import LocalStore
 SINK_AIM = 3.0
 READ_AIM = 2.0
 KIND = "index"
+MOST_A_COMMIT = 100_000
+"""As many as a queue can be set to take."""
 SEGMENT_JOBS = 5_000
 HOURS = 4
 FINISHED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,18 +45,18 @@ def rows_of(spark: SparkSession, jobs: int) -> DataFrame:
 
 
 def make_queue(path: Path, jobs: int) -> str:
-    """A new queue that takes so many jobs in one commit; tell its address."""
+    """A new queue that takes so many jobs; tell its address."""
     url = path.as_uri()
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.config(max_batch_jobs=min(jobs, 100_000), max_jobs=max(jobs, 1_000_000))
+        queue.config(max_batch_jobs=MOST_A_COMMIT, max_jobs=max(jobs, 1_000_000), max_bytes=2**31)
     return url
 
 
 def push(frame: DataFrame, url: str, jobs: int) -> None:
     """Push the rows of a frame: in one commit, where that can be."""
     writer = frame.write.format("bucketq").mode("append")
-    if jobs > 100_000:
-        writer = writer.option("maxJobsPerCommit", 100_000)
+    if jobs > MOST_A_COMMIT:
+        writer = writer.option("maxJobsPerCommit", MOST_A_COMMIT)
     writer.save(url)
 
 

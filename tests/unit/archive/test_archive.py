@@ -105,6 +105,14 @@ async def test_a_job_that_stands_in_two_segments_is_read_once() -> None:
     assert await names(store, NOON, NOON + timedelta(hours=1)) == ["a", "b", "c"]
 
 
+async def test_a_job_that_stands_twice_in_one_segment_is_read_once_and_in_its_place() -> None:
+    store = MemoryStore()
+    twice = finished("a")
+    jobs = [(twice, None), (finished("b"), None), (twice, None)]
+    await SegmentWriter(store, LAYOUT).write(jobs, version=1)
+    assert await names(store, NOON, NOON + timedelta(hours=1)) == ["a", "b"]
+
+
 async def test_what_is_read_is_what_was_written_with_fields_of_a_newer_bucketq_left_out() -> None:
     store = MemoryStore()
     job = finished("a", payload=b'{"text":"line\\nbreak","big":123456789012345678901234567890}')

@@ -87,6 +87,12 @@ def test_values_are_those_that_arrow_says(data: st.DataObject) -> None:
         assert values_of(each) == each.to_pylist(maps_as_pydicts="strict")
 
 
+def test_a_struct_that_is_not_there_is_none_beside_one_whose_fields_are_not() -> None:
+    kind = pa.struct([("at", pa.timestamp("us", tz="UTC"))])
+    values = [None, {"at": None}, {"at": datetime(2026, 1, 2, tzinfo=UTC)}]
+    assert values_of(pa.array(values, kind)) == values
+
+
 def test_a_time_is_read_to_the_microsecond_in_any_year() -> None:
     times = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), None]
     assert values_of(pa.array(times, pa.timestamp("us", tz="UTC"))) == times
