@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from bucketq.model.operations import LeaseRef, Pulse, Stats
 from bucketq.model.settings import Settings
-from bucketq.queue.job import Job
+from bucketq.queue.job import Job, JobPage
 from bucketq.testing.history import History
 
 RunEnd = Literal["returned", "raised", "stopped"]
@@ -142,6 +142,11 @@ class WatchedQueue:
         """Count the jobs."""
         answer: Stats = await self._note("stats", {}, self._queue.stats)
         return answer
+
+    async def jobs(self, **wanted: Any) -> JobPage[str]:
+        """Look at jobs; nothing follows from it but how long an engine waits."""
+        page: JobPage[str] = await self._queue.jobs(**wanted)
+        return page
 
     async def claim(
         self,

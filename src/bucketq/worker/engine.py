@@ -267,11 +267,11 @@ class Engine:
 
     async def _claim(self, room: int) -> list[Job[Any]]:
         loop = asyncio.get_running_loop()
-        wait_s, since_s = self._wait_s, loop.time()
+        kinds, wait_s, since_s = tuple(self._handlers), self._wait_s, loop.time()
         claiming = loop.create_task(
             self._settling.insist(
                 lambda request: self._queue.claim(
-                    self._handlers, limit=room, wait_s=wait_s, worker=self._name, request=request
+                    kinds, limit=room, wait_s=wait_s, worker=self._name, request=request
                 )
             )
         )
