@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.spark.java import find_java
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
+from tests.spark.classes import java_options
 from tests.spark.session import configured
 
 TIMEOUT_S = 180
@@ -42,13 +43,15 @@ def spark_environ() -> dict[str, str]:
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
     root = Path(__file__).resolve().parents[2]
-    return {
+    environ = {
         **ENVIRON,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+    # For every JVM, whoever starts it.
+    return {**environ, "JDK_JAVA_OPTIONS": java_options({**os.environ, **environ})}
 
 
 @pytest.fixture(scope="session")
@@ -81,3 +84,19 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 def file_url(tmp_path: Path) -> str:
     """The same, on a file only."""
     return (tmp_path / "queue.json").as_uri()
+
+
+@pytest.fixture(scope="session")
+def store_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """Makes addresses of queues on a real object store; on files where this machine has none."""
+
+    def make() -> str:
+        try:
+            return running("seaweedfs").url()
+        except pytest.skip.Exception:
+            return (tmp_path_factory.mktemp("store") / "queue.json").as_uri()
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRON.items():
+            patch.setenv(name, value)
+        yield make

@@ -6,15 +6,16 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-_CONFIG = {
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What lets a JVM start fast that does not run for long."""
+CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # Far from UTC, with a summer time: a time that leans on the session's zone is found out.
     "spark.sql.session.timeZone": "America/St_Johns",
 }
@@ -23,7 +24,7 @@ _CONFIG = {
 def configured(master: str, folder: Path) -> SparkSession.Builder:
     """A session that is about to be started; its files go into ``folder``."""
     builder = SparkSession.builder.master(master).appName("bucketq-tests")
-    for name, value in _CONFIG.items():
+    for name, value in CONFIG.items():
         builder = builder.config(name, value)
     return builder.config("spark.local.dir", str(folder / "local")).config(
         "spark.sql.warehouse.dir", str(folder / "warehouse")

@@ -1,8 +1,10 @@
-"""A program that runs a stream, for tests that kill it.
+"""A program that runs two streams, for tests that kill it.
 
-``python -m tests.spark.stream_program MASTER URL FOLDER TRIGGER``. It appends the ids of each batch
-to ``FOLDER/batches``, and then stays in the batch for as long as there is a file ``FOLDER/hold``.
-Where there is a file ``FOLDER/kill``, a task removes it and kills the executor that it runs in.
+``python -m tests.spark.stream_program FOLDER TRIGGER``. Which queues there are stands in
+``FOLDER/queues.json``. One stream appends the ids of each batch to ``FOLDER/batches``, and then
+stays in the batch for as long as there is a file ``FOLDER/hold``. Where there is a file
+``FOLDER/kill``, a task removes it and kills the executor that it runs in. The other stream copies
+jobs from queue to queue, and does not bring batch N before there is a file ``FOLDER/pass-N``.
 """
 
 from __future__ import annotations
@@ -13,14 +15,22 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import bucketq.spark
+from tests.spark.features import statuses
 from tests.spark.session import configured
+
+DEADLINE_S = 150
+"""Generous, for a machine that does much else."""
+A_BATCH = 4
 
 
 def executor() -> int:
@@ -32,8 +42,15 @@ def executor() -> int:
     return process
 
 
+def batches(place: Path) -> list[tuple[int, list[str]]]:
+    """The batches that the first stream has written down so far."""
+    log = place / "batches"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [(number, ids) for number, ids in map(json.loads, lines)]
+
+
 def start(spark: SparkSession, url: str, place: Path, trigger: str) -> StreamingQuery:
-    """Start the stream; ``now``: until it has taken what there is."""
+    """Start the first stream; ``now``: until it has taken what there is."""
 
     def deadly(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -50,21 +67,70 @@ def start(spark: SparkSession, url: str, place: Path, trigger: str) -> Streaming
             time.sleep(0.05)
 
     jobs = spark.readStream.format("bucketq").option("consumer", "c").option("minPartitions", 2)
-    stream = jobs.option("maxJobsPerTrigger", 4).load(url).writeStream.foreachBatch(note)
+    stream = jobs.option("maxJobsPerTrigger", A_BATCH).load(url).writeStream.foreachBatch(note)
     stream = stream.option("checkpointLocation", str(place / "checkpoint"))
+    return _triggered(stream, trigger).start()
+
+
+def start_copy(
+    spark: SparkSession, source: str, sink: str, place: Path, trigger: str
+) -> StreamingQuery:
+    """Start the second stream."""
+
+    def gated(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        gate = place / f"pass-{context.getLocalProperty('streaming.sql.batchId')}"
+        while not gate.exists():
+            time.sleep(0.02)
+        yield from batches
+
+    jobs = spark.readStream.format("bucketq").option("consumer", "c")
+    jobs = jobs.option("maxJobsPerTrigger", A_BATCH)
+    rows = (
+        jobs.load(source).select("kind", "payload").mapInArrow(gated, "kind string, payload string")
+    )
+    stream = rows.writeStream.format("bucketq").option("path", sink)
+    stream = stream.option("checkpointLocation", str(place / "checkpoint-copy"))
+    return _triggered(stream, trigger).start()
+
+
+def _triggered(stream: DataStreamWriter, trigger: str) -> DataStreamWriter:
     if trigger == "now":
-        return stream.trigger(availableNow=True).start()
-    return stream.trigger(processingTime=trigger).start()
+        return stream.trigger(availableNow=True)
+    return stream.trigger(processingTime=trigger)
 
 
-def main(master: str, url: str, folder: str, trigger: str) -> None:
-    """Run the stream until it ends, or until it is killed."""
-    spark = configured(master, Path(folder)).getOrCreate()
+def main(folder: Path, trigger: str) -> None:
+    """Run the streams until somebody kills this."""
+    spark = configured("local[2]", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     bucketq.spark.register(spark)
-    start(spark, url, Path(folder), trigger).awaitTermination()
-    spark.stop()
+    queues = json.loads((folder / "queues.json").read_text())
+    source, sink, noted = queues["source"], queues["sink"], queues["noted"]
+    copying = partial(start_copy, spark, source, sink, folder, "0 seconds")
+    noting = partial(start, spark, noted, folder, trigger)
+    queries: dict[str, StreamingQuery] = {}
+    while True:
+        for url, begin in ((source, copying), (noted, noting)):
+            while url not in queries or not queries[url].isActive:
+                _check(queries.get(url))
+                queries[url] = begin()
+                while queries[url].isActive and "running" not in statuses(url):
+                    time.sleep(0.05)
+        time.sleep(0.1)
+
+
+def _check(query: StreamingQuery | None) -> None:
+    """Raise what has ended a query, unless this machine was too busy.
+
+    Spark gives each of its Python processes ten seconds to start. So they start one after the
+    other here, and a query that had bad luck is started again.
+    """
+    error = None if query is None else query.exception()
+    if error is not None and "failed to connect back" not in str(error):
+        raise error
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,39 +1,32 @@
-"""Executors in processes of their own, one of them killed while it writes."""
+"""Executors in processes of their own are killed at their work, and nothing is lost or doubled.
+
+One program loses them, one after the other, because Spark takes long to start; here is what came
+of each.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import pytest
 
-import bucketq
-from bucketq import Job
+from tests.spark.programs import came_of
 
-ROOT = Path(__file__).resolve().parents[2]
-ROWS, PARTS = 400, 4
+pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.mark.timeout(240)
-def test_an_executor_that_is_killed_while_it_writes_loses_and_doubles_nothing(
-    spark_environ: dict[str, str], tmp_path: Path
+@pytest.fixture(scope="module")
+def lost(
+    spark_environ: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+    store_url: Callable[[], str],
+) -> Mapping[str, str]:
+    folder = tmp_path_factory.mktemp("losses")
+    return came_of("loss_program", [str(folder), store_url()], spark_environ)
+
+
+@pytest.mark.parametrize("doing", ["write", "write_on_a_store", "stream", "run"])
+def test_an_executor_that_is_killed_at_its_work_loses_and_doubles_nothing(
+    lost: Mapping[str, str], doing: str
 ) -> None:
-    url = (tmp_path / "queue.json").as_uri()
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.spark.killed_write", url, str(tmp_path)],
-        cwd=ROOT,
-        env=os.environ | spark_environ,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-5000:]
-    killed = (tmp_path / "killed").read_text().split()
-    assert len(killed) == 1, "no executor was killed, so this shows nothing"
-    with bucketq.connect_sync(url, mode="direct", create=False) as queue:
-        found: list[int] = [Job(record, dict).payload["id"] for record in queue.snapshot().jobs]
-    assert sorted(found) == list(range(ROWS))
-    assert not list((tmp_path / "queue").glob("staged/*.jsonl")), "staged rows are left"
+    assert not lost[doing], lost[doing]

@@ -158,30 +158,6 @@ def test_executors_that_cannot_load_a_handler_are_told_of_before_anything_is_cla
     assert jobs_of(file_url)["a"].attempt == 0
 
 
-@pytest.mark.timeout(240)
-def test_an_executor_that_is_killed_while_handlers_run_loses_no_job(
-    spark_environ: dict[str, str], file_url: str, tmp_path: Path
-) -> None:
-    mark = str(tmp_path)
-    specs = [JobSpec(kind="kill", payload={"number": n, "mark": mark}) for n in range(60)]
-    push(file_url, *specs)
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.spark.killed_run", file_url, mark],
-        cwd=ROOT,
-        env=os.environ | spark_environ,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-5000:]
-    assert ran.stdout == "{'done': 60}\n"
-    assert (tmp_path / "killed").exists(), "no executor was killed, so this shows nothing"
-    jobs = jobs_of(file_url).values()
-    assert sorted(job.result for job in jobs) == list(range(60))
-    assert {job.attempt for job in jobs} == {1}
-
-
 TASKS = """
 import bucketq
 from tests.spark import crafts

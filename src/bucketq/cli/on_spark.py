@@ -25,7 +25,7 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="MASTER",
-        help="Where Spark runs: local[*] on this machine, spark://host:7077 on a cluster.",
+        help="Where Spark runs: local[*] for here, spark://host:7077, or sc://host for Connect.",
     ),
 ]
 From = Annotated[

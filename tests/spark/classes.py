@@ -1,0 +1,78 @@
+"""An archive of the classes that Spark loads: with it a JVM starts with half the work.
+
+The tests start a dozen JVMs and more, so it pays even when it is made for one run. It is kept in
+``build`` for the next ones. ``python -m tests.spark.classes FILE`` makes one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkContext
+
+from bucketq.spark.java import find_java
+from tests.spark.session import JAVA, configured
+
+ROOT = Path(__file__).resolve().parents[2]
+_TIMEOUT_S = 300
+
+
+def java_options(environ: Mapping[str, str]) -> str:
+    """Options for all JVMs of a run, those that let them start fast."""
+    archive = _archive(environ)
+    # What does not fit a JVM, like one that only parses the words of a command, is no news.
+    return f"{JAVA} -XX:SharedArchiveFile={archive} -Xlog:cds*=off" if archive else JAVA
+
+
+def _archive(environ: Mapping[str, str]) -> Path | None:
+    """The archive, made where there is none; None where that cannot be done."""
+    java = find_java(environ).resolve()
+    of = f"{java} {java.stat().st_mtime_ns} {pyspark.__file__} {pyspark.__version__}"
+    name = blake2b(of.encode(), digest_size=8).hexdigest()
+    file = ROOT / "build" / "spark" / f"classes-{name}.jsa"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        subprocess.run(
+            [sys.executable, "-m", "tests.spark.classes", str(fresh)],
+            cwd=ROOT,
+            env={**os.environ, **environ},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        if fresh.exists():
+            fresh.rename(file)
+    return file if file.exists() else None
+
+
+def main(file: str) -> None:
+    """Use much of what tests use of Spark, and write down which classes that took."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        options = f"{JAVA} -XX:ArchiveClassesAtExit={file}"
+        builder = configured("local[2]", folder).config("spark.driver.extraJavaOptions", options)
+        spark = builder.getOrCreate()
+        rows = spark.range(4).mapInArrow(lambda batches: batches, "id long")
+        rows.groupBy((rows.id % 2).alias("part")).count().orderBy("part").collect()
+        ticks = spark.readStream.format("rate").load().writeStream.format("noop")
+        ticks = ticks.option("checkpointLocation", str(folder / "checkpoint"))
+        ticks.trigger(availableNow=True).start().awaitTermination()
+        java = SparkContext._gateway
+        assert java is not None
+        spark.stop()
+        # It ends when nobody can tell it anything any more, and writes the archive last.
+        java.proc.stdin.close()
+        java.proc.wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,73 @@
+"""A program that tries features in one place: ``python -m tests.spark.feature_program MASTER DIR``.
+
+It prints a line of JSON for each: its name, and what went wrong, or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+import bucketq.spark
+from tests.spark.features import COMMANDS, FEATURES
+from tests.spark.losses import write_beside_a_copy
+from tests.spark.session import configured
+
+T = TypeVar("T")
+COPIES = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.5",
+}
+"""Lets Spark run a second copy of a slow task."""
+Features = Mapping[str, Callable[[SparkSession, Path], None]]
+
+
+def try_each(features: Mapping[str, Callable[[T, Path], None]], given: T, folder: Path) -> None:
+    """Try features, one after the other."""
+    for name, feature in features.items():
+        place = folder / name
+        place.mkdir()
+        wrong, began_s = "", time.perf_counter()
+        try:
+            feature(given, place)
+        except BaseException:  # noqa: BLE001 - one that fails is told of, and the next one tried
+            wrong = traceback.format_exc()
+        took_s = round(time.perf_counter() - began_s, 2)
+        sys.stdout.write(json.dumps({"name": name, "wrong": wrong, "took_s": took_s}) + "\n")
+        sys.stdout.flush()
+
+
+def main(master: str, folder: Path) -> None:
+    """Try all features."""
+    if master.startswith("sc://"):
+        _try_on(SparkSession.builder.remote(master), FEATURES, folder)
+    else:
+        _try_on(_cluster(master, folder), FEATURES, folder)
+        builder = _cluster(master, folder)
+        for name, value in COPIES.items():
+            builder = builder.config(name, value)
+        _try_on(builder, {"write_beside_a_copy": write_beside_a_copy}, folder)
+    try_each(COMMANDS, master, folder)
+
+
+def _cluster(master: str, folder: Path) -> SparkSession.Builder:
+    return configured(master, folder).config("spark.cores.max", "2")
+
+
+def _try_on(builder: SparkSession.Builder, features: Features, folder: Path) -> None:
+    spark = builder.getOrCreate()
+    bucketq.spark.register(spark)
+    try_each(features, spark, folder)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,119 @@
+"""Executors that are killed, and copies of slow tasks, each while something else is done.
+
+Each function works on a session with executors in processes of their own, in a folder of its own,
+and raises where something is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import bucketq.spark
+from bucketq import JobSpec
+from bucketq.store.url import open_store
+from tests.spark import crafts, stream_program
+from tests.spark.features import fresh, records, statuses
+from tests.spark.stream_program import DEADLINE_S, executor
+
+PARTS = 4
+
+
+def payloads(url: str) -> list[Any]:
+    return [json.loads(bytes(job.payload)) for job in records(url)]
+
+
+def staged(url: str) -> list[str]:
+    """The rows that wait beside a queue."""
+
+    async def keys() -> list[str]:
+        location = open_store(url)
+        prefix = f"{location.key.removesuffix('.json')}/staged/"
+        try:
+            return [info.key async for info in location.store.list(prefix)]
+        finally:
+            await location.store.close()
+
+    return asyncio.run(keys())
+
+
+def save(rows: DataFrame, url: str) -> None:
+    """Push rows that are so large that each task stages its own beside the queue."""
+    text = f.repeat(f.lit("x"), 20_000)
+    jobs = rows.select(f.to_json(f.struct("id", text.alias("text"))).alias("payload"))
+    jobs.write.format("bucketq").mode("append").option("kind", "x").save(url)
+
+
+def write_beside_a_copy(spark: SparkSession, folder: Path) -> None:
+    """A slow task is run a second time by Spark, and both bring all of their rows."""
+
+    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 1:
+            Path(folder, f"copy{context.attemptNumber()}").touch()
+            deadline = time.monotonic() + DEADLINE_S
+            while not Path(folder, "copy1").exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+    url = fresh(folder)
+    save(spark.range(400, numPartitions=PARTS).mapInArrow(slow, "id long"), url)
+    assert Path(folder, "copy1").exists(), "there was no copy, so this shows nothing"
+    assert sorted(each["id"] for each in payloads(url)) == list(range(400))
+
+
+def write(spark: SparkSession, folder: Path, url: str = "") -> None:
+    """An executor is killed when it has read some rows of a task."""
+
+    def deadly(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for row in range(batch.num_rows):
+                yield batch.slice(row, 1)
+                mark = Path(folder, "killed")
+                if batch.column("id")[row].as_py() == 250 and not mark.exists():
+                    mark.touch()
+                    os.kill(executor(), signal.SIGKILL)
+
+    url = url or fresh(folder)
+    save(spark.range(400, numPartitions=PARTS).mapInArrow(deadly, "id long"), url)
+    assert Path(folder, "killed").exists(), "no executor was killed, so this shows nothing"
+    assert sorted(each["id"] for each in payloads(url)) == list(range(400))
+    assert staged(url) == []
+
+
+def stream(spark: SparkSession, folder: Path) -> None:
+    """An executor is killed while it reads a batch."""
+    url = fresh(folder, *(JobSpec(kind="x", payload=n) for n in range(10)))
+    (folder / "kill").touch()
+    assert stream_program.start(spark, url, folder, "now").awaitTermination(DEADLINE_S)
+    assert (folder / "killed").exists(), "no executor was killed, so this shows nothing"
+    batches = stream_program.batches(folder)
+    assert [number for number, _ in batches] == [0, 1, 2]
+    jobs = sorted(job.id for job in records(url))
+    assert sorted(job for _, ids in batches for job in ids) == jobs
+    assert statuses(url) == {"done": 10}
+
+
+def run(spark: SparkSession, folder: Path) -> None:
+    """An executor is killed while handlers run."""
+    assert spark._jvm is not None
+    (folder / "driver").write_text(str(spark._jvm.java.lang.ProcessHandle.current().pid()))
+    payload = {"mark": str(folder)}
+    url = fresh(folder, *(JobSpec(kind="kill", payload=payload | {"number": n}) for n in range(60)))
+    tally = bucketq.spark.run(spark, url, {"kill": crafts.kill_executor}, burst=True)
+    assert tally.ends == {"done": 60}
+    assert (folder / "killed").exists(), "no executor was killed, so this shows nothing"
+    jobs = records(url)
+    assert sorted(int(bytes(job.result)) for job in jobs) == list(range(60))
+    assert {job.attempt for job in jobs} == {1}

@@ -1,0 +1,31 @@
+"""Runs programs that try several things with one Spark, and tells what came of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_TIMEOUT_S = 800
+"""Generous, for a machine that does much else; it takes a minute on one that does not."""
+
+
+def came_of(program: str, words: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Run a program of this folder: what went wrong with each thing that it has tried."""
+    ran = subprocess.run(
+        [sys.executable, "-m", f"tests.spark.{program}", *words],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    found = {each["name"]: each["wrong"] for each in map(json.loads, ran.stdout.splitlines())}
+    missing = f"the program ended before it tried this:\n{ran.stderr[-5000:]}"
+    return defaultdict(lambda: missing, found)
