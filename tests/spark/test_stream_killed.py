@@ -95,7 +95,7 @@ def run(tmp_path: Path, spark_environ: dict[str, str], store_url: Callable[[], s
     return Run(tmp_path, spark_environ, store_url)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_driver_and_its_jvm_may_be_killed_at_any_point(spark: SparkSession, run: Run) -> None:
     run.kill_when(lambda: statuses(run.url).get("running"))  # Spark has hardly written that down.
     assert statuses(run.url) == {"running": 4, "queued": 6}
