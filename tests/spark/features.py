@@ -24,12 +24,11 @@ import bucketq
 import bucketq.spark
 from bucketq import InvalidRequestError, JobSpec, Worker
 from bucketq.cli.app import app
-from bucketq.clock import SystemClock
 from bucketq.model.job import JobRecord
 from bucketq.spark.batching import BatchFailed
 from bucketq.spark.cluster import SparkCluster
 from bucketq.spark.compaction import compact
-from bucketq.spark.replay import Wish, replay
+from bucketq.spark.replay import replay
 from bucketq.spark.report import report
 from bucketq.spark.shipment import pack
 from bucketq.spark.task import Orders
@@ -254,8 +253,8 @@ def reported(spark: SparkSession, folder: Path) -> None:
 
 def replayed(spark: SparkSession, folder: Path) -> None:
     url = finished_jobs(folder)
-    wish = Wish(DEAD, hours_ago(6), hours_ago(0), "again")
-    assert [replay(spark, url, wish, SystemClock()).pushed for _ in range(2)] == [1, 0]
+    since = hours_ago(6)
+    assert [replay(spark, url, DEAD, since=since).pushed for _ in range(2)] == [1, 0]
     assert [job.replay_of for job in records(url)] == ["job9"]
 
 
