@@ -130,17 +130,3 @@ def test_a_command_that_is_killed_beside_another_loses_nothing(
     assert by_name(file_url) == jobs
     assert listed(file_url)[0] == []
     assert list(tmp_path.glob("queue/archive/compacted/_delta_log/*.json"))
-
-
-def test_the_script_of_the_guide_prints_what_it_says(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    guide = Path(__file__).parents[2] / "docs" / "spark.md"
-    section = guide.read_text("utf-8").partition("\n## The archive\n")[2]
-    script, said = (
-        section.partition(f"```{language}\n")[2].partition("```")[0]
-        for language in ("python", "text")
-    )
-    exec(script.replace("file:///tmp/", f"{tmp_path.as_uri()}/"), {})
-    assert capsys.readouterr().out == said
-    assert spark.range(1).count() == 1
