@@ -51,7 +51,9 @@ def read_heading(body: bytes, where: str) -> Heading:
         CorruptStateError: It is not an object that bucketq wrote.
     """
     try:
-        first, second, _ = body.split(b"\n", 2)
+        # Only these lines are cut out, for what follows may be large.
+        middle = body.index(b"\n")
+        first, second = body[:middle], body[middle + 1 : body.index(b"\n", middle + 1)]
         frame = msgspec.json.decode(first.rstrip(b",") + b"}", type=_Frame)
         if frame.format != FORMAT:
             return _read_whole(body, where)
