@@ -279,8 +279,15 @@ class Process:
 
     def _bury(self) -> None:
         """Unwind the coroutines of a dead process, inside its context, so to no effect."""
-        for task in self._graves:  # It grows where a finally block makes tasks.
-            self.context.run(_unwind, task.get_coro())
+        # They find the loop that they ran on, which is closed and refuses them. Else asyncio would
+        # make a real one for whoever gathers in a finally block, and nobody would close that.
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self._loop)
+        try:
+            for task in self._graves:  # It grows where a finally block makes tasks.
+                self.context.run(_unwind, task.get_coro())
+        finally:
+            asyncio._set_running_loop(outer)
         self._graves.clear()
 
 
