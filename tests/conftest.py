@@ -16,6 +16,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 _TOGETHER = "tests/spark/"
 """They share one Spark session, which is started once for each process of a run."""
+_APART = ("places", "executor_lost", "stream_killed")
+"""Those of them that start Spark themselves, each file in its own way."""
 _LONGEST_FIRST = (_TOGETHER, "tests/simulation/", "tests/chaos/", "tests/integration/")
 """What takes long is begun early, or one process would be left alone with it at the end."""
 
@@ -32,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out tests by file, in their order, and all those of Spark as if they were in one."""
+    """Hand out tests by file, in their order, and those that share Spark as if they were in one."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - a plugin, perhaps not there
@@ -40,7 +42,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     config.option.loadscopereorder = False
     scheduler = LoadFileScheduling(config, log)
     by_file = scheduler._split_scope
+    apart = tuple(f"{_TOGETHER}test_{name}.py" for name in _APART)
     scheduler._split_scope = lambda nodeid: (
-        _TOGETHER if nodeid.startswith(_TOGETHER) else by_file(nodeid)
+        _TOGETHER
+        if nodeid.startswith(_TOGETHER) and not nodeid.startswith(apart)
+        else by_file(nodeid)
     )
     return scheduler

@@ -6,6 +6,7 @@ The tests start a dozen JVMs and more, so it pays even when it is made for one r
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -37,21 +38,29 @@ def _archive(environ: Mapping[str, str]) -> Path | None:
     of = f"{java} {java.stat().st_mtime_ns} {pyspark.__file__} {pyspark.__version__}"
     name = blake2b(of.encode(), digest_size=8).hexdigest()
     file = ROOT / "build" / "spark" / f"classes-{name}.jsa"
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(f".{os.getpid()}")
-        subprocess.run(
-            [sys.executable, "-m", "tests.spark.classes", str(fresh)],
-            cwd=ROOT,
-            env={**os.environ, **environ},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-        if fresh.exists():
-            fresh.rename(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.with_suffix(".lock").open("w") as lock:
+        # It is made once, whoever else wants it meanwhile.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            _make(file, environ)
     return file if file.exists() else None
+
+
+def _make(file: Path, environ: Mapping[str, str]) -> None:
+    fresh = file.with_suffix(".part")
+    fresh.unlink(missing_ok=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.spark.classes", str(fresh)],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    if fresh.exists():
+        fresh.rename(file)
 
 
 def main(file: str) -> None:
