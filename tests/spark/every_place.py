@@ -1,0 +1,62 @@
+"""All that the guide claims of a standalone cluster and of Spark Connect is so: ``make places``.
+
+It takes four minutes, so ``test_places`` tries only what the rest leans on. The features of a place
+are tried by one program, one after the other, because Spark takes long to start; here is what came
+of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+
+import pytest
+
+from tests.spark.features import COMMANDS, FEATURES
+from tests.spark.places import start_connect, start_standalone
+from tests.spark.programs import came_of
+from tests.spark.session import CONFIG
+
+ALL = [*FEATURES, *COMMANDS]
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def on_standalone(
+    stack: ExitStack, spark_environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, str]:
+    folder = tmp_path_factory.mktemp("standalone")
+    master = start_standalone(stack, folder, spark_environ)
+    # Commands do with one executor, where the program does not say more.
+    environ = {**spark_environ, "PYSPARK_SUBMIT_ARGS": "--conf spark.cores.max=1 pyspark-shell"}
+    return came_of("feature_program", [master, str(folder)], environ)
+
+
+@pytest.fixture(scope="module")
+def on_connect(
+    stack: ExitStack, spark_environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, str]:
+    folder = tmp_path_factory.mktemp("connect")
+    server = start_connect(stack, folder, spark_environ, CONFIG)
+    return came_of("feature_program", [server, str(folder)], spark_environ)
+
+
+@pytest.mark.parametrize("feature", ALL)
+def test_it_works_on_a_standalone_cluster(on_standalone: Mapping[str, str], feature: str) -> None:
+    assert not on_standalone[feature], on_standalone[feature]
+
+
+@pytest.mark.parametrize("feature", ALL)
+def test_it_works_over_spark_connect(on_connect: Mapping[str, str], feature: str) -> None:
+    assert not on_connect[feature], on_connect[feature]
+
+
+def test_a_copy_of_a_slow_task_doubles_nothing(on_standalone: Mapping[str, str]) -> None:
+    assert not on_standalone["write_beside_a_copy"], on_standalone["write_beside_a_copy"]
