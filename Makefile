@@ -38,7 +38,7 @@ test: $(VENV)/.dev servers java ## run all tests
 	@$(PY) -m pytest -n 3 --dist loadfile
 
 places: $(VENV)/.dev java ## try everything on a standalone Spark cluster and over Spark Connect
-	@$(PY) -m pytest tests/spark/every_place.py
+	@PLACES=all $(PY) -m pytest tests/spark/test_places.py
 
 # The first half is played before anything is installed for the second, which needs Spark.
 demo: $(VENV)/.core ## see it work, without an account: a queue in one process, then a search engine
