@@ -46,7 +46,7 @@ Launch = Literal["inside", "spawn", "never"]
 
 _MODES = ("auto", "direct", "embedded", "remote")
 _LAUNCHES = ("inside", "spawn", "never")
-_BROKERS = ("bucketq://", "bucketqs://")
+BROKERS = ("bucketq://", "bucketqs://")
 
 
 class _Wishes(NamedTuple):
@@ -229,7 +229,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         worker = f"{socket.gethostname()}:{os.getpid()}"
     wishes = _Wishes(mode, launch, payload_type, worker, timeout_s, create, credentials)
     _check(wishes)
-    if isinstance(url, str) and url.startswith(_BROKERS) and store is None:
+    if isinstance(url, str) and url.startswith(BROKERS) and store is None:
         if mode not in {"auto", "remote"}:
             message = f"{url} leads to a broker, so mode {mode!r} is impossible"
             raise InvalidRequestError(message)

@@ -12,6 +12,7 @@ import asyncio
 import msgspec
 
 from bucketq.client.blocking import connect_sync
+from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.codec import read_job_lines
 from bucketq.errors import QueueNotFoundError, UnavailableError
@@ -20,7 +21,6 @@ from bucketq.spark.options import Access, ReadOptions
 from bucketq.store.base import ObjectMissingError
 from bucketq.store.url import Location, open_store
 
-BROKERS = ("bucketq://", "bucketqs://")
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
 _encode = msgspec.json.Encoder().encode

@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from bucketq.client.connect import BROKERS
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.store.base import ObjectMissingError
 from bucketq.store.url import open_store
 
 INLINE_BYTES = 1024 * 1024
 """What goes in a message: Spark's driver holds those of all tasks at once."""
-_BROKERS = ("bucketq://", "bucketqs://")
 _TRIES = 3
 _PAUSE_S = 0.5
 
@@ -43,7 +43,7 @@ class Staging:
 
     def stage(self, body: bytes, partition: int, task: int) -> Parcel:
         """Keep rows until they are fetched. Through a broker they always go in the message."""
-        if len(body) <= self.inline_bytes or self.url.startswith(_BROKERS):
+        if len(body) <= self.inline_bytes or self.url.startswith(BROKERS):
             return Parcel(body)
         digest = _digest(body)
         return asyncio.run(self._put(body, f"{partition:06d}-{task}-{digest}.jsonl", digest))
@@ -61,7 +61,7 @@ class Staging:
 
         What cannot be removed now harms nobody, and is no reason to call the write a failure.
         """
-        if not self.url.startswith(_BROKERS):
+        if not self.url.startswith(BROKERS):
             with suppress(BucketQError):
                 asyncio.run(self._clear())
 
