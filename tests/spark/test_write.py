@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -19,6 +21,7 @@ from bucketq.store.url import open_store
 from tests.contract.brokers import NAME, Brokers
 
 Write = Callable[..., None]
+DEADLINE_S = 60
 
 
 @pytest.fixture
@@ -134,8 +137,20 @@ def test_a_task_that_fails_and_runs_again_doubles_nothing(
 def test_a_write_that_fails_for_good_pushes_nothing_and_leaves_nothing(
     spark: SparkSession, file_url: str, write: Write
 ) -> None:
+    place = Path(file_url.removeprefix("file://")).with_suffix("") / "staged"
+
+    def in_turn(batches: Iterator[Any]) -> Iterator[Any]:
+        """Let the rows that are wrong come when the other task has staged its own."""
+        context = TaskContext.get()
+        deadline = time.monotonic() + DEADLINE_S
+        while context and context.partitionId() and not list(place.glob("*.jsonl")):
+            assert time.monotonic() < deadline, "the other task has staged nothing"
+            time.sleep(0.02)
+        yield from batches
+
     text = f.when(f.col("id") == 2999, f.lit("{")).otherwise(f.lit('"%s"' % ("x" * 1000)))
-    frame = spark.range(3000, numPartitions=2).select(text.alias("payload"))
+    rows = spark.range(3000, numPartitions=2).mapInArrow(in_turn, "id long")
+    frame = rows.select(text.alias("payload"))
     with pytest.raises(PySparkException, match="row 1499 of partition 1 cannot be pushed"):
         write(frame, file_url, kind="x")
     assert snapshot(file_url).jobs == ()

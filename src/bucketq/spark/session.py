@@ -52,7 +52,10 @@ _SPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _PY4J_LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
 _OWN_ERROR = re.compile(r"^bucketq\.errors\.(\w+): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
-_STATE = re.compile(r"\s*SQLSTATE: \w+")
+_STATE = re.compile(r"\s*SQLSTATE: (\w+)")
+_SEVERAL = "_MULTIPLE_FAILURES]"
+"""What stands for the first of several things that have failed at once, which come below it."""
+_ONE_OF_SEVERAL = re.compile(r"^\d+\. \w+: ")
 _BAD_DATA = "22"
 """How SQL's states begin that tell of values that do not suit what is done with them."""
 
@@ -144,10 +147,13 @@ def told(error: Exception) -> BucketQError:
         return UnavailableError(message)
     if python := trouble_with_python(text):
         return UnavailableError(python)
-    first = _STATE.sub("", _CONDITION.sub("", reason_of(error))).rstrip(" ;")
+    reason = reason_of(error)
+    found = _STATE.search(reason)
+    state = found[1] if found else isinstance(error, PySparkException) and error.getSqlState()
+    first = _STATE.sub("", _CONDITION.sub("", reason)).rstrip(" ;")
     if isinstance(error, AnalysisException | ParseException):
         return InvalidRequestError(f"spark does not understand it: {first}")
-    if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_BAD_DATA):
+    if state and state.startswith(_BAD_DATA):
         return InvalidRequestError(f"spark cannot do it with these jobs: {first}")
     return UnavailableError(f"spark failed: {first}; run it again, with --debug to see more")
 
@@ -164,7 +170,10 @@ def reason_of(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]
-    return (lines[0] if lines else type(error).__name__).lstrip(": ")
+    if lines and _SEVERAL in lines[0]:
+        lines = [line for line in lines if _ONE_OF_SEVERAL.match(line)] or lines
+    first = lines[0] if lines else type(error).__name__
+    return _ONE_OF_SEVERAL.sub("", first).lstrip(": ")
 
 
 def _family(kind: type[BucketQError]) -> Iterator[type[BucketQError]]:

@@ -3,7 +3,8 @@
 Few rows travel in the message that a task sends to the driver. Many are put in an object beside the
 queue, ``<queue>/staged/<write>!<partition>-<task>-<digest>.jsonl``, which nobody reads but the
 driver of that write. A task that is repeated stages anew, under another name; the driver reads what
-the messages name, and then removes all that the write has staged.
+the messages name, and then removes all that the write has staged. A task may stage when its write
+has failed already, and a driver may be killed: what that leaves is removed by a later write.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import blake2b
 
 from bucketq.client.connect import BROKERS
+from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.store.base import ObjectMissingError
 from bucketq.store.url import open_store
 
 INLINE_BYTES = 1024 * 1024
 """What goes in a message: Spark's driver holds those of all tasks at once."""
+ABANDONED_AFTER = timedelta(days=7)
+"""No write takes so long, whatever the clocks say."""
 _TRIES = 3
 _PAUSE_S = 0.5
 
@@ -57,7 +62,7 @@ class Staging:
         return found[0]
 
     def clear(self) -> None:
-        """Remove all that this write has staged, of tasks that failed as well.
+        """Remove all that this write has staged, of failed tasks as well, and what is very old.
 
         What cannot be removed now harms nobody, and is no reason to call the write a failure.
         """
@@ -107,7 +112,12 @@ class Staging:
     async def _clear(self) -> None:
         location = open_store(self.url)
         try:
-            keys = [info.key async for info in location.store.list(self._prefix(location.key))]
+            own, long_ago = self._prefix(location.key), SystemClock().now() - ABANDONED_AFTER
+            keys = [
+                info.key
+                async for info in location.store.list(_folder(location.key))
+                if info.key.startswith(own) or info.modified_at < long_ago
+            ]
             for key in keys:
                 await location.store.delete(key)
         finally:
@@ -118,7 +128,11 @@ class Staging:
 
         Not a folder for each write, because on a disk it would stay behind with its lock.
         """
-        return f"{queue_key.removesuffix('.json')}/staged/{self.write_id}!"
+        return f"{_folder(queue_key)}{self.write_id}!"
+
+
+def _folder(queue_key: str) -> str:
+    return f"{queue_key.removesuffix('.json')}/staged/"
 
 
 def _digest(body: bytes) -> str:

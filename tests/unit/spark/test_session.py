@@ -63,8 +63,20 @@ def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         ),
         (
             "[CAST_INVALID_INPUT.X2] no. SQLSTATE: 22018; line 1 pos 5;\n\tat java.y",
-            UnavailableError,
-            "spark failed: no.; line 1 pos 5; run it again",
+            InvalidRequestError,
+            "spark cannot do it with these jobs: no.; line 1 pos 5",
+        ),
+        (
+            (
+                "An error occurred while calling o1.x\n: org.apache.spark.SparkException: "
+                "[STAGE_MATERIALIZATION_MULTIPLE_FAILURES] Multiple failures (2) in it: \n"
+                "  1. SparkNumberFormatException: [CAST_INVALID_INPUT] no int. SQLSTATE: 22018\n"
+                "== SQL (line 1, position 1) ==\nint(kind) = 1\n"
+                "  2. SparkNumberFormatException: [CAST_INVALID_INPUT] no int. SQLSTATE: 22018\n"
+                " SQLSTATE: XX000\n\tat org.apache.spark.x"
+            ),
+            InvalidRequestError,
+            "spark cannot do it with these jobs: no int.",
         ),
         ("Job aborted\n\tat org.apache.spark.x\n\tat java.y", UnavailableError, "Job aborted"),
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from bucketq.errors import CorruptStateError
-from bucketq.spark.staging import INLINE_BYTES, Parcel, Staging
+from bucketq.spark.staging import ABANDONED_AFTER, INLINE_BYTES, Parcel, Staging
 
 
 def staging(folder: Path, write_id: str = "w") -> Staging:
@@ -43,6 +45,16 @@ def test_clearing_leaves_other_writes_alone(tmp_path: Path) -> None:
     parcel = other.stage(b"y" * 11, 0, 0)
     mine.clear()
     assert other.fetch(parcel) == b"y" * 11
+
+
+def test_clearing_removes_what_a_write_has_left_long_ago(tmp_path: Path) -> None:
+    old, young = staging(tmp_path, "old"), staging(tmp_path, "young")
+    for age_s, rows in ((3600, old), (-3600, young)):
+        parcel = rows.stage(b"x" * 11, 0, 0)
+        then = time.time() - ABANDONED_AFTER.total_seconds() - age_s
+        os.utime(tmp_path / str(parcel.key), (then, then))
+    staging(tmp_path).clear()
+    assert [name.split("/")[-1].split("!")[0] for name in files(tmp_path)] == ["young"]
 
 
 def test_through_a_broker_all_rows_travel_in_the_message() -> None:
