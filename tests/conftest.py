@@ -14,11 +14,25 @@ settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-_TOGETHER = "tests/spark/"
-"""They share one Spark session, which is started once for each process of a run."""
-_APART = ("places", "executor_lost", "stream_killed")
-"""Those of them that start Spark themselves, each file in its own way."""
-_LONGEST_FIRST = (_TOGETHER, "tests/simulation/", "tests/chaos/", "tests/integration/")
+_SPARK = "tests/spark/"
+_TOGETHER = (
+    ("bad_input", "stream", "stream_killed"),
+    (
+        "archive",
+        "compaction",
+        "guide",
+        "indexing",
+        "read",
+        "replay",
+        "report",
+        "run",
+        "stream_sink",
+        "write",
+    ),
+    ("executor_lost", "places"),
+)
+"""Those of a line share one Spark session, or start Spark themselves, and take equally long."""
+_LONGEST_FIRST = (_SPARK, "tests/simulation/", "tests/chaos/", "tests/integration/")
 """What takes long is begun early, or one process would be left alone with it at the end."""
 
 
@@ -42,10 +56,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     config.option.loadscopereorder = False
     scheduler = LoadFileScheduling(config, log)
     by_file = scheduler._split_scope
-    apart = tuple(f"{_TOGETHER}test_{name}.py" for name in _APART)
-    scheduler._split_scope = lambda nodeid: (
-        _TOGETHER
-        if nodeid.startswith(_TOGETHER) and not nodeid.startswith(apart)
-        else by_file(nodeid)
-    )
+    together = {
+        f"{_SPARK}test_{name}.py": f"{_SPARK}{number}"
+        for number, names in enumerate(_TOGETHER)
+        for name in names
+    }
+    scheduler._split_scope = lambda nodeid: together.get(by_file(nodeid), by_file(nodeid))
     return scheduler

@@ -19,9 +19,9 @@ import pyspark
 from pyspark import SparkContext
 
 from bucketq.spark.java import find_java
+from tests.spark.home import BUILD, ROOT
 from tests.spark.session import JAVA, configured
 
-ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT_S = 300
 
 
@@ -35,9 +35,9 @@ def java_options(environ: Mapping[str, str]) -> str:
 def _archive(environ: Mapping[str, str]) -> Path | None:
     """The archive, made where there is none; None where that cannot be done."""
     java = find_java(environ).resolve()
-    of = f"{java} {java.stat().st_mtime_ns} {pyspark.__file__} {pyspark.__version__}"
+    of = f"{java} {java.stat().st_mtime_ns} {environ['SPARK_HOME']} {pyspark.__version__}"
     name = blake2b(of.encode(), digest_size=8).hexdigest()
-    file = ROOT / "build" / "spark" / f"classes-{name}.jsa"
+    file = BUILD / f"classes-{name}.jsa"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
         # It is made once, whoever else wants it meanwhile.

@@ -20,6 +20,7 @@ from bucketq.spark.java import find_java
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 from tests.spark.classes import java_options
+from tests.spark.home import ROOT, spark_home
 from tests.spark.session import configured
 
 TIMEOUT_S = 180
@@ -42,12 +43,14 @@ def spark_environ() -> dict[str, str]:
         if os.environ.get("CI"):
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
-    root = Path(__file__).resolve().parents[2]
     environ = {
         **ENVIRON,
+        # Hundreds of processes import the same modules; none is to compile them again.
+        "PYTHONDONTWRITEBYTECODE": "",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     # For every JVM, whoever starts it.

@@ -11,14 +11,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-import pyspark
-
 from tests.servers.process import Child
 
 HOST = "127.0.0.1"
 WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
 """Two, for Spark runs a copy of a slow task on another host only. All of 127/8 is loopback."""
-SPARK_HOME = Path(pyspark.__file__).parent
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -61,8 +58,8 @@ def start_connect(
 
 
 def _start(stack: ExitStack, command: list[str], log: Path, environ: Mapping[str, str]) -> Child:
-    program = SPARK_HOME / "bin" / "spark-class"
-    child = Child([str(program), *command], log, {**environ, "SPARK_HOME": str(SPARK_HOME)})
+    program = Path(environ["SPARK_HOME"], "bin", "spark-class")
+    child = Child([str(program), *command], log, environ)
     stack.callback(child.stop)
     return child
 

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.spark.home import ROOT
+
 _TIMEOUT_S = 800
 """Generous, for a machine that does much else; it takes a minute on one that does not."""
 

@@ -117,7 +117,7 @@ def main(folder: Path, trigger: str) -> None:
                 _check(queries.get(url))
                 queries[url] = begin()
                 while queries[url].isActive and "running" not in statuses(url):
-                    time.sleep(0.05)
+                    time.sleep(0.2)
         time.sleep(0.1)
 
 

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from bucketq.spark.options import read_options, write_options
 from bucketq.spark.schema import SCHEMA
 from bucketq.spark.stream_options import stream_options
+from tests.spark.home import ROOT
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+GUIDE = ROOT / "docs" / "spark.md"
 _SCRIPT = re.compile(
     r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )

@@ -21,7 +21,6 @@ from bucketq.model.job import JobRecord
 from bucketq.queue.job import Job
 from tests.spark import crafts
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120
 
 

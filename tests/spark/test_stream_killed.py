@@ -20,10 +20,10 @@ import bucketq
 from bucketq import JobSpec
 from tests.spark import stream_program
 from tests.spark.features import fresh, records, statuses
+from tests.spark.home import ROOT
 from tests.spark.losses import payloads, staged
 from tests.spark.stream_program import A_BATCH, DEADLINE_S
 
-ROOT = Path(__file__).resolve().parents[2]
 NOTED, COPIED = 10, 18
 LARGE = "x" * 300_000
 """So that a batch does not travel to the driver with Spark's messages."""
@@ -78,7 +78,7 @@ class Run:
         while not happened():
             assert program.poll() is None, self.output()
             assert time.monotonic() < deadline, self.output()
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def output(self) -> str:
         """What the program said last."""

@@ -1,0 +1,29 @@
+"""Spark's home for tests: that of PySpark, without the zip file of PySpark's own Python code.
+
+Spark lets its Python processes import from that file, in which there is no bytecode, so each of the
+hundreds that tests start would compile PySpark anew, for most of a second. Where it is missing they
+import what is installed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+import pyspark
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "spark"
+_PARTS = ("bin", "jars")
+
+
+def spark_home() -> Path:
+    """The folder, made where there is none, whoever else makes it meanwhile."""
+    installed = Path(pyspark.__file__).parent
+    home = BUILD / f"home-{blake2b(bytes(installed), digest_size=8).hexdigest()}"
+    home.mkdir(parents=True, exist_ok=True)
+    for part in _PARTS:
+        with suppress(FileExistsError):
+            (home / part).symlink_to(installed / part)
+    return home
