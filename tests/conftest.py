@@ -15,23 +15,9 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 _SPARK = "tests/spark/"
-_TOGETHER = (
-    ("bad_input", "stream", "stream_killed"),
-    (
-        "archive",
-        "compaction",
-        "guide",
-        "indexing",
-        "read",
-        "replay",
-        "report",
-        "run",
-        "stream_sink",
-        "write",
-    ),
-    ("executor_lost", "places"),
-)
-"""Those of a line share one Spark session, or start Spark themselves, and take equally long."""
+_APART = (("bad_input", "stream", "stream_killed"), ("executor_lost", "places"))
+"""The others share one Spark session. These have another, and start Spark themselves: three parts
+that take equally long."""
 _LONGEST_FIRST = (_SPARK, "tests/simulation/", "tests/chaos/", "tests/integration/")
 """What takes long is begun early, or one process would be left alone with it at the end."""
 
@@ -48,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out tests by file, in their order, and those that share Spark as if they were in one."""
+    """Hand out tests by file, in their order, and those that share Spark as if in one."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - a plugin, perhaps not there
@@ -56,10 +42,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     config.option.loadscopereorder = False
     scheduler = LoadFileScheduling(config, log)
     by_file = scheduler._split_scope
-    together = {
-        f"{_SPARK}test_{name}.py": f"{_SPARK}{number}"
-        for number, names in enumerate(_TOGETHER)
-        for name in names
+    part_of = {
+        f"{_SPARK}test_{name}.py": f"{_SPARK}{names[0]}" for names in _APART for name in names
     }
-    scheduler._split_scope = lambda nodeid: together.get(by_file(nodeid), by_file(nodeid))
+
+    def scope(nodeid: str) -> str:
+        file = by_file(nodeid)
+        return part_of.get(file, _SPARK) if file.startswith(_SPARK) else file
+
+    scheduler._split_scope = scope
     return scheduler
