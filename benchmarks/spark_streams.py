@@ -18,15 +18,14 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from statistics import median
 
 import pyarrow as pa
 from benchmarks.serving import wait_for_quiet
+from benchmarks.spark_finished import fill_archive
 from benchmarks.spark_rows import Bench, Part, Row, added, rated, timed
-from msgspec import Raw
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
@@ -35,10 +34,7 @@ from pyspark.sql.types import StructType
 
 import bucketq
 import bucketq.spark
-from bucketq.archive import Layout, SegmentWriter
-from bucketq.model.job import JobRecord
 from bucketq.spark.compaction import compact
-from bucketq.store.local import LocalStore
 
 BATCH_AIM_MS = 150.0
 COMPACT_AIM = 2.0
@@ -53,7 +49,6 @@ SHORTEST_LOOK_S = 0.02
 SEGMENT_JOBS = 1_000
 HOURS = 48
 KINDS = ("index", "email", "resize", "report")
-FINISHED = datetime(2026, 1, 1, tzinfo=UTC)
 LINE = (
     "id string, kind string, status string, seq bigint, payload string, pushed_at timestamp, "
     "attempt int, lease string, worker string, claimed_at timestamp, heartbeat_at timestamp, "
@@ -250,38 +245,6 @@ def _pass_through(spark: SparkSession, table: pa.Table) -> None:
     _demand(frame.toArrow().num_rows, table.num_rows, "rows that came back")
 
 
-async def fill_archive(path: Path, jobs: int) -> None:
-    """Write the segments of an archive."""
-    store = LocalStore(path.parent)
-    writer = SegmentWriter(store, Layout.of(path.name))
-    for version, first in enumerate(range(0, jobs, SEGMENT_JOBS)):
-        hour = FINISHED + timedelta(hours=first * HOURS // jobs)
-        numbers = range(first, min(first + SEGMENT_JOBS, jobs))
-        await writer.write([(finished(number, hour), None) for number in numbers], version)
-    await store.close()
-
-
-def finished(number: int, hour: datetime) -> JobRecord:
-    """A job that was done within an hour."""
-    at = hour + timedelta(seconds=number % 3600, microseconds=number)
-    return JobRecord(
-        id=f"01K{number:023d}",
-        kind=KINDS[number % len(KINDS)],
-        status="done",
-        seq=number,
-        payload=Raw(b'{"id":%d,"text":"%b"}' % (number, b"x" * 80)),
-        pushed_at=at - timedelta(seconds=20),
-        attempt=1,
-        lease=f"{number:032x}",
-        worker="worker-1",
-        claimed_at=at - timedelta(seconds=2),
-        heartbeat_at=at,
-        finished_at=at,
-        outcome="completed",
-        result=Raw(b'{"ok":true}'),
-    )
-
-
 def measure_compact(bench: Bench) -> Iterator[Row]:
     """Compact an archive of ten times as many jobs as elsewhere."""
     spark, numbers = bench.spark, count()
@@ -307,7 +270,8 @@ def measure_compact(bench: Bench) -> Iterator[Row]:
     for jobs in (few, many):
         source = bench.folder / f"source-{jobs}"
         source.mkdir()
-        asyncio.run(fill_archive(source / "queue.json", jobs))
+        path = source / "queue.json"
+        asyncio.run(fill_archive(path, jobs, a_segment=SEGMENT_JOBS, hours=HOURS, kinds=KINDS))
     warm, source = (bench.folder / f"source-{jobs}" for jobs in (few, many))
     plain(warm), ours(warm, few)
     found: list[tuple[float, float]] = []

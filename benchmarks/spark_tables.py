@@ -13,19 +13,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
-import msgspec
+from benchmarks.spark_finished import FINISHED, fill_archive
 from benchmarks.spark_rows import Bench, Part, Row, rated
-from msgspec import Raw
 from pyspark.sql import DataFrame, SparkSession
 
 import bucketq
-from bucketq.archive import Layout, SegmentWriter
-from bucketq.model.job import JobRecord
-from bucketq.store.local import LocalStore
 
 SINK_AIM = 3.0
 READ_AIM = 2.0
@@ -34,7 +30,6 @@ MOST_A_COMMIT = 100_000
 """As many as a queue can be set to take."""
 SEGMENT_JOBS = 5_000
 HOURS = 4
-FINISHED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def rows_of(spark: SparkSession, jobs: int) -> DataFrame:
@@ -94,41 +89,10 @@ def measure_jobs(bench: Bench) -> Iterator[Row]:
     yield rated(f"read a queue of {bench.jobs:,} jobs", bench.jobs, ours_s, plain_s, READ_AIM)
 
 
-async def fill_archive(path: Path, jobs: int) -> None:
-    """Write the segments of an archive as a queue does: some jobs in each, hour by hour."""
-    store = LocalStore(path.parent)
-    writer = SegmentWriter(store, Layout.of(path.name))
-    for version, first in enumerate(range(0, jobs, SEGMENT_JOBS)):
-        numbers = range(first, min(first + SEGMENT_JOBS, jobs))
-        await writer.write([(finished(number, jobs), None) for number in numbers], version)
-    await store.close()
-
-
-def finished(number: int, jobs: int) -> JobRecord:
-    """A job that was done at some time of a few hours."""
-    at = FINISHED + timedelta(hours=HOURS) * (number / jobs)
-    return JobRecord(
-        id=f"01K{number:023d}",
-        kind=KIND,
-        status="done",
-        seq=number,
-        payload=Raw(msgspec.json.encode({"id": number, "text": "x" * 80})),
-        pushed_at=at - timedelta(seconds=20),
-        attempt=1,
-        lease=f"{number:032x}",
-        worker="worker-1",
-        claimed_at=at - timedelta(seconds=2),
-        heartbeat_at=at,
-        finished_at=at,
-        outcome="completed",
-        result=Raw(b'{"ok":true}'),
-    )
-
-
 def measure_archive(bench: Bench) -> Iterator[Row]:
     """Read an archive."""
     path = bench.folder / "queue.json"
-    asyncio.run(fill_archive(path, bench.jobs))
+    asyncio.run(fill_archive(path, bench.jobs, a_segment=SEGMENT_JOBS, hours=HOURS, kinds=[KIND]))
     until = FINISHED + timedelta(hours=HOURS)
     reader = bench.spark.read.format("bucketq").option("table", "archive")
     table = reader.option("from", str(FINISHED)).option("to", str(until)).load(path.as_uri())
