@@ -25,6 +25,7 @@ def main(folder: Path, url: str) -> None:
     bucketq.spark.register(spark)
     plan: Features = {
         "write": losses.write,
+        "write_that_was_staged": losses.write_that_was_staged,
         "write_on_a_store": partial(losses.write, url=url),
         "stream": losses.stream,
         "run": losses.run,

@@ -11,16 +11,20 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 import bucketq.spark
 from bucketq import JobSpec
+from bucketq.spark.sink import JobWriter
+from bucketq.spark.source import BucketQDataSource
 from bucketq.store.url import open_store
 from tests.spark import crafts, stream_program
 from tests.spark.features import fresh, records, statuses
@@ -47,11 +51,11 @@ def staged(url: str) -> list[str]:
     return asyncio.run(keys())
 
 
-def save(rows: DataFrame, url: str) -> None:
+def save(rows: DataFrame, url: str, source: str = "bucketq") -> None:
     """Push rows that are so large that each task stages its own beside the queue."""
     text = f.repeat(f.lit("x"), 20_000)
     jobs = rows.select(f.to_json(f.struct("id", text.alias("text"))).alias("payload"))
-    jobs.write.format("bucketq").mode("append").option("kind", "x").save(url)
+    jobs.write.format(source).mode("append").option("kind", "x").save(url)
 
 
 def write_beside_a_copy(spark: SparkSession, folder: Path) -> None:
@@ -88,6 +92,49 @@ def write(spark: SparkSession, folder: Path, url: str = "") -> None:
     url = url or fresh(folder)
     save(spark.range(400, numPartitions=PARTS).mapInArrow(deadly, "id long"), url)
     assert Path(folder, "killed").exists(), "no executor was killed, so this shows nothing"
+    assert sorted(each["id"] for each in payloads(url)) == list(range(400))
+    assert staged(url) == []
+
+
+class DeadlyWriter(DataSourceArrowWriter):
+    """Kills an executor, once, when a task has staged its rows and the driver does not know it."""
+
+    def __init__(self, writer: JobWriter, url: str, mark: Path) -> None:
+        self._writer = writer
+        self._url = url
+        self._mark = mark
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        message = self._writer.write(iterator)
+        if message.partition == 2 and not self._mark.exists():
+            self._mark.write_text(str(message.parcel.key))
+            os.kill(executor(), signal.SIGKILL)
+        return message
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        # Or there would be nothing that must not be pushed.
+        assert self._mark.read_text() in staged(self._url)
+        self._writer.commit(messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._writer.abort(messages)
+
+
+def write_that_was_staged(spark: SparkSession, folder: Path) -> None:
+    """An executor is killed when the rows of a task are staged, and they are staged again."""
+    url, mark = fresh(folder), folder / "killed"
+
+    class Deadly(BucketQDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "deadly"
+
+        def writer(self, schema: StructType, overwrite: bool) -> Any:
+            return DeadlyWriter(super().writer(schema, overwrite), url, mark)
+
+    spark.dataSource.register(Deadly)
+    save(spark.range(400, numPartitions=PARTS), url, "deadly")
+    assert mark.exists(), "no executor was killed, so this shows nothing"
     assert sorted(each["id"] for each in payloads(url)) == list(range(400))
     assert staged(url) == []
 

@@ -25,7 +25,9 @@ def lost(
     return came_of("loss_program", [str(folder), store_url()], spark_environ)
 
 
-@pytest.mark.parametrize("doing", ["write", "write_on_a_store", "stream", "run"])
+@pytest.mark.parametrize(
+    "doing", ["write", "write_that_was_staged", "write_on_a_store", "stream", "run"]
+)
 def test_an_executor_that_is_killed_at_its_work_loses_and_doubles_nothing(
     lost: Mapping[str, str], doing: str
 ) -> None:
