@@ -145,7 +145,8 @@ def demo(folder: Path, master: str, limit: int | None) -> int:
         print(f"WRONG: {problem}", file=sys.stderr)
     if advice is not None:
         _say("left out", f"Spark, the archive's table and the report: {advice}")
-    hint = f'python -m examples.indexing --url {url} search python "parse a date"'
+    python = os.path.relpath(sys.executable)
+    hint = f'{python} -m examples.indexing --url {url} search python "parse a date"'
     _say("try", hint)
     print(f"\n{f'{len(problems)} things are wrong' if problems else 'all is as it should be'}")
     return 1 if problems else 0
@@ -264,8 +265,8 @@ async def _discrepancies(url: str, written: Written, before: Answers, after: Ans
 
 def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator[str]:
     """Compact and measure the archive, in the session that is there already."""
-    _say("compact", f"bucketq archive compact {url}")
     # By itself it takes hours that are over; here it is to take this one, too.
+    _say("compact", f"bucketq archive compact {url}, here with jobs of this hour")
     with waiting("compacting"):
         done = compact(spark, url, settled_after=timedelta(hours=-1))
     _say(

@@ -133,6 +133,7 @@ def test_a_bad_address_is_refused_in_a_sentence(
         ("archive", "compact", "URL", "--from", "1h", "--to", "2h"),
         ("archive", "compact", "URL", "--settled-after", "soon"),
         ("archive", "report", "URL", "--from", "soon"),
+        ("archive", "report", "URL", "--html", "no/such/folder/page.html"),
         ("archive", "replay", "URL"),
         ("archive", "replay", "URL", "--where", "true", "--again", "--name", "x"),
         ("archive", "replay", "memory://jobs", "--where", "true"),

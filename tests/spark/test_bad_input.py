@@ -194,6 +194,8 @@ def test_times_without_a_zone_are_refused(spark: SparkSession, file_url: str) ->
         bucketq.spark.report(spark, file_url, naive)
     with pytest.raises(InvalidRequestError, match="since has no time zone"):
         bucketq.spark.replay(spark, file_url, "true", since=naive)
+    with pytest.raises(InvalidRequestError, match="since is '7d': write datetime"):
+        bucketq.spark.report(spark, file_url, "7d")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match="until has no time zone"):
         bucketq.spark.compact(spark, file_url, until=naive)
 

@@ -71,4 +71,7 @@ def compact(
     )
     if done.repeated:
         text += f"; {counted(done.repeated, 'job')} stood there twice"
-    out.done(text if done.segments else "nothing to compact", msgspec.to_builtins(done))
+    if not done.segments:
+        text = f"nothing to compact in hours that have been over for {settled_after}"
+        text += " (--settled-after)"
+    out.done(text, msgspec.to_builtins(done))

@@ -12,6 +12,7 @@ from bucketq.cli.files import write_file
 from bucketq.cli.on_spark import From, Master, To, started
 from bucketq.cli.options import Url, moments
 from bucketq.cli.output import Column, Output, counted, printable
+from bucketq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from bucketq.spark.report import Numbers, Report
@@ -47,6 +48,9 @@ def report(
         bucketq archive report s3://bucket/jobs/queue.json --from 2026-02-01 --parquet tables
     """
     begin, end = moments(since, until, "--from", "--to")
+    if html is not None and not html.absolute().parent.is_dir():
+        message = f"--html {html}: there is no folder {html.parent}; make it, or name another"
+        raise InvalidRequestError(message)
     with started(out, url, master, "archive report") as spark:
         from bucketq.spark.page import page
         from bucketq.spark.report import report as measure

@@ -76,10 +76,13 @@ class Client(Verbs[T]):
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._find()
-        except TimeoutError as error:
+        except TimeoutError:
             await self._leave()
-            message = f"no way to {self._where} was found in {self._timeout_s:g} s{self._why()}"
-            raise UnavailableError(message) from error
+            message = (
+                f"no way to {self._where} was found in {self._timeout_s:g} s{self._why()}; "
+                "see that a broker serves it (bucketq serve), and check the address"
+            )
+            raise UnavailableError(message) from None
         except BaseException:
             await self._leave()
             raise

@@ -34,6 +34,8 @@ _LONG_S = 2.0
 _MOST_JOBS = 5000
 _LARGEST_STEP = 8
 _INTERRUPT_AGAIN_S = 1.0
+_PING_S = 5.0
+"""How often Spark is asked whether it is there; where nothing is to be done nobody would notice."""
 
 
 class BatchFailed(Exception):  # noqa: N818 - it never leaves this package
@@ -54,8 +56,12 @@ class Cluster(Protocol):
         """End the batch of a tag, which then raises."""
         ...
 
+    def ping(self) -> None:
+        """Raise an error of ours where Spark is gone."""
+        ...
+
     def check(self) -> None:
-        """Raise an error of ours where Spark is gone, or has no handlers."""
+        """The same, and where it has no handlers."""
         ...
 
 
@@ -139,6 +145,7 @@ class SparkRunner:
         """Told that Spark is gone, and no job can be run any more."""
         self.trouble: Exception | None = None
         """Why Spark is gone."""
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     @property
     def slots(self) -> int:
@@ -169,12 +176,13 @@ class SparkRunner:
 
     async def close(self) -> None:
         """End what is under way, and wait for nobody any more."""
+        self._watching.cancel()
         for batch in list(self._running.values()):
             self._interrupt(batch)
         for batch in (*self._running.values(), *self._again):
             _let_go(batch.visits)
         _let_go(self._waiting)
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(self._watching, *self._tasks.values(), return_exceptions=True)
         await self._threads.close()
 
     def _soon(self) -> None:
@@ -268,6 +276,15 @@ class SparkRunner:
         except Exception as trouble:  # noqa: BLE001 - whatever it is, no job is to blame
             return trouble
         return None
+
+    async def _watch(self) -> None:
+        """Notice that Spark is gone, also where no job is there to find out."""
+        while self.trouble is None:
+            await asyncio.sleep(_PING_S)
+            try:
+                await self._threads.call(self._cluster.ping)
+            except Exception as trouble:  # noqa: BLE001 - whatever it is, nothing can be run
+                self._lose(trouble)
 
     def _lose(self, trouble: Exception) -> None:
         if self.trouble is None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.batching import BatchFailed
 from bucketq.spark.pythons import trouble_with_python
+from bucketq.spark.register import is_remote
 from bucketq.spark.session import is_gone, reason_of
 from bucketq.spark.task import Care, Orders, Outcome, run_part, try_part
 
@@ -87,6 +88,13 @@ class SparkCluster:
         except Exception as error:
             raise _gone(error) from error
 
+    def ping(self) -> None:
+        """Raise ``UnavailableError`` where Spark is gone. It costs it nothing."""
+        try:
+            self._spark.conf.get("spark.app.name", "")
+        except Exception as error:
+            raise _gone(error) from error
+
     def check(self) -> None:
         """Raise ``UnavailableError`` where Spark is gone, or ``InvalidRequestError``.
 
@@ -127,13 +135,11 @@ def _check_delivered(outcome: Outcome) -> None:
 
 def _gone(error: Exception) -> UnavailableError:
     reason = "its process has ended" if is_gone(error) else _reason(error)
-    message = f"Spark runs nothing any more: {reason}; see its log, and start it again"
+    message = (
+        f"Spark runs nothing any more: {reason}; see its log where it keeps one, and start it "
+        "again, with more memory (spark.driver.memory) if the system has killed it"
+    )
     return UnavailableError(message)
-
-
-def is_remote(spark: SparkSession) -> bool:
-    """Whether a session goes over Spark Connect, and so has no context in this process."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _reason(error: Exception) -> str:

@@ -23,7 +23,7 @@ from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, UnavailableError
 from bucketq.spark.options import check_range
-from bucketq.spark.register import check_session
+from bucketq.spark.register import check_session, is_remote
 from bucketq.spark.session import spark_errors_told
 from bucketq.store.url import open_store
 from bucketq.worker.threads import ThreadRunner
@@ -118,8 +118,6 @@ async def _write(
     spark: SparkSession, url: str, parts: list[Part], on_read: Callable[[int], None]
 ) -> list[Written]:
     """Let Spark write the parts, and tell meanwhile how many segments were read."""
-    from bucketq.spark.cluster import is_remote  # noqa: PLC0415 - it needs pyarrow
-
     # Over Spark Connect there is nothing that counts, and only whole rounds are told of.
     counter = None if is_remote(spark) else spark.sparkContext.accumulator(0)
     threads = ThreadRunner()

@@ -199,10 +199,11 @@ def seconds(found: Mapping[str, str], name: str, otherwise: float) -> float:
 
 
 def check_range(since: datetime | None, until: datetime | None) -> None:
-    """Raise ``InvalidRequestError`` where a time has no zone, or the range no length."""
+    """Raise ``InvalidRequestError`` where a time is none or has no zone, or the range no length."""
     for name, moment in (("since", since), ("until", until)):
-        if moment is not None and moment.tzinfo is None:
-            message = f"{name} has no time zone: write datetime(2026, 11, 1, tzinfo=UTC)"
+        if moment is not None and getattr(moment, "tzinfo", None) is None:
+            what = "has no time zone" if isinstance(moment, datetime) else f"is {moment!r}"
+            message = f"{name} {what}: write datetime(2026, 11, 1, tzinfo=UTC)"
             raise InvalidRequestError(message)
     if since is not None and until is not None and since >= until:
         message = f"since ({since}) is not before until ({until})"

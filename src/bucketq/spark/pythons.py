@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING
+
+from bucketq.spark.masters import is_local
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _CHOICE = "PYSPARK_PYTHON"
 _ADVICE = (
@@ -23,6 +29,18 @@ def choose_python(environ: MutableMapping[str, str]) -> None:
     """Let Spark use the Python that runs this, unless somebody has chosen another."""
     environ.setdefault(_CHOICE, sys.executable)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def use_this_python(context: SparkContext, environ: Mapping[str, str]) -> None:
+    """Let a Spark of this machine that is up already run this Python, unless somebody has chosen.
+
+    By itself it runs whatever is called ``python3``, which need not be that of a virtual
+    environment.
+    """
+    if not is_local(context.master or "") or _CHOICE in environ:
+        return
+    if not context.getConf().contains("spark.pyspark.python"):
+        context.pythonExec = sys.executable
 
 
 def trouble_with_python(text: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from bucketq.errors import InvalidRequestError
+from bucketq.spark.pythons import use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,10 +18,15 @@ OLDEST = (4, 2)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("bucketq")`` known to a session, of this process or over Spark Connect."""
+    """Make ``format("bucketq")`` known to a session, of this process or over Spark Connect.
+
+    A Spark in local mode runs the Python that runs this, where ``PYSPARK_PYTHON`` says nothing.
+    """
     check_session(spark)
     from bucketq.spark.source import BucketQDataSource  # noqa: PLC0415 - pyspark is an extra
 
+    if not is_remote(spark):
+        use_this_python(spark.sparkContext, os.environ)
     spark.dataSource.register(BucketQDataSource)
 
 
@@ -45,3 +52,8 @@ def check_session(spark: SparkSession) -> None:
     if find_spec("pyarrow") is None:
         message = 'bucketq needs pyarrow for Spark: pip install "bucketq[spark]"'
         raise InvalidRequestError(message)
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether a session goes over Spark Connect, and so has no context in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")

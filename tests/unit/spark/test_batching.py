@@ -13,6 +13,7 @@ import pytest
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.job import Failure, JobRecord
+from bucketq.spark import batching
 from bucketq.spark.batching import BatchFailed, BatchSize, SparkRunner
 from bucketq.spark.task import Care, Outcome
 from bucketq.worker.context import Context
@@ -70,9 +71,12 @@ class FakeCluster:
         self.interrupted.append(tag)
         self.gate.set()
 
-    def check(self) -> None:
+    def ping(self) -> None:
         if self.gone is not None:
             raise self.gone
+
+    def check(self) -> None:
+        self.ping()
 
 
 class Stage:
@@ -232,6 +236,19 @@ async def test_where_spark_is_gone_no_job_is_to_blame(way: str) -> None:
     assert all(isinstance(end, asyncio.CancelledError) for end in found)
     assert stage.runner.trouble is error
     assert stage.gone == 1
+    await stage.runner.close()
+
+
+async def test_where_spark_goes_while_there_is_nothing_to_do_that_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batching, "_PING_S", 0.01)
+    stage = Stage(2)
+    await asyncio.sleep(0.1)
+    assert (stage.runner.trouble, stage.gone) == (None, 0)
+    stage.cluster.gone = UnavailableError("gone")
+    await until(lambda: stage.gone == 1)
+    assert stage.runner.trouble is stage.cluster.gone
     await stage.runner.close()
 
 

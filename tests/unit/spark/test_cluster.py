@@ -123,7 +123,9 @@ def test_what_spark_says_is_told_without_its_java_calls(
     assert session.sparkContext.tags == []
     session.sparkContext.error = session.error
     for ask in (cluster.check, lambda: cluster.interrupt("t1")):
-        with pytest.raises(UnavailableError, match=r"nothing any more: org.*exited; see its log"):
+        with pytest.raises(
+            UnavailableError, match=r"nothing any more: org.*exited; see its log where"
+        ):
             ask()
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
-from bucketq.spark.pythons import choose_python, trouble_with_python
+from bucketq.spark.pythons import choose_python, trouble_with_python, use_this_python
 
 
 def test_the_python_that_has_bucketq_is_taken_unless_another_was_chosen() -> None:
@@ -16,6 +17,37 @@ def test_the_python_that_has_bucketq_is_taken_unless_another_was_chosen() -> Non
     environ = {"PYSPARK_PYTHON": "/opt/python"}
     choose_python(environ)
     assert environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+class Context:
+    """What is looked at of Spark's own."""
+
+    def __init__(self, master: str, *config: str) -> None:
+        self.master = master
+        self.pythonExec = "python3"
+        self._config = config
+
+    def getConf(self) -> Any:  # noqa: N802 - as Spark calls it
+        return self
+
+    def contains(self, name: str) -> bool:
+        return name in self._config
+
+
+@pytest.mark.parametrize(
+    ("context", "environ", "taken"),
+    [
+        (Context("local[2]"), {}, sys.executable),
+        (Context("local[2]"), {"PYSPARK_PYTHON": "python3"}, "python3"),
+        (Context("local[2]", "spark.pyspark.python"), {}, "python3"),
+        (Context("spark://head:7077"), {}, "python3"),
+    ],
+)
+def test_a_session_of_this_machine_takes_this_python_unless_another_was_chosen(
+    context: Any, environ: dict[str, str], taken: str
+) -> None:
+    use_this_python(context, environ)
+    assert context.pythonExec == taken
 
 
 @pytest.mark.parametrize(

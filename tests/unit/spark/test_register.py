@@ -15,7 +15,8 @@ from bucketq.spark.source import BucketQDataSource
 def session(version: object) -> tuple[Any, list[type]]:
     registered: list[type] = []
     source = SimpleNamespace(register=registered.append)
-    return SimpleNamespace(version=version, dataSource=source), registered
+    context = SimpleNamespace(master="yarn")
+    return SimpleNamespace(version=version, dataSource=source, sparkContext=context), registered
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.10.1", "5.0.0-preview1"])
