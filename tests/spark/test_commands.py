@@ -1,4 +1,7 @@
-"""The commands that start Spark, as they are typed, here in the session of the tests."""
+"""The commands of the archive, as they are typed, here in the session of the tests.
+
+``bucketq work --spark`` changes the log of its process, and has one of its own in ``test_run``.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bucketq.spark import session
-from tests.spark.features import COMMANDS
+from tests.spark.features import archive_commands
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_does_what_its_function_does(
-    spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_commands_compact_measure_and_replay_an_archive(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "session", lambda *_, **__: nullcontext(spark))
-    COMMANDS[name]("local[2]", tmp_path)
+    archive_commands("local[2]", tmp_path)
