@@ -54,7 +54,7 @@ _OWN_ERROR = re.compile(r"^bucketq\.errors\.(\w+): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: (\w+)")
 _SEVERAL = "_MULTIPLE_FAILURES]"
-"""What stands for the first of several things that have failed at once, which come below it."""
+"""How the name of an error ends that stands for several, which are listed below it."""
 _ONE_OF_SEVERAL = re.compile(r"^\d+\. \w+: ")
 _BAD_DATA = "22"
 """How SQL's states begin that tell of values that do not suit what is done with them."""
@@ -171,9 +171,9 @@ def reason_of(error: Exception) -> str:
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]
     if lines and _SEVERAL in lines[0]:
-        lines = [line for line in lines if _ONE_OF_SEVERAL.match(line)] or lines
-    first = lines[0] if lines else type(error).__name__
-    return _ONE_OF_SEVERAL.sub("", first).lstrip(": ")
+        each = [_ONE_OF_SEVERAL.sub("", line) for line in lines if _ONE_OF_SEVERAL.match(line)]
+        lines = each or lines
+    return (lines[0] if lines else type(error).__name__).lstrip(": ")
 
 
 def _family(kind: type[BucketQError]) -> Iterator[type[BucketQError]]:
