@@ -45,6 +45,7 @@ _CALL_BYTES = MAX_REQUEST_BYTES - MIB
 """The largest call that is sent: a larger message would cost the whole conversation."""
 _WORTH_MEASURING_BYTES = 2 * MIB
 """Below that an estimate will do, however long the names are that it does not look at."""
+_GOODBYE_S = 0.2
 
 _BROKEN = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
 """What gRPC raises on a stream that is over, or that cannot begin."""
@@ -276,12 +277,28 @@ class GrpcWire:
             return
         self._is_closed = True
         self._wires.pop(self, None)
-        self._stream.cancel()
         self._wake.set()
-        if self._reading is not None:
-            # Nobody asks any more why it ended, and asyncio would complain of that.
-            await asyncio.gather(self._reading, return_exceptions=True)
-        await self._channel.close(None)
+        try:
+            await self._say_goodbye()
+        finally:
+            self._stream.cancel()
+            if self._reading is not None:
+                # Nobody asks any more why it ended, and asyncio would complain of that.
+                await asyncio.gather(self._reading, return_exceptions=True)
+            await self._channel.close(None)
+
+    async def _say_goodbye(self) -> None:
+        """Let the broker end the stream, if it does so soon.
+
+        Of one that is cancelled here gRPC hears later, perhaps when its loop has been closed. The
+        next loop of the process would then log an error, for nothing.
+        """
+        if self._stream.done() or self._writing.locked():
+            return
+        with suppress(TimeoutError, *_BROKEN):
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._stream.done_writing()
+                await self._stream.code()
 
 
 def _no_answer(failure: Exception, address: str) -> LinkLostError:

@@ -1,10 +1,18 @@
-"""What gRPC itself writes to standard error."""
+"""What gRPC itself writes to standard error, and what makes asyncio write there for it."""
 
+from __future__ import annotations
+
+import asyncio
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+
+from bucketq.rpc.grpc_listener import GrpcListener
+from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.messages import Hello
 
 _MANY_ENDED_CONNECTIONS = """
 import asyncio
@@ -45,3 +53,21 @@ def test_a_server_that_stops_is_no_news_on_stderr_unless_asked_for(verbosity: st
         check=True,
     )
     assert ("goaway" in ended.stderr) is (verbosity == "INFO")
+
+
+def streams() -> list[asyncio.Task[Any]]:
+    """Those of which gRPC has yet to hear how they end."""
+    return [task for task in asyncio.all_tasks() if "_AioCall" in repr(task)]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_nothing_of_a_closed_conversation_is_left_for_another_loop_to_complain_of(
+    transport: GrpcTransport, listener: GrpcListener, is_read: bool
+) -> None:
+    wire = await transport.open(listener.address, Hello(), 5.0)
+    assert len(streams()) == 1
+    if is_read:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(wire.receive(), 0.01)
+    await wire.close()
+    assert streams() == []
