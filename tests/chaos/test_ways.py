@@ -12,8 +12,9 @@ from tests.servers.process import HOST
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while portion := await reader.read(100):
-        writer.write(portion.upper())
+    with suppress(ConnectionError):
+        while portion := await reader.read(100):
+            writer.write(portion.upper())
     writer.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 HOST = "127.0.0.1"
+_NEVER_HANDED_OUT = range(10_000, 32_000)
+"""Linux hands out those from 32768 on, others from 49152 on."""
 _READY_S = 60.0
 _LOG_BYTES = 4000
 # Becomes the server, after it has asked the kernel (PR_SET_PDEATHSIG) to be killed when the
@@ -32,12 +35,20 @@ class NotInstalledError(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports of the loopback interface that nobody uses, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Find ports of the loopback interface that nobody uses, all different.
+
+    They are not of those that a system hands out by itself: somebody's connection could come to
+    have such a one before it is listened on, or while a server is started again.
+    """
+    found: list[int] = []
+    for port in random.sample(_NEVER_HANDED_OUT, len(_NEVER_HANDED_OUT)):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind((HOST, port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    message = f"{count} free ports are wanted, and there are {len(found)}"
+    raise RuntimeError(message)
 
 
 class Child:
