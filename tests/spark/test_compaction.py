@@ -70,6 +70,15 @@ def test_it_is_told_how_many_segments_were_read_of_how_many(
     assert told.count((total, total)) > 1  # When all were read, and when that was published.
 
 
+def test_spark_in_local_mode_runs_the_python_of_whoever_compacts(
+    spark: SparkSession, file_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python")
+    some_jobs(file_url)
+    assert compact(spark, file_url).jobs == 60
+
+
 def test_late_segments_are_taken_by_the_next_run(spark: SparkSession, url: str) -> None:
     jobs = some_jobs(url)
     compact(spark, url)

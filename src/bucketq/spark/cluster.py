@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.batching import BatchFailed
 from bucketq.spark.pythons import trouble_with_python
-from bucketq.spark.register import is_remote
+from bucketq.spark.register import is_remote, settle_python
 from bucketq.spark.session import is_gone, reason_of
 from bucketq.spark.task import Care, Orders, Outcome, run_part, try_part
 
@@ -39,6 +39,7 @@ class SparkCluster:
         self._spark: Any = spark
         self._orders = orders
         self._context: Any = None if is_remote(spark) else self._spark.sparkContext
+        settle_python(spark)
 
     @property
     def parts(self) -> int:

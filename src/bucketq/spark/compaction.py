@@ -23,7 +23,7 @@ from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, UnavailableError
 from bucketq.spark.options import check_range
-from bucketq.spark.register import check_session, is_remote
+from bucketq.spark.register import check_session, is_remote, settle_python
 from bucketq.spark.session import spark_errors_told
 from bucketq.store.url import open_store
 from bucketq.worker.threads import ThreadRunner
@@ -75,6 +75,7 @@ def compact(
         CorruptStateError: A segment cannot be read; it is named.
     """
     check_session(spark)
+    settle_python(spark)
     check_range(since, until)
     location = open_store(url)
     layout, clock = Layout.of(location.key), SystemClock()

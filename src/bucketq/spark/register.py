@@ -25,9 +25,14 @@ def register(spark: SparkSession) -> None:
     check_session(spark)
     from bucketq.spark.source import BucketQDataSource  # noqa: PLC0415 - pyspark is an extra
 
+    settle_python(spark)
+    spark.dataSource.register(BucketQDataSource)
+
+
+def settle_python(spark: SparkSession) -> None:
+    """Let a Spark in local mode run the Python that runs this, unless somebody has chosen."""
     if not is_remote(spark):
         use_this_python(spark.sparkContext, os.environ)
-    spark.dataSource.register(BucketQDataSource)
 
 
 def check_version(version: str) -> None:

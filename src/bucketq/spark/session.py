@@ -148,8 +148,9 @@ def told(error: Exception) -> BucketQError:
     if python := trouble_with_python(text):
         return UnavailableError(python)
     reason = reason_of(error)
-    found = _STATE.search(reason)
-    state = found[1] if found else isinstance(error, PySparkException) and error.getSqlState()
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    if found := _STATE.search(reason):
+        state = found[1]
     first = _STATE.sub("", _CONDITION.sub("", reason)).rstrip(" ;")
     if isinstance(error, AnalysisException | ParseException):
         return InvalidRequestError(f"spark does not understand it: {first}")

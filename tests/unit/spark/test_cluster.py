@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -30,9 +31,14 @@ class FakeContext:
 
     def __init__(self) -> None:
         self.defaultParallelism = 3
+        self.master = "local[3]"
+        self.pythonExec = "python3"
         self.tags: list[str] = []
         self.error: Exception | None = None
         self.log: list[str] = []
+
+    def getConf(self) -> Any:  # noqa: N802 - Spark's name
+        return SimpleNamespace(contains=lambda _: False)
 
     def addJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
         self.tags.append(tag)
@@ -134,6 +140,14 @@ def test_executors_without_handlers_are_told_of(session: FakeSession) -> None:
     for ask in (broken.check, lambda: broken.submit([body(1)], "together", "t")):
         with pytest.raises(InvalidRequestError, match="No module named 'no_such_module'"):
             ask()
+
+
+def test_spark_in_local_mode_runs_handlers_with_the_python_that_has_them(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    cluster_of(session, pack({"x": bind("x", double)}))
+    assert session.sparkContext.pythonExec == sys.executable
 
 
 def test_a_cluster_that_is_well_passes_the_check(cluster: SparkCluster) -> None:
