@@ -80,7 +80,7 @@ class Client(Verbs[T]):
             await self._leave()
             message = (
                 f"no way to {self._where} was found in {self._timeout_s:g} s{self._why()}; "
-                "see that a broker serves it (bucketq serve), and check the address"
+                "check the address (bucketq serve starts a broker, bucketq doctor checks a store)"
             )
             raise UnavailableError(message) from None
         except BaseException:
