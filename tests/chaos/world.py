@@ -189,7 +189,7 @@ class World:
             with suppress(UnavailableError):
                 state = (await register.load()).state
                 jobs = state.jobs.by_id.values()
-                left = [job.id for job in jobs if job.status in {"queued", "running"}]
+                left = [job for job in jobs if job.status in {"queued", "running"}]
                 if not left:
                     break
             assert time.monotonic() < deadline, f"{len(left)} jobs are left: {left[:9]}"

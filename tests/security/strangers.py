@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import grpc.aio
@@ -25,7 +26,9 @@ class Stream:
         self.stream = method()
 
     async def say(self, **fields: Any) -> None:
-        await self.stream.write(pb.SessionRequest(**fields).SerializeToString())
+        """Send a message; where the broker has ended it already, ``hear`` tells why."""
+        with suppress(grpc.aio.AioRpcError):
+            await self.stream.write(pb.SessionRequest(**fields).SerializeToString())
 
     async def hear(self) -> pb.SessionResponse:
         """The next message; raises ``AioRpcError`` where the broker has ended it."""
