@@ -48,6 +48,7 @@ class BrokerProcess(Child):
         super().__init__([*BUCKETQ, "serve", *words], log, environ)
         self.log = log
         self.is_stopped = False
+        self._is_to_end = False
 
     @property
     def pid(self) -> int:
@@ -64,6 +65,11 @@ class BrokerProcess(Child):
         return found[1] if found else ""
 
     @property
+    def is_serving(self) -> bool:
+        """Whether it is there, and is to be."""
+        return self.returncode is None and bool(self.address) and not self._is_to_end
+
+    @property
     def epochs(self) -> list[int]:
         """The epochs in which it says to have led."""
         return [int(epoch) for epoch in _LEADING.findall(self.text())]
@@ -73,6 +79,7 @@ class BrokerProcess(Child):
 
     def send(self, how: signal.Signals) -> None:
         self.is_stopped = how is signal.SIGSTOP
+        self._is_to_end = self._is_to_end or how in {signal.SIGTERM, signal.SIGKILL}
         self._process.send_signal(how)
 
     def kill(self) -> None:

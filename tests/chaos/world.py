@@ -80,6 +80,7 @@ class World:
                 await self.until_led()
                 await Nemesis(self).rage(duration_s)
                 await self._drain()
+                await self._until_all_serve()
             finally:
                 for keeper in keepers:
                     keeper.cancel()
@@ -102,6 +103,13 @@ class World:
         deadline = time.monotonic() + _TOO_LONG_S
         while self.leader() is None:
             assert time.monotonic() < deadline, "nobody leads"
+            await asyncio.sleep(_LOOK_S)
+
+    async def _until_all_serve(self) -> None:
+        """Wait until the brokers are there that were told to end at the last moment."""
+        deadline = time.monotonic() + _TOO_LONG_S
+        while not all(broker.is_serving for broker in self.brokers):
+            assert time.monotonic() < deadline, "a broker does not come back"
             await asyncio.sleep(_LOOK_S)
 
     async def _begin(self) -> None:
@@ -210,8 +218,6 @@ class World:
         """End everybody: whoever stands by before whoever leads, who is the last."""
         await self._end_clients(self.clients)
         await self._see_that_nobody_is_left()
-        for broker in self.brokers:
-            await asyncio.to_thread(broker.wait_until_serving)
         leader = await self._last_leader()
         for broker in sorted(self.brokers, key=lambda broker: broker is leader):
             broker.send(signal.SIGTERM)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,10 +61,12 @@ class Console:
     def words(self, *words: str) -> list[str]:
         return [self.url if word == "URL" else word for word in words]
 
-    def start(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Run the console script in a process of its own."""
+    def start(
+        self, *words: str, through: Sequence[str] = (), **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Run the console script in a process of its own, which another program may become."""
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name("bucketq")), *self.words(*words)],
+            [*through, str(Path(sys.executable).with_name("bucketq")), *self.words(*words)],
             cwd=self.folder,
             env=os.environ | {"PYTHONPATH": str(ROOT / "src")} | options.pop("env", {}),
             stdin=options.pop("stdin", subprocess.DEVNULL),

@@ -9,6 +9,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from pathlib import Path
@@ -20,6 +21,12 @@ from tests.cli.console import Console
 TIMEOUT_S = 40
 ROWS, COLUMNS = 30, 120
 
+# Lets Ctrl-C that is typed at this terminal reach the processes that run in it. Not by code between
+# fork and exec, which may fail in a process with threads.
+_TAKE_TERMINAL = (
+    "import fcntl, os, termios; from sys import argv; "
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(argv[1], argv[1:])"
+)
 _CONTROL = re.compile(r"\x1b\[\??([0-9;]*)([A-Za-z])")
 
 
@@ -35,7 +42,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=_take_terminal,
+            through=[sys.executable, "-S", "-c", _TAKE_TERMINAL],
             env={"TERM": "xterm", "PYTHONDONTWRITEBYTECODE": "1"},
         )
         os.close(theirs)
@@ -105,11 +112,6 @@ class Terminal:
                 lines[row] = line[:column] + letter + line[column + 1 :]
                 column += 1
         return lines
-
-
-def _take_terminal() -> None:
-    """Let Ctrl-C that is typed at this terminal reach the processes that run in it."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def write_module(folder: Path, source: str, name: str = "tasks.py") -> None:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from bucketq.cli import exits
@@ -71,14 +70,17 @@ class Reloader:
                 return await self._end(child)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # Ctrl-C goes to all processes of a terminal. This one hears it and tells the child.
-        deaf = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-        return subprocess.Popen(  # noqa: S603 - it is this program
-            self._command,
-            preexec_fn=deaf,  # noqa: PLW1509 - there are no other threads here
-            pass_fds=[self._life],
-            env=os.environ | {_LIFELINE: str(self._life)},
-        )
+        # Ctrl-C goes to all processes of a terminal. This one hears it and tells the child, which
+        # begins with what is ignored here.
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return subprocess.Popen(  # noqa: S603 - it is this program
+                self._command,
+                pass_fds=[self._life],
+                env=os.environ | {_LIFELINE: str(self._life)},
+            )
+        finally:
+            signal.signal(signal.SIGINT, heard)
 
     async def _until_change(self, child: subprocess.Popen[bytes], marks: Marks) -> str | None:
         """Wait for a change, and return what changed; None: a signal came."""
