@@ -77,6 +77,10 @@ class BrokerProcess(Child):
     def text(self) -> str:
         return self.log.read_text(errors="replace")
 
+    def tail(self) -> list[str]:
+        """The last that it said."""
+        return self.text().splitlines()[-3:]
+
     def send(self, how: signal.Signals) -> None:
         self.is_stopped = how is signal.SIGSTOP
         self._is_to_end = self._is_to_end or how in {signal.SIGTERM, signal.SIGKILL}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import bucketq
 from bucketq.clock import SystemClock
 from bucketq.errors import UnavailableError
-from bucketq.model.job import BrokerRecord
+from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.queue.register import Register
 from bucketq.store.url import open_store
 from tests.chaos.casts import Cast
@@ -85,8 +85,9 @@ class World:
                 for keeper in keepers:
                     keeper.cancel()
                 ends = await asyncio.gather(*keepers, return_exceptions=True)
-            faults = [end for end in ends if isinstance(end, Exception)]
-            assert not faults, faults
+                # Here, since it may be why the world did not come to its end.
+                faults = [end for end in ends if isinstance(end, Exception)]
+                assert not faults, faults
             await self._end()
         finally:
             await self._location.store.close()
@@ -200,13 +201,25 @@ class World:
                 left = [job for job in jobs if job.status in {"queued", "running"}]
                 if not left:
                     break
-            assert time.monotonic() < deadline, f"{len(left)} jobs are left: {left[:9]}"
+            assert time.monotonic() < deadline, self._standstill(left)
             await asyncio.sleep(4 * _LOOK_S)
         self.events.emptied_s = time.monotonic() - began
         async with bucketq.connect(self.place.url, mode="direct") as queue:
             await queue.purge()  # The dead are to be in the archive as well.
         flushed = await asyncio.to_thread(self.fleet.command, "archive", "flush", self.place.url)
         assert flushed.returncode == 0, flushed
+
+    def _standstill(self, left: list[JobRecord]) -> str:
+        """Why jobs are left in peace: who has them, and what everybody did last."""
+        lines = [f"{len(left)} jobs are left, with {self.record}:", *map(str, left[:9])]
+        for broker in self.brokers:
+            lines += [f"{broker.log.stem}, code {broker.returncode}", *broker.tail()]
+        for client in self.clients:
+            lines += [
+                f"{client.diary.name}, alive {client.is_alive}",
+                *map(str, client.lines()[-3:]),
+            ]
+        return "\n".join([*lines, self.fleet.complaints()])
 
     async def _end_clients(self, clients: list[ClientProcess]) -> None:
         for client in clients:
