@@ -59,7 +59,7 @@ class InvalidRequestError(RejectedError, ValueError):
 
 
 class PayloadError(InvalidRequestError):
-    """A payload or result cannot be written as JSON, or not be read as the type asked for."""
+    """A payload or result cannot be encoded as JSON, or decoded as the requested type."""
 
 
 class PayloadTooLargeError(RejectedError):

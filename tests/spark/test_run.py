@@ -97,7 +97,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_wa
     told = {name: [each.error for each in job.errors] for name, job in jobs_of(file_url).items()}
     lost = "the handler is done, but its result cannot be kept: result"
     unsayable = (
-        f"{lost} cannot be written as JSON: Encoding objects of type object is unsupported; "
+        f"{lost} cannot be encoded as JSON: Encoding objects of type object is unsupported; "
         "let it return JSON, bytes, a dataclass or the like"
     )
     too_large = (

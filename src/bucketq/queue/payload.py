@@ -1,15 +1,22 @@
 """Payloads and results: what a program holds, and the JSON that the object holds.
 
-JSON values, dataclasses, msgspec Structs and pydantic models go in as JSON; bytes go in as base64.
-What would not come out as it went in is refused (NaN, infinity, lone surrogates), for it would
-be noticed only when a worker reads it.
+JSON values, dataclasses, msgspec Structs and pydantic models are encoded as JSON, and bytes as
+base64. Tuples, sets, times, UUIDs, decimals and enums get the JSON form that msgspec documents.
+
+A value that JSON would alter is rejected, because otherwise only the worker that decodes it would
+notice: NaN and infinity become null, bytes inside a value become text, and a key that is not a
+string becomes one, perhaps one that is there already. The last two are accepted if the queue has a
+``payload_type`` that decodes them again.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import math
-from typing import Any, cast
+import reprlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
@@ -22,6 +29,8 @@ Body = tuple[Raw, Encoding | None]
 
 _PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
 """Types that are JSON as they are; of others it is asked first what they are."""
+_ATOMS = frozenset({str, int, bool, type(None)})
+"""Types of which every value is JSON as it is."""
 
 
 def check_type(into: Any) -> None:
@@ -42,23 +51,35 @@ def check_type(into: Any) -> None:
         raise InvalidRequestError(message)
 
 
-def encode(value: object, what: str) -> Body:
-    """Turn a value into JSON; raises ``PayloadError`` where that would lose something."""
+def encode(value: object, what: str, into: Any = Any) -> Body:
+    """Encode a value as JSON that decodes to the same value as a type ``into``.
+
+    Raises:
+        PayloadError: The value cannot be encoded, or would come out altered.
+    """
     is_plain = type(value) in _PLAIN
     if not is_plain and isinstance(value, bytes | bytearray | memoryview):
-        return Raw(b'"%b"' % base64.b64encode(value)), "base64"
+        body = Raw(b'"%b"' % base64.b64encode(value))
+        if into is not Any:
+            decode(body, "base64", into, what)
+        return body, "base64"
     try:
+        dumped = value
         if not is_plain and hasattr(value, "__pydantic_serializer__"):
-            value = _dump(cast("Any", value))
-        raw = msgspec.json.encode(value)
+            dumped = _dump(cast("Any", value), "json")
+        body = Raw(msgspec.json.encode(dumped))
+        loss = None if _is_json(value) else next(_losses(value), None)
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        message = f"{what} cannot be written as JSON: {reason}"
+        message = f"{what} cannot be encoded as JSON: {reason}"
         raise PayloadError(message) from error
-    if raw.find(b"null") >= 0 and _has_nan(msgspec.to_builtins(value, enc_hook=_leave_raw)):
-        message = f"{what} holds NaN or infinity, which JSON has not: use None or a string"
+    restored = None if into is Any else decode(body, None, into, what)
+    if loss is not None and (
+        loss.is_final or into is Any or _contents(restored) != _contents(value)
+    ):
+        message = f"{what} {loss.reason}"
         raise PayloadError(message)
-    return Raw(raw), None
+    return body, None
 
 
 def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
@@ -100,30 +121,93 @@ def _unreadable(info: Any, seen: set[int]) -> type | None:
     return next((each for each in found if each is not None), None)
 
 
-def _dump(value: Any) -> Any:
-    """The plain values of a pydantic model, or of a dataclass that pydantic checks."""
+def _dump(value: Any, mode: str) -> Any:
+    """The plain values of a pydantic model, or of a dataclass that pydantic validates."""
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    return value.__pydantic_serializer__.to_python(value, mode="json")
+        return value.model_dump(mode=mode)
+    return value.__pydantic_serializer__.to_python(value, mode=mode)
 
 
-def _leave_raw(value: object) -> object:
-    """Leave out what is JSON already; its own parser has no word for NaN."""
-    if isinstance(value, Raw):
-        return None
-    message = f"objects of type {type(value).__name__} are not supported"
-    raise TypeError(message)
+def _is_json(value: object) -> bool:
+    """Whether a value is JSON as it is, like most. Written for speed: every push asks."""
+    kind = type(value)
+    if kind is dict:
+        for key, item in cast("dict[object, object]", value).items():
+            if type(key) is not str or (type(item) not in _ATOMS and not _is_json(item)):
+                return False
+        return True
+    if kind is list:
+        for item in cast("list[object]", value):
+            if type(item) not in _ATOMS and not _is_json(item):
+                return False
+        return True
+    return kind in _ATOMS or (kind is float and math.isfinite(cast("float", value)))
 
 
-def _has_nan(value: object) -> bool:
-    """Whether a value of plain types holds a number that JSON has not."""
+class _Loss(NamedTuple):
+    """What JSON would alter in a value."""
+
+    reason: str
+    is_final: bool = False
+    """No type restores it."""
+
+
+_NOT_FINITE = _Loss(
+    "holds NaN or infinity, which JSON does not have: use None or a string", is_final=True
+)
+
+
+def _losses(value: object) -> Iterator[_Loss]:
+    """Find what JSON would alter in a value that can be encoded."""
     if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, dict):
-        return any(map(_has_nan, value)) or any(map(_has_nan, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_nan, value))
-    return False
+        if not math.isfinite(value):
+            yield _NOT_FINITE
+    elif isinstance(value, bytes | bytearray | memoryview):
+        yield _Loss(
+            "holds bytes inside another value, which JSON would turn into text: encode them "
+            "yourself (base64), push them alone, or connect with a payload_type that has them"
+        )
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield _bad_key(key)
+            yield from _losses(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _losses(item)
+    else:
+        for item in _fields(value):
+            yield from _losses(item)
+
+
+def _bad_key(key: object) -> _Loss:
+    if isinstance(key, float) and not math.isfinite(key):
+        return _NOT_FINITE
+    shown = reprlib.repr(key)
+    return _Loss(
+        f"has a key that is not a string, {shown} ({type(key).__name__}), which JSON would turn "
+        "into one: use strings, or connect with a payload_type that has such keys"
+    )
+
+
+def _fields(value: Any) -> list[object]:
+    """The values of the fields of an object; none for anything else."""
+    if hasattr(value, "__pydantic_serializer__"):
+        return [_dump(value, "python")]
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    if dataclasses.is_dataclass(value):
+        return [getattr(value, each.name, None) for each in dataclasses.fields(value)]
+    if hasattr(value, "__attrs_attrs__"):
+        return [getattr(value, each.name, None) for each in value.__attrs_attrs__]
+    return []
+
+
+def _contents(value: Any) -> Any:
+    """A value in builtin types, with its bytes and keys as they are."""
+    if hasattr(value, "__pydantic_serializer__"):
+        value = _dump(value, "python")
+    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview))
 
 
 def _name(into: object) -> str:

@@ -339,9 +339,7 @@ class Verbs(BulkVerbs[T], Generic[T]):
         replay_of: str | None = None,
     ) -> NewJob:
         """Encode a job, and see that its payload will come out as it is to come out."""
-        raw, encoding = payloads.encode(payload, "payload")
-        if self._payload_type is not Any:
-            payloads.decode(raw, encoding, self._payload_type, "payload")
+        raw, encoding = payloads.encode(payload, "payload", self._payload_type)
         new = NewJob(
             id=job_id,
             kind=kind,

@@ -93,7 +93,7 @@ def plan_columns(schema: t.StructType, options: WriteOptions) -> Columns:
     if payload is not None:
         _check_value(schema[payload].dataType, "payload")
     for name, place in packed.items():
-        _check_value(schema[place].dataType, name)
+        _check_value(schema[place].dataType, name, depth=1)
     form = "value" if payload is None else _form(schema[payload].dataType)
     return Columns(fields, payload, form, packed, options.kind)
 
@@ -199,9 +199,15 @@ def _check_value(kind: t.DataType, where: str, depth: int = 0) -> None:
             )
             raise InvalidRequestError(message)
         _check_value(kind.valueType, f"{where}[]", depth + 1)
+    elif isinstance(kind, t.BinaryType) and depth:
+        message = (
+            f"column {where} is binary inside a payload, which JSON would turn into text: encode "
+            "it yourself, as with base64(), or make it the whole payload"
+        )
+        raise InvalidRequestError(message)
     elif not isinstance(kind, _ATOMS):
         message = (
-            f"column {where} is {kind.simpleString()}, which cannot be written as JSON: cast it to "
+            f"column {where} is {kind.simpleString()}, which cannot be encoded as JSON: cast it to "
             "a string"
         )
         raise InvalidRequestError(message)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sized
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pydantic
@@ -96,8 +98,113 @@ def test_what_is_text_or_null_is_not_taken_for_nan(value: object) -> None:
     payload.encode(value, "payload")
 
 
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class StringColour(enum.StrEnum):
+    RED = "red"
+
+
+@dataclass
+class Sealed:
+    seal: bytes = b"\x00\xff"
+
+
+@dataclass(eq=False)
+class Uncomparable:
+    by_number: dict[int, bytes] = field(default_factory=lambda: {1: b"x"})
+
+
+class SealedRecord(msgspec.Struct):
+    seals: list[bytes]
+
+
+class SealedModel(pydantic.BaseModel):
+    seal: bytes = b"utf-8"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"seal": b"x"}, "bytes inside"),
+        ([bytearray(b"x")], "bytes inside"),
+        ([("deep", {"er": memoryview(b"x")})], "bytes inside"),
+        ({b"x"}, "bytes inside"),
+        (Sealed(), "bytes inside"),
+        (SealedRecord([b"x"]), "bytes inside"),
+        (SealedModel(), "bytes inside"),
+        ({1: "a", "1": "b"}, r"key that is not a string, 1 \(int\)"),
+        ({"deep": [{2.5: "a"}]}, r"2.5 \(float\)"),
+        ({True: 1}, r"True \(bool\)"),
+        ({None: 1}, r"None \(NoneType\)"),
+        ({Colour.RED: "a", "red": "b"}, "Colour"),
+        ({UUID(int=1): "a"}, "UUID"),
+        ({math.nan: 1}, "NaN or infinity"),
+        ({math.inf: 1}, "NaN or infinity"),
+    ],
+)
+def test_a_value_that_json_would_alter_is_rejected(value: object, reason: str) -> None:
+    for what in ("payload", "result"):
+        with pytest.raises(PayloadError, match=f"^{what} .*({reason}|cannot be encoded)"):
+            payload.encode(value, what)
+
+
+@pytest.mark.parametrize(
+    ("value", "into"),
+    [
+        ({"seal": b"x"}, dict[str, bytes]),
+        ({1: "a", 2: "b"}, dict[int, str]),
+        ({UUID(int=1): b"x"}, dict[UUID, bytes]),
+        (Sealed(), Sealed),
+        (Uncomparable(), Uncomparable),
+        (SealedRecord([b"x"]), SealedRecord),
+        (SealedModel(), SealedModel),
+    ],
+)
+def test_a_type_that_restores_bytes_and_keys_makes_them_valid(value: object, into: Any) -> None:
+    raw, encoding = payload.encode(value, "payload", into)
+    assert vars_of(payload.decode(raw, encoding, into, "payload")) == vars_of(value)
+
+
+def vars_of(value: Any) -> Any:
+    return value.__dict__ if isinstance(value, Uncomparable) else value
+
+
+@pytest.mark.parametrize(
+    ("value", "into"),
+    [
+        ({"seal": b"x"}, dict[str, Any]),
+        ({1: "a"}, dict[str, str]),
+        ({1: "a", "1": "b"}, dict[int, str]),
+        ({math.nan: 1.0}, dict[float, float]),
+        ([math.nan], list[float]),
+    ],
+    ids=repr,
+)
+def test_a_type_that_does_not_restore_them_does_not(value: object, into: Any) -> None:
+    with pytest.raises(PayloadError):
+        payload.encode(value, "payload", into)
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [
+        ((1, [2, (3,)]), b"[1,[2,[3]]]"),
+        ([datetime(2026, 1, 2, tzinfo=UTC)], b'["2026-01-02T00:00:00Z"]'),
+        ([UUID(int=1)], b'["00000000-0000-0000-0000-000000000001"]'),
+        ([Colour.RED, StringColour.RED], b'["red","red"]'),
+        ({StringColour.RED: Decimal("1.50")}, b'{"red":"1.50"}'),
+        (Point(1.5), b'{"x":1.5,"label":null}'),
+    ],
+    ids=repr,
+)
+def test_values_with_a_json_form_of_their_own_keep_it(value: object, encoded: bytes) -> None:
+    assert bytes(payload.encode(value, "payload")[0]) == encoded
+
+
 def test_a_model_class_in_place_of_its_instance_is_refused() -> None:
-    with pytest.raises(PayloadError, match="payload cannot be written as JSON"):
+    with pytest.raises(PayloadError, match="payload cannot be encoded as JSON"):
         payload.encode(Model, "payload")
 
 

@@ -91,7 +91,17 @@ def test_a_column_that_is_named_for_the_payload_says_nothing_else() -> None:
         (
             frame(kind=TEXT, payload=t.StructType([t.StructField("x", t.DayTimeIntervalType())])),
             {},
-            "payload.x is interval .* cannot be written as JSON",
+            "payload.x is interval .* cannot be encoded as JSON",
+        ),
+        (
+            frame(kind=TEXT, payload=t.ArrayType(t.BinaryType())),
+            {},
+            r"payload\[\] is binary inside a payload",
+        ),
+        (
+            frame(kind=TEXT, a=WHOLE, b=t.BinaryType()),
+            {"payloadColumns": "*"},
+            "column b is binary inside a payload",
         ),
         (frame(kind=TEXT, a=WHOLE), {"payloadColumns": "b"}, "no column 'b'; there are kind, a"),
         (frame(kind=TEXT, a=WHOLE, b=TEXT), {"payloadColumns": "a"}, "unknown column 'b'"),

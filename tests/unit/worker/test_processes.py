@@ -99,7 +99,7 @@ async def test_a_process_is_kept_for_the_next_job_and_takes_and_gives_what_json_
         await shop.run("refuse", "words")
     assert str(failed.value).startswith("ValueError: bad \\udcff words\n")
     assert "in refuse" in str(failed.value)
-    with pytest.raises(HandlerFailed, match="cannot be written as JSON"):
+    with pytest.raises(HandlerFailed, match="cannot be encoded as JSON"):
         await shop.run("unsayable")
     with pytest.raises(HandlerFailed, match=r"raised SystemExit\(3\)"):
         await shop.run("die", "sys.exit")
