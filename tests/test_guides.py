@@ -7,7 +7,6 @@ and a text block right behind it is what it prints.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -16,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.environ import ROOT, child_environ
+
 GUIDES = ("docs/workers.md", "docs/testing.md", "docs/howto.md")
 TIMEOUT_S = 50
 ENVIRON = {
-    "PYTHONPATH": str(ROOT / "src"),
     "BUCKETQ_URL": "memory://",
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # The guide promises that none is needed.
 }
@@ -83,7 +82,7 @@ def test_a_block_of_a_guide_runs_and_prints_what_is_shown(block: Block, tmp_path
     ran = subprocess.run(
         [sys.executable, "-W", "error", *block.command()],
         cwd=tmp_path,
-        env=os.environ | ENVIRON,
+        env=child_environ(**ENVIRON),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
@@ -26,8 +25,8 @@ from bucketq.rpc.grpc_listener import MAX_REQUEST_BYTES, UNARY
 from bucketq.rpc.grpc_session import MAX_CALLS, MAX_RESPONSE_BYTES
 from bucketq.rpc.messages import Refusal
 from bucketq.rpc.status import code_of
+from tests.environ import ROOT, child_environ
 
-ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -90,7 +89,7 @@ def test_an_example_runs_and_prints_what_is_shown(example: Example, tmp_path: Pa
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", example.program],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -110,7 +109,7 @@ def test_the_path_to_a_running_worker_is_as_shown(tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(program, "utf-8")
     shown_url = commands[0].removeprefix("export BUCKETQ_URL=")
     url = (tmp_path / "queue.json").as_uri()
-    environ = os.environ | {"PYTHONPATH": str(ROOT / "src"), "BUCKETQ_URL": url}
+    environ = child_environ(BUCKETQ_URL=url)
     bucketq = [sys.executable, "-m", "bucketq.cli"]
     *pushes, work = [shlex.split(command)[1:] for command in commands[1:]]
     for push in pushes:

@@ -168,7 +168,6 @@ class Fleet:
             "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
             "TMPDIR": str(folder),
             "NO_COLOR": "1",
-            "PYTHONUNBUFFERED": "1",
         }
         self.brokers: list[BrokerProcess] = []
         self.clients: list[ClientProcess] = []

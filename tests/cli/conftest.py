@@ -13,9 +13,12 @@ from tests.cli.console import Console
 
 
 @pytest.fixture
-def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Console:
+def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    """A console whose processes end with the test, even if it fails."""
     monkeypatch.chdir(tmp_path)
-    return Console(tmp_path)
+    console = Console(tmp_path)
+    yield console
+    console.close()
 
 
 @pytest.fixture(autouse=True)

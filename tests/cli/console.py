@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ from typing import Any, NamedTuple
 from typer.testing import CliRunner
 
 from bucketq.cli.app import app
+from tests.environ import child_environ
+from tests.servers.process import DIES_WITH_PARENT
 
-ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 50
 
 
@@ -43,6 +45,7 @@ class Console:
         self.folder = folder
         self.path = folder / "queue.json"
         self.url = self.path.as_uri()
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def run(self, *words: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
         """Run a command in this process; `URL` stands for the address of the queue."""
@@ -64,16 +67,33 @@ class Console:
     def start(
         self, *words: str, through: Sequence[str] = (), **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Run the console script in a process of its own, which another program may become."""
-        return subprocess.Popen(
-            [*through, str(Path(sys.executable).with_name("bucketq")), *self.words(*words)],
+        """Run the console script in a process of its own, which another program may become.
+
+        It leads a session, so that ``close`` can end its children as well, and it dies with this
+        process.
+        """
+        script = str(Path(sys.executable).with_name("bucketq"))
+        process = subprocess.Popen(
+            [*DIES_WITH_PARENT, *through, script, *self.words(*words)],
             cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "src")} | options.pop("env", {}),
+            env=child_environ(**options.pop("env", {})),
             stdin=options.pop("stdin", subprocess.DEVNULL),
             stdout=options.pop("stdout", subprocess.PIPE),
             stderr=options.pop("stderr", subprocess.PIPE),
+            start_new_session=True,
             **options,
         )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """Kill what is left of the processes that were started."""
+        for process in self._started:
+            if process.returncode is None:  # Not reaped yet, so the id is still its own.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(TIMEOUT_S)
+            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+                stream.close()
 
     def spawn(self, *words: str, **options: Any) -> Ran:
         """Run the console script, and wait for its end."""

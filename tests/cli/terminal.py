@@ -41,7 +41,6 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            start_new_session=True,
             through=[sys.executable, "-S", "-c", _TAKE_TERMINAL],
             env={"TERM": "xterm", "PYTHONDONTWRITEBYTECODE": "1"},
         )

@@ -219,7 +219,7 @@ def test_ctrl_c_in_an_editor_keeps_the_text(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     waiting = "import time\n(pathlib.Path(sys.argv[1]).parent / 'x').exists()\ntime.sleep(30)"
     env = editor(console, then=f"pathlib.Path('started').touch()\n{waiting}")
-    process = console.start("edit", "URL", env=env, start_new_session=True)
+    process = console.start("edit", "URL", env=env)
     until = time.monotonic() + 30
     while not (console.folder / "started").exists() and time.monotonic() < until:
         time.sleep(0.05)

@@ -15,7 +15,8 @@ from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, CONSUMER_COMMANDS, TOKEN
 from bucketq.cli.command import help_of
 from bucketq.cli.doctor import PRICES
 from bucketq.cli.find_worker import parse_target
-from tests.cli.console import ROOT, Console
+from tests.cli.console import Console
+from tests.environ import ROOT
 
 CLI = ROOT / "docs" / "cli.md"
 OPERATIONS = ROOT / "docs" / "operations.md"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import ROOT, Console, finish
+from tests.cli.console import Console, finish
+from tests.environ import child_environ
 
 
 def wait_until_it_reads(process: subprocess.Popen[bytes]) -> None:
@@ -88,7 +89,7 @@ def test_ctrl_c_while_the_commands_are_built_is_no_traceback() -> None:
 def check_that_it_stops(program: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", program, "--version"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         capture_output=True,
         timeout=50,
         check=False,

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import ROOT, Console, finish
+from tests.cli.console import Console, finish
+from tests.environ import ROOT, child_environ
 
 
 def python(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program, *words],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         capture_output=True,
         text=True,
         timeout=50,
@@ -77,7 +78,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 def test_the_module_can_be_run_and_tells_its_version() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "bucketq.cli", "--version"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         capture_output=True,
         text=True,
         timeout=50,
@@ -115,7 +116,7 @@ def test_ctrl_c_tells_how_to_be_certain_of_a_push(console: Console) -> None:
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, "push", console.url, "k", "1"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

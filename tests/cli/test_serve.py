@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from bucketq.cli import serve
-from tests.cli.console import ROOT, Console, Ran, finish
+from tests.cli.console import Console, Ran, finish
+from tests.environ import child_environ
 
 
 @contextmanager
@@ -165,7 +166,7 @@ def without_grpc(*words: str, folder: Path) -> Ran:
     done = subprocess.run(
         [sys.executable, "-c", program, *words],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         capture_output=True,
         text=True,
         timeout=50,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import ROOT, Console, Ran, finish
+from tests.cli.console import Console, Ran, finish
 from tests.cli.terminal import Terminal, write_module
+from tests.environ import child_environ
 
 TASKS = """
 import asyncio, logging, pathlib, sys, time
@@ -195,7 +195,7 @@ def test_a_sigterm_that_comes_twice_at_once_is_one(home: Console) -> None:
     process = subprocess.Popen(
         [*words, "tasks:worker", "--url", home.url],
         cwd=home.folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -280,11 +280,10 @@ def test_what_cannot_work_is_refused(home: Console, words: tuple[str, ...], said
 
 
 def test_without_an_address_it_tells_where_one_may_come_from(home: Console) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "BUCKETQ_URL"}
     done = subprocess.run(
         [sys.executable, "-m", "bucketq.cli", "work", "tasks"],
         cwd=home.folder,
-        env=environment | {"PYTHONPATH": str(ROOT / "src")},
+        env=child_environ(),
         capture_output=True,
         text=True,
         timeout=50,

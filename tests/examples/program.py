@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.environ import ROOT, child_environ
+
 EXAMPLES = ROOT / "examples"
 PATIENCE_S = 40.0
 
@@ -24,7 +25,7 @@ class Program:
         self._output = output
         self._command = [sys.executable, "-W", "error", *command]
         # Warnings of what it imports are not ours to mend, but ours would be seen.
-        self._environ = os.environ | {"PYTHONPATH": str(ROOT / "src")} | environ
+        self._environ = child_environ(**environ)
 
     def __enter__(self) -> Self:
         with self._output.open("ab") as output:

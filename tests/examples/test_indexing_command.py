@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.program import ROOT, Program
+from tests.environ import ROOT
+from tests.examples.program import Program
 
 PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
 pytestmark = pytest.mark.timeout(120)

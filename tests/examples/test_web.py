@@ -14,7 +14,8 @@ import pytest
 import bucketq
 from bucketq.testing import Workbench
 from examples import web
-from tests.examples.program import EXAMPLES, ROOT, Program
+from tests.environ import ROOT
+from tests.examples.program import EXAMPLES, Program
 from tests.servers.process import free_ports, http
 
 GUIDE = ROOT / "docs" / "howto.md"

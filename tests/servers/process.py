@@ -27,7 +27,7 @@ _DIE_WITH_PARENT = (
     "import ctypes, os; from sys import argv; "
     "ctypes.CDLL(None).prctl(1, 9); os.execv(argv[1], argv[1:])"
 )
-_LAUNCHER = [sys.executable, "-S", "-c", _DIE_WITH_PARENT] if sys.platform == "linux" else []
+DIES_WITH_PARENT = [sys.executable, "-S", "-c", _DIE_WITH_PARENT] if sys.platform == "linux" else []
 
 
 class NotInstalledError(Exception):
@@ -66,7 +66,7 @@ class Child:
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [*_LAUNCHER, *command],
+                [*DIES_WITH_PARENT, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

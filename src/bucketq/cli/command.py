@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from bucketq.cli import exits
-from bucketq.cli.output import Output
+from bucketq.cli.output import Output, flush_each_line
 from bucketq.errors import BucketQError, UnavailableError
 
 ADDRESS_VARIABLE = "BUCKETQ_URL"
@@ -168,6 +168,7 @@ def help_of(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _run(function: Callable[..., Any], out: Output, given: dict[str, Any]) -> int:
+    flush_each_line()
     try:
         result = function(out, **given)
         if inspect.iscoroutine(result):

@@ -43,7 +43,7 @@ def main() -> int:
                 return 1
             reports.append(report)
         if count == 1 or (seed + 1) % 25 == 0:
-            print(f"seed {seed} held: {_line(reports[-1])}")
+            print(f"seed {seed} held: {_line(reports[-1])}", flush=True)
     _print_total(reports)
     return 0
 
