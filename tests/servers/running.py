@@ -1,14 +1,13 @@
 """The servers of a test run: each is started when it is first asked for, and once a process.
 
-One that is not installed is skipped, with the reason. Where ``CI`` is set it fails instead, so
-that nothing goes untested unseen.
+One that is not installed is skipped, with the reason. With ``BUCKETQ_TEST_REQUIRE_ALL`` the
+test fails instead, so that nothing goes untested unnoticed.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.environ import IS_ALL_REQUIRED
 from tests.servers import azurite, fakegcs, ministack, seaweedfs
 from tests.servers.process import NotInstalledError
 from tests.servers.server import Server
@@ -33,7 +33,7 @@ def running(name: str) -> Server:
     found = _start(name)
     if isinstance(found, Server):
         return found
-    if isinstance(found, NotInstalledError) and not os.environ.get("CI"):
+    if isinstance(found, NotInstalledError) and not IS_ALL_REQUIRED:
         pytest.skip(str(found))
     pytest.fail(str(found), pytrace=False)
 

@@ -1,7 +1,7 @@
 """One Spark session for all tests of a run, and queues for it to read and write.
 
 The session takes a while to start, and whichever test comes first pays for it. Where there is no
-Java the tests are skipped with the advice; where ``CI`` is set they fail instead.
+Java the tests are skipped with the advice; with ``BUCKETQ_TEST_REQUIRE_ALL`` they fail.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.java import find_java
+from tests.environ import IS_ALL_REQUIRED
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 from tests.spark.classes import java_options
@@ -40,7 +41,7 @@ def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     try:
         find_java(os.environ)
     except InvalidRequestError as error:
-        if os.environ.get("CI"):
+        if IS_ALL_REQUIRED:
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
     environ = {
