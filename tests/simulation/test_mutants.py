@@ -37,8 +37,9 @@ from bucketq.queue import register as register_module
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.outbox import Archiver
-from bucketq.queue.register import Register, Settled, Verdict
+from bucketq.queue.register import Register, Settled
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
+from bucketq.store.conditional import Verdict
 from bucketq.testing.cast import Cast
 from bucketq.testing.invariants import InvariantError
 from bucketq.testing.simulation import simulate
@@ -127,28 +128,28 @@ def test_calling_an_unknown_outcome_failed_is_noticed(monkeypatch: Patch) -> Non
 
 
 def test_calling_a_commit_that_is_not_there_yet_failed_is_noticed(monkeypatch: Patch) -> None:
-    async def resolve(self: Register, *args: Any) -> Settled:
-        settled = await resolve_really(self, *args)
-        if settled is None:
+    async def read_back(self: Register, *args: Any) -> Document:
+        found = await read_really(self, *args)
+        if found is None:
             message = "the write did not land"
             raise InvalidRequestError(message)
-        return settled
+        return found
 
-    resolve_really = Register._resolve
-    monkeypatch.setattr(Register, "_resolve", resolve)
+    read_really = Register._read_back
+    monkeypatch.setattr(Register, "_read_back", read_back)
     expect("nothing refused takes effect")
 
 
 def test_calling_a_commit_with_others_on_top_failed_is_noticed(monkeypatch: Patch) -> None:
-    def judge(fresh: Document, prepared: Prepared) -> Settled | None:
-        settled = judge_really(fresh, prepared)
-        if settled is not None and fresh.state.commits[-1] != prepared.commit:
+    def judge(state: State, version: int, commit: str) -> Verdict:
+        verdict = judge_really(state, version, commit)
+        if verdict is not Verdict.OPEN and state.commits[-1] != commit:
             message = "another commit is there: ours failed"
             raise InvalidRequestError(message)
-        return settled
+        return verdict
 
-    judge_really = register_module._judge
-    monkeypatch.setattr(register_module, "_judge", judge)
+    judge_really = register_module.judge_commit
+    monkeypatch.setattr(register_module, "judge_commit", judge)
     expect("nothing refused takes effect")
 
 

@@ -21,7 +21,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from bucketq.clock import Clock, new_token
 from bucketq.errors import CorruptStateError, UnavailableError
-from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
+from bucketq.store.backoff import Backoff
+from bucketq.store.base import ObjectMissingError, ObjectStore
+from bucketq.store.conditional import Verdict, write_until_certain
 
 Field = tuple[str, str | dict[str, object]]
 """A column: its name, and its type as Delta spells it."""
@@ -29,8 +31,10 @@ Field = tuple[str, str | dict[str, object]]
 PARTITIONS = ("date", "kind")
 _READER_VERSION, _WRITER_VERSION = 1, 2
 _AT_ONCE = 16
-_ATTEMPTS = 8
-_PAUSE_S = 0.25
+_PATIENCE_S = 60.0
+"""How long to try before the outcome of a commit is called unknown: longer than a failover of
+the storage takes, and short enough for a command to say so."""
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.25, 8.0
 _MILLISECOND = timedelta(milliseconds=1)
 _DAY = timedelta(days=1)
 _FINISHED = "finished_at"
@@ -164,30 +168,32 @@ class DeltaLog:
             lines += self._head(token, now_ms)
         lines += [{("add" if isinstance(each, AddFile) else "remove"): each} for each in actions]
         body = b"\n".join([*map(_encode, lines), b""])
-        if not await self._create(version, body, token):
+        if not await self._create(version, body, token, clock):
             return False
         self._apply(body, version)
         return True
 
-    async def _create(self, version: int, body: bytes, token: str) -> bool:
+    async def _create(self, version: int, body: bytes, token: str, clock: Clock) -> bool:
         """Write a version; whether the one that is there now is ours."""
         key = self._key(version)
-        for attempt in range(_ATTEMPTS):
-            try:
-                await self._store.create(key, body)
-            except PreconditionFailedError:
-                # It may be our own: a retry below us can conflict with itself.
-                there = await self._get(version)
-                if there is not None:
-                    return _token_of(there, key) == token
-            except UnavailableError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(_PAUSE_S * 2**attempt)
-            else:
-                return True
-        message = f"nobody can tell whether {key} was written; run it again"
-        raise UnavailableError(message)
+
+        def judge(there: bytes | None) -> Verdict:
+            if there is None:
+                return Verdict.OPEN
+            return Verdict.LANDED if _token_of(there, key) == token else Verdict.LOST
+
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                outcome = await write_until_certain(
+                    lambda: self._store.create(key, body),
+                    lambda: self._get(version),
+                    judge,
+                    lambda: Backoff(clock, _FIRST_RETRY_S, _LAST_RETRY_S),
+                )
+        except TimeoutError as error:
+            message = f"it is unknown whether {key} was written: the storage gave no answer in time"
+            raise UnavailableError(f"{message}; run it again") from error
+        return outcome.verdict is Verdict.LANDED
 
     async def _get(self, version: int) -> bytes | None:
         try:

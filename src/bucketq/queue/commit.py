@@ -39,10 +39,12 @@ from bucketq.model.operators import is_untidy
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
-from bucketq.queue.pace import Backoff, Gather
+from bucketq.queue.pace import Gather
 from bucketq.queue.parking import Parking
-from bucketq.queue.register import Register, Settled, Verdict
+from bucketq.queue.register import Register, Settled
 from bucketq.queue.waiting import Caller, Waiting
+from bucketq.store.backoff import Backoff
+from bucketq.store.conditional import Verdict
 
 T = TypeVar("T")
 

@@ -20,8 +20,10 @@ from bucketq.model.sessions import MISSING
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
-from bucketq.queue.pace import Backoff, Courtesy
-from bucketq.queue.register import Register, Verdict
+from bucketq.queue.pace import Courtesy
+from bucketq.queue.register import Register
+from bucketq.store.backoff import Backoff
+from bucketq.store.conditional import Verdict
 
 T = TypeVar("T")
 

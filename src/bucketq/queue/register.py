@@ -1,10 +1,8 @@
 """The one place that knows how a commit is stored: load, commit, probe, resolve doubt.
 
-A write to an object store has three outcomes: it landed, it did not, and nobody knows. A
-timeout, an error of the server, a broken connection, even a conflict can follow a write that
-landed, and a write that timed out can land much later. So an answer that is not a plain yes
-decides nothing here. The object itself does: every commit writes version ``base + 1`` with an
-id of its own, and the object keeps the ids of the last versions. Reading it back tells::
+A write whose answer was lost may have landed, so ``store.conditional`` reads the object back until
+its fate is certain. Here is how a queue is judged: every commit writes version ``base + 1`` with an
+id of its own, and the object keeps the ids of the last versions::
 
     object at version       our id at base + 1?       verdict
     ------------------      --------------------      -----------------------------------------
@@ -13,9 +11,6 @@ id of its own, and the object keeps the ids of the last versions. Reading it bac
     above base              another's                 lost: it never will land
     far above base          too long ago to tell      forgotten: the requests go through
                                                       deduplication on the fresh state
-
-"Still open" is never taken for "failed": while the version is ``base``, a late write can land.
-Writing the same bytes again under the same precondition is harmless, for only one can win.
 
 The register also remembers the newest version that it has seen, and refuses an object that is
 older, another incarnation, or gone.
@@ -26,7 +21,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from enum import Enum
 from typing import TypeVar
 
 from bucketq.clock import Clock, new_id
@@ -39,13 +33,15 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.state import State
-from bucketq.queue.pace import Backoff, Pacer
+from bucketq.queue.pace import Pacer
+from bucketq.store.backoff import Backoff
 from bucketq.store.base import (
     ObjectMissingError,
     ObjectStore,
     PreconditionFailedError,
     StoredObject,
 )
+from bucketq.store.conditional import Verdict, write_until_certain
 
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
@@ -55,14 +51,6 @@ _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
 
 A = TypeVar("A")
-
-
-class Verdict(Enum):
-    """What became of a commit."""
-
-    LANDED = "landed"
-    LOST = "lost"
-    FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +173,7 @@ class Register:
         if seen is None:
             return await self.load()
         size_bytes = document.state.size_bytes
-        try:
-            found = await self._ask(self._store.get_if_changed(self._key, seen.etag), size_bytes)
-        except ObjectMissingError:
-            self._refuse_if_seen()
-            raise
+        found = await self._get_if_changed(seen.etag, size_bytes)
         if found is None:
             return document
         fresh = self._take(found, seen)
@@ -210,57 +194,56 @@ class Register:
             SupersededError: The object is gone, replaced or rolled back.
             CorruptStateError: The object cannot be trusted.
         """
-        base = self._seen
-        if base is None or base.version != prepared.version - 1:
+        seen = self._seen
+        if seen is None or seen.version != prepared.version - 1:
             message = f"commit of version {prepared.version} on a base that was never loaded"
             raise AssertionError(message)
-        backoff = self._backoff()
-        in_doubt = False
-        while True:
-            try:
-                await self._pacer.turn()
-                etag = await self._ask(
-                    self._store.replace(self._key, prepared.body, base.etag), len(prepared.body)
-                )
-            except StoreRefusedError:
-                if not in_doubt:
-                    raise
-            except UnavailableError as error:
-                in_doubt = True
-                if error.throttled:
-                    self._pacer.was_throttled()
-            except (PreconditionFailedError, ObjectMissingError):
-                in_doubt = True
-            else:
-                self._pacer.went_well()
-                self._know(etag, document.state, prepared)
-                return Settled(Verdict.LANDED, document)
-            settled = await self._resolve(document, prepared, base)
-            if settled is not None:
-                return settled
-            base = self._seen or base  # The same version may bear another etag by now.
-            await backoff.wait()
+        base = seen
 
-    async def _resolve(self, document: Document, prepared: Prepared, base: _Seen) -> Settled | None:
-        """Read the object back and judge a commit by it; None while it is still open."""
-        backoff = self._backoff()
-        while True:
-            try:
-                found = await self._ask(
-                    self._store.get_if_changed(self._key, base.etag), len(prepared.body)
-                )
-                break
-            except ObjectMissingError:
-                self._refuse_if_seen()
-            except (UnavailableError, StoreRefusedError):
-                await backoff.wait()
+        async def read_back() -> Document | None:
+            nonlocal base
+            found = await self._read_back(document, prepared, base)
+            if self._seen is not None and self._seen.version == base.version:
+                base = self._seen  # The same version may bear another etag by now.
+            return found
+
+        def judge(found: Document | None) -> Verdict:
+            if found is None:
+                return Verdict.OPEN
+            if found is document:
+                return Verdict.LANDED
+            return judge_commit(found.state, prepared.version, prepared.commit)
+
+        outcome = await write_until_certain(
+            lambda: self._send(document, prepared, base.etag), read_back, judge, self._backoff
+        )
+        return Settled(outcome.verdict, outcome.found or document)
+
+    async def _send(self, document: Document, prepared: Prepared, etag: str) -> None:
+        """Try once to write a commit."""
+        await self._pacer.turn()
+        try:
+            etag = await self._ask(
+                self._store.replace(self._key, prepared.body, etag), len(prepared.body)
+            )
+        except UnavailableError as error:
+            if error.throttled:
+                self._pacer.was_throttled()
+            raise
+        self._pacer.went_well()
+        self._know(etag, document.state, prepared)
+
+    async def _read_back(
+        self, document: Document, prepared: Prepared, base: _Seen
+    ) -> Document | None:
+        """Read the object after a write: None if it is unchanged, ``document`` if it is ours."""
+        found = await self._get_if_changed(base.etag, len(prepared.body))
         if found is None:
             return None
         if found.body == prepared.body:
             self._know(found.etag, document.state, prepared)
-            return Settled(Verdict.LANDED, document)
-        fresh = self._take(found, base)
-        return _judge(fresh, prepared)
+            return document
+        return self._take(found, base)
 
     async def _create(self) -> Document:
         state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
@@ -286,6 +269,13 @@ class Register:
             "on it would lose jobs; use another store (`bucketq doctor` tells more)"
         )
         raise StoreRefusedError(message)
+
+    async def _get_if_changed(self, etag: str, size_bytes: int) -> StoredObject | None:
+        try:
+            return await self._ask(self._store.get_if_changed(self._key, etag), size_bytes)
+        except ObjectMissingError:
+            self._refuse_if_seen()
+            raise
 
     async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
         """Await the store, for a time that grows with what is carried."""
@@ -352,13 +342,11 @@ class Register:
         return Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
 
 
-def _judge(fresh: Document, prepared: Prepared) -> Settled | None:
-    """Judge a commit by the ring of commits in a newer object."""
-    state = fresh.state
-    behind = state.version - prepared.version
+def judge_commit(state: State, version: int, commit: str) -> Verdict:
+    """Judge a commit, written as ``version``, by the ring of a state of the same queue."""
+    behind = state.version - version
     if behind < 0:
-        return None
+        return Verdict.OPEN
     if behind >= len(state.commits):
-        return Settled(Verdict.FORGOTTEN, fresh)
-    landed = state.commits[-1 - behind] == prepared.commit
-    return Settled(Verdict.LANDED if landed else Verdict.LOST, fresh)
+        return Verdict.FORGOTTEN
+    return Verdict.LANDED if state.commits[-1 - behind] == commit else Verdict.LOST

@@ -16,8 +16,8 @@ from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.codec import read_job_lines
 from bucketq.errors import QueueNotFoundError, UnavailableError
-from bucketq.queue.pace import Backoff
 from bucketq.spark.options import Access, ReadOptions
+from bucketq.store.backoff import Backoff
 from bucketq.store.base import ObjectMissingError
 from bucketq.store.url import Location, open_store
 

@@ -18,6 +18,7 @@ from bucketq.errors import (
     BucketQError,
     CorruptStateError,
     InvalidRequestError,
+    StoreRefusedError,
     UnavailableError,
 )
 from bucketq.model.job import Backoff, Failure, JobRecord
@@ -384,6 +385,23 @@ async def test_a_commit_whose_answer_was_lost_is_found_out(error: BucketQError) 
     await log.refresh()
     assert (log.version, len(log.files)) == (0, 1)
     assert await names(store) == ["a"]
+
+
+async def test_a_commit_in_doubt_is_not_called_refused_when_the_next_try_is() -> None:
+    class Late(MemoryStore):
+        tries = 0
+
+        async def create(self, key: str, body: bytes) -> str:
+            self.tries += 1
+            if self.tries == 1:
+                raise UnavailableError("no answer")
+            await super().create(key, body)  # The first try arrives now.
+            raise StoreRefusedError("no permission")
+
+    store = Late()
+    log = DeltaLog(store, LAYOUT.compacted, parquet.FIELDS)
+    assert await log.commit([], SystemClock(), "WRITE")
+    assert (log.version, store.tries) == (0, 2)
 
 
 async def test_a_log_of_many_versions_is_read_whole() -> None:

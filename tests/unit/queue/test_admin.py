@@ -20,6 +20,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.operations import LeaseRef, Push
+from bucketq.model.state import RING_LENGTH
 from bucketq.queue import admin
 from bucketq.queue.requests import token_of
 from tests.unit.queue.worlds import (
@@ -29,8 +30,10 @@ from tests.unit.queue.worlds import (
     first,
     lose_answer,
     lose_request,
+    lost_then,
     refuse,
     say_nothing,
+    slowly,
     then_lost,
     virtual,
 )
@@ -373,3 +376,56 @@ async def test_copies_of_one_second_get_names_of_their_own() -> None:
         restored = await admin.restore(place(world), copy.body, overwrite=True)
         saved.add(restored.saved)
     assert len(saved) == 3
+
+
+@virtual
+@pytest.mark.parametrize("commits", [1, RING_LENGTH + 6])
+async def test_a_creation_and_a_restore_are_certain_however_many_commits_follow(
+    commits: int,
+) -> None:
+    """Both begin an incarnation, so whatever bears its name descends from them."""
+    world = World()
+    world.store.plan("create", then_lost(lambda: world.rival_pushes(commits)))
+    created = await admin.create(place(world))
+    assert (await world.state()).incarnation == created.incarnation
+    copy = await admin.backup(place(world))
+    world.store.plan("replace", then_lost(lambda: world.rival_pushes(commits)))
+    restored = await admin.restore(place(world), copy.body, overwrite=True)
+    assert (await world.state()).incarnation == restored.summary.incarnation
+
+
+@virtual
+async def test_a_restore_or_deletion_that_meets_many_commits_is_refused_as_lost() -> None:
+    """The old incarnation is still there, so the write that would have ended it never landed."""
+    world = World()
+    await world.rival_pushes()
+    copy = await admin.backup(place(world))
+    world.store.plan("replace", lost_then(lambda: world.rival_pushes(RING_LENGTH + 6)))
+    with pytest.raises(admin.ChangedMeanwhileError):
+        await admin.restore(place(world), copy.body, overwrite=True)
+    seen = await admin.look(place(world))
+    world.store.plan("replace", lost_then(lambda: world.rival_pushes(RING_LENGTH + 6)))
+    with pytest.raises(admin.ChangedMeanwhileError):
+        await admin.delete(place(world), seen)
+
+
+@virtual
+async def test_a_repair_whose_answer_was_lost_many_commits_ago_has_an_unknown_outcome() -> None:
+    world = World()
+    await world.rival_pushes()
+    await spoil(world, b'"rival"', b'"reval"')
+    world.store.plan("replace", then_lost(lambda: world.rival_pushes(RING_LENGTH)))
+    with pytest.raises(UnavailableError, match=r"unknown.*look whether your change is there"):
+        await admin.repair(place(world), accept=True)
+
+
+@virtual
+async def test_a_write_in_doubt_is_not_called_refused_because_reading_is_refused() -> None:
+    world = World()
+    await world.rival_pushes()
+    draft = await admin.begin_edit(place(world))
+    text = draft.text.replace(b'"rival"', b'"other"')
+    world.store.plan("replace", lose_answer)
+    world.store.plan("get", slowly(0), refuse, refuse)
+    edited = await admin.finish_edit(place(world), draft, text)
+    assert edited.changed == 1

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
+from bucketq.errors import (
+    CorruptStateError,
+    InvalidRequestError,
+    QueueNotFoundError,
+    UnavailableError,
+)
+from bucketq.model.state import RING_LENGTH
 from bucketq.queue import admin
-from tests.unit.queue.worlds import KEY, World, first, lose_answer, virtual
+from tests.unit.queue.worlds import (
+    KEY,
+    World,
+    first,
+    lose_answer,
+    lost_then,
+    then_lost,
+    virtual,
+)
 
 
 def place(world: World) -> admin.Place:
@@ -150,3 +164,50 @@ async def test_an_edit_tells_of_fields_that_it_does_not_know_and_resolves_its_do
     assert len(edited.unknown) == 1
     assert edited.unknown[0].startswith("prioritty (jobs ")
     assert (await world.state()).version == edited.summary.version
+
+
+@virtual
+async def test_an_edit_whose_answer_was_lost_many_commits_ago_has_an_unknown_outcome() -> None:
+    world = World()
+    await world.rival_pushes()
+    draft = await admin.begin_edit(place(world))
+    text = draft.text.replace(b'"rival"', b'"other"')
+    world.store.plan("replace", then_lost(lambda: world.rival_pushes(RING_LENGTH)))
+    with pytest.raises(UnavailableError, match=r"unknown.*look whether your change is there"):
+        await admin.finish_edit(place(world), draft, text)
+    assert next(iter((await world.state()).jobs)).kind == "other"  # It was written.
+
+
+@virtual
+async def test_an_edit_that_never_arrived_is_unknown_too_after_as_many_commits() -> None:
+    world = World()
+    await world.rival_pushes()
+    draft = await admin.begin_edit(place(world))
+    text = draft.text.replace(b'"rival"', b'"other"')
+    world.store.plan("replace", lost_then(lambda: world.rival_pushes(RING_LENGTH + 1)))
+    with pytest.raises(UnavailableError, match="unknown"):
+        await admin.finish_edit(place(world), draft, text)
+    assert next(iter((await world.state()).jobs)).kind == "rival"
+
+
+@virtual
+async def test_an_edit_with_fewer_commits_on_top_is_known_to_have_landed() -> None:
+    world = World()
+    await world.rival_pushes()
+    draft = await admin.begin_edit(place(world))
+    text = draft.text.replace(b'"rival"', b'"other"')
+    world.store.plan("replace", then_lost(lambda: world.rival_pushes(RING_LENGTH - 1)))
+    edited = await admin.finish_edit(place(world), draft, text)
+    assert edited.changed == 1
+
+
+@virtual
+async def test_an_edit_of_a_queue_that_has_moved_on_far_is_carried_over() -> None:
+    world = World()
+    await world.rival_pushes()
+    draft = await admin.begin_edit(place(world))
+    await world.rival_pushes(2 * RING_LENGTH)
+    text = draft.text.replace(b'"rival"', b'"other"')
+    edited = await admin.finish_edit(place(world), draft, text)
+    assert edited.changed == 1
+    assert next(iter((await world.state()).jobs)).kind == "other"

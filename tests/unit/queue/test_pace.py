@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from bucketq.queue.pace import Backoff, Courtesy, Gather, Pacer
+from bucketq.queue.pace import Courtesy, Gather, Pacer
+from bucketq.store.backoff import Backoff
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
 from tests.unit.queue.worlds import virtual

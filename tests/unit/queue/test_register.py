@@ -19,8 +19,9 @@ from bucketq.model.base import NewJob
 from bucketq.model.operations import Push, Request
 from bucketq.model.state import RING_LENGTH
 from bucketq.model.transitions import apply
-from bucketq.queue.register import Register, Settled, Verdict
+from bucketq.queue.register import Register, Settled
 from bucketq.store.base import ObjectMissingError
+from bucketq.store.conditional import Verdict
 from tests.unit.queue.worlds import (
     KEY,
     Fault,

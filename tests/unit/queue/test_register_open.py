@@ -12,7 +12,8 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.queue.register import Register, Verdict
+from bucketq.queue.register import Register
+from bucketq.store.conditional import Verdict
 from bucketq.testing import SimulatedClock, SimulatedStore, current_loop
 from tests.unit.queue.test_register import commit, opened
 from tests.unit.queue.worlds import (

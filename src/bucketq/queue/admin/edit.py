@@ -80,21 +80,21 @@ async def finish_edit(place: Place, draft: Draft, text: bytes) -> Edited:
         for name in fields
         if name not in base.extra.get(slot, {})
     )
-    etag = draft.etag
     for _ in range(_TRIES):
-        prepared = Document(document.state).prepare(new_commit(place))
-        try:
-            await write(place, prepared.body, etag, prepared.commit)
-        except ChangedMeanwhileError:
-            found = await find(place)
-            if found is None:
-                message = f"{place.where} was deleted while you edited it"
-                raise QueueNotFoundError(message) from None
-            etag = found.etag
+        # The person took a while: whether a write landed can only be told soon after it.
+        found = await find(place)
+        if found is None:
+            message = f"{place.where} was deleted while you edited it"
+            raise QueueNotFoundError(message)
+        if found.etag != draft.etag:
             document = decode(found.body, place.where, accept=True)
             _carry_over(place, base, edited, document.state)
-        else:
-            return Edited(summarize(document.state), len(changes), unknown)
+        prepared = Document(document.state).prepare(new_commit(place))
+        try:
+            await write(place, prepared.body, found.etag, prepared.commit)
+        except ChangedMeanwhileError:
+            continue
+        return Edited(summarize(document.state), len(changes), unknown)
     message = f"{place.where} changes too fast to be edited: pause its workers, and try again"
     raise ChangedMeanwhileError(message)
 

@@ -34,7 +34,7 @@ from bucketq.queue.admin.place import (
     tombstone,
     write,
 )
-from bucketq.queue.pace import Backoff
+from bucketq.store.backoff import Backoff
 from bucketq.store.base import StoredObject
 
 _ATTEMPT_STEP = 1000
@@ -91,9 +91,8 @@ async def delete(place: Place, seen: StoredObject, *, archive: bool = False) -> 
     """
     stone = seen.body
     if not is_tombstone(stone):
-        commit = new_commit(place)
-        stone = tombstone(place, commit)
-        await write(place, stone, seen.etag, commit)
+        stone = tombstone(place, new_commit(place))
+        await write(place, stone, seen.etag)
     await _remove(place, stone)
     if not archive:
         return 0
@@ -125,7 +124,7 @@ async def save_to(place: Place, copy: Copy, *, overwrite: bool = False) -> None:
     if overwrite:
         found = await find(place)
         etag = None if found is None else found.etag
-    await write(place, copy.body, etag, "")
+    await write(place, copy.body, etag)
     found = await find(place)
     if found is None or found.body != copy.body:
         message = f"the copy at {place.where} is not what was written; do not rely on it"

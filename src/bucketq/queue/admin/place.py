@@ -1,8 +1,8 @@
 """Reading and writing one object with certainty, for whoever takes care of it.
 
-A write is tried until the object itself tells what became of it, as in ``queue.register``; the
-difference is that here a conflict goes back to the person who asked, because what he looked at
-is no longer what is there.
+A write is tried until its outcome is certain (``store.conditional``). Unlike in
+``queue.register``, a conflict is reported to the person who asked, because what that person
+looked at is no longer what is there.
 """
 
 from __future__ import annotations
@@ -21,17 +21,13 @@ from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,
     RejectedError,
-    StoreRefusedError,
     UnavailableError,
 )
 from bucketq.model.state import State
-from bucketq.queue.pace import Backoff
-from bucketq.store.base import (
-    ObjectMissingError,
-    ObjectStore,
-    PreconditionFailedError,
-    StoredObject,
-)
+from bucketq.queue.register import judge_commit
+from bucketq.store.backoff import Backoff
+from bucketq.store.base import ObjectMissingError, ObjectStore, StoredObject
+from bucketq.store.conditional import Verdict, write_until_certain
 
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
@@ -44,7 +40,7 @@ A = TypeVar("A")
 
 
 class ChangedMeanwhileError(RejectedError):
-    """The object is no longer what was looked at; nothing was changed."""
+    """The object is no longer what was looked at, and holds nothing of what was to be written."""
 
 
 class Place(NamedTuple):
@@ -137,23 +133,52 @@ async def find(place: Place) -> StoredObject | None:
         raise UnavailableError(message) from error
 
 
-async def write(place: Place, body: bytes, etag: str | None, commit: str) -> None:
+async def write(place: Place, body: bytes, etag: str | None, commit: str = "") -> None:
     """Put bytes in the place of what bears ``etag`` (None: of nothing), and be certain of it.
 
+    ``commit`` is the id of the commit that the bytes are; without one, others never build on them.
+
     Raises:
-        ChangedMeanwhileError: Something else is there, so nothing was written.
+        ChangedMeanwhileError: Something else is there, and nothing of this write.
         StoreRefusedError: The store said no for good, and no earlier try is in doubt.
         UnavailableError: The outcome is unknown.
     """
+
+    async def send() -> None:
+        if etag is None:
+            await _ask(place, place.store.create(place.key, body), len(body))
+        else:
+            await _ask(place, place.store.replace(place.key, body, etag), len(body))
+
+    async def read_back() -> StoredObject | None:
+        try:
+            return await _ask(place, place.store.get(place.key), len(body))
+        except ObjectMissingError:
+            return None
+
     try:
         async with asyncio.timeout(place.patience_s + len(body) / _SLOWEST_BYTES_PER_S):
-            await _write_until_certain(place, body, etag, commit)
+            outcome = await write_until_certain(
+                send,
+                read_back,
+                lambda found: _judge(place, body, etag, commit, found),
+                lambda: Backoff(place.clock, _FIRST_RETRY_S, _LAST_RETRY_S),
+            )
     except TimeoutError as error:
         message = (
             f"{place.where} gave no certain answer in time: the write may have landed, or land "
             "later; look at the queue before you try again"
         )
         raise UnavailableError(message) from error
+    if outcome.verdict is Verdict.LOST:
+        _refuse_changed(place, outcome.found, etag)
+    if outcome.verdict is Verdict.FORGOTTEN:
+        message = (
+            f"whether the write to {place.where} landed is unknown: its answer was lost, and what "
+            "is there now has changed too much since to tell; look whether your change is there "
+            "(`bucketq stats`, `ls`, `show` or `edit`) before you make it again"
+        )
+        raise UnavailableError(message)
 
 
 async def save_beside(place: Place, body: bytes, label: str) -> str:
@@ -162,7 +187,7 @@ async def save_beside(place: Place, body: bytes, label: str) -> str:
     for number in range(100):
         aside = place._replace(key=f"{stem}-{number}" if number else stem)
         try:
-            await write(aside, body, None, "")
+            await write(aside, body, None)
         except ChangedMeanwhileError:
             continue
         return aside.key
@@ -170,46 +195,44 @@ async def save_beside(place: Place, body: bytes, label: str) -> str:
     raise RejectedError(message)
 
 
-async def _write_until_certain(place: Place, body: bytes, etag: str | None, commit: str) -> None:
-    backoff = Backoff(place.clock, _FIRST_RETRY_S, _LAST_RETRY_S)
-    store, key, in_doubt = place.store, place.key, False
-    while True:
-        try:
-            if etag is None:
-                await _ask(place, store.create(key, body), len(body))
-            else:
-                await _ask(place, store.replace(key, body, etag), len(body))
-        except StoreRefusedError:
-            if not in_doubt:
-                raise
-        except (UnavailableError, PreconditionFailedError, ObjectMissingError):
-            in_doubt = True
-        else:
-            return
-        found = await find(place)
-        if found is not None and _holds(place, found.body, body, commit):
-            return
-        is_open = found is None if etag is None else found is not None and found.etag == etag
-        if not is_open:
-            _refuse_changed(place, found, etag)
-        await backoff.wait()
+def _judge(
+    place: Place, body: bytes, etag: str | None, commit: str, found: StoredObject | None
+) -> Verdict:
+    """Judge a write of ``body`` over what bore ``etag`` by what is there now.
 
-
-def _holds(place: Place, found: bytes, body: bytes, commit: str) -> bool:
-    """Whether a write has landed, maybe with the commits of others on top."""
-    if found == body:
-        return True
+    What replaced the whole object (another incarnation, a tombstone, nothing) holds nothing of the
+    write and never will. Only later commits to the same queue, or a raw edit, can hide it.
+    """
+    if found is None:
+        return Verdict.OPEN if etag is None else Verdict.LOST
+    if found.body == body:
+        return Verdict.LANDED
+    if found.etag == etag:
+        return Verdict.OPEN
+    if not commit or is_tombstone(found.body):
+        return Verdict.LOST
     try:
-        return bool(commit) and commit in decode(found, place.where).state.commits
+        there = decode(found.body, place.where).state
     except CorruptStateError:
-        return False
+        return Verdict.LOST if etag is None else Verdict.FORGOTTEN
+    ours = decode(body, place.where).state
+    return _judge_descent(ours, there) if ours.incarnation == there.incarnation else Verdict.LOST
+
+
+def _judge_descent(ours: State, there: State) -> Verdict:
+    """Judge a version of a queue by what the same queue is now."""
+    if len(ours.commits) == 1:
+        return Verdict.LANDED  # This incarnation began with it.
+    verdict = judge_commit(there, ours.version, ours.commits[-1])
+    # A lower version under another etag: the queue was rolled back, perhaps from ours.
+    return Verdict.FORGOTTEN if verdict is Verdict.OPEN else verdict
 
 
 def _refuse_changed(place: Place, found: StoredObject | None, etag: str | None) -> NoReturn:
     if etag is None:
         message = f"there is an object at {place.where} already; it is left as it is"
     elif found is None:
-        message = f"{place.where} was deleted meanwhile; nothing was written"
+        message = f"{place.where} was deleted meanwhile"
     else:
         message = f"{place.where} was changed meanwhile, and is left as it is; look again"
     raise ChangedMeanwhileError(message)
