@@ -78,6 +78,14 @@ def bulk() -> State:
     return state
 
 
+def batch_limit() -> State:
+    """A queue with a consumer whose row says which numbers the jobs of its batch stay below."""
+    state = bulk()
+    consumers = [structs.replace(_CONSUMERS[0], seq_limit=(12, 301)), _CONSUMERS[1]]
+    state.restore(_JOBS, _KEYS, (), consumers, _WRITERS)
+    return state
+
+
 def unknown_fields() -> State:
     """A queue to which a newer bucketq of the same format has added fields everywhere."""
     state = full()
@@ -279,6 +287,7 @@ class Golden(NamedTuple):
 
 FILES = {
     "empty": Golden(empty, "commit-1"),
+    "batch-limit": Golden(batch_limit, "commit-42"),
     "bulk": Golden(bulk, "commit-42"),
     "full": Golden(full, "commit-42"),
     "tls": Golden(tls, "commit-1"),

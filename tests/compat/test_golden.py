@@ -66,9 +66,11 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del tokens[0]["news"]
     bulk = json.loads(golden("bulk"))
     del bulk["consumers"][0]["news"]
+    limited = json.loads(golden("batch-limit"))["consumers"]
+    del limited[0]["news"]
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
         (JobRecord, [*jobs, *bulk["jobs"]]),
-        (ConsumerRecord, bulk["consumers"]),
+        (ConsumerRecord, [*bulk["consumers"], *limited]),
         (WriterRecord, bulk["writers"]),
         (Failure, failures),
         (Backoff, [row["backoff"] for row in jobs if "backoff" in row]),

@@ -142,14 +142,14 @@ async def test_compactions_at_once_and_readers_beside_them_see_every_job_once(
 
 async def doubled(store: ObjectStore, layout: Layout) -> int:
     """How many rows of the table are there more than jobs."""
-    from bucketq.archive.parquet import ids_in  # noqa: PLC0415 - see importorskip
+    from bucketq.archive.parquet import copies_in  # noqa: PLC0415 - see importorskip
 
     log = open_log(store, layout)
     await log.refresh()
-    ids: list[str] = []
+    jobs: list[tuple[str, int, datetime]] = []
     for file in log.files.values():
         key = layout.compacted + file.name
         first, last = file.span
         body = (await store.get(key)).body
-        ids += ids_in(body, first, last + timedelta(seconds=1), key)
-    return len(ids) - len(set(ids))
+        jobs += copies_in(body, first, last + timedelta(seconds=1), key)
+    return len(jobs) - len(set(jobs))

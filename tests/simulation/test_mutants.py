@@ -281,8 +281,8 @@ def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
 def test_letting_jobs_go_before_they_are_archived_is_noticed(monkeypatch: Patch) -> None:
     async def move_some(self: Archiver, min_age_s: float) -> int:
         outbox = await self._submit(Request(ReadOutbox(min_age_s=min_age_s)))
-        ids = tuple(job.id for job, _ in outbox.jobs)
-        left = await self._submit(Request(Archived(jobs=ids)))
+        jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
+        left = await self._submit(Request(Archived(jobs=jobs)))
         await self._write(outbox)
         return int(left)
 

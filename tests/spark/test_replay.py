@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
@@ -73,6 +74,16 @@ def test_what_a_replay_has_pushed_is_known_also_when_it_is_archived(
         queue.flush_archive()
     assert run(spark, file_url).pushed == 0
     assert run(spark, file_url, name="second").pushed == 6
+
+
+def test_two_jobs_with_one_id_are_both_pushed_and_once(spark: SparkSession, file_url: str) -> None:
+    with bucketq.connect_sync(file_url, mode="direct"):
+        pass
+    jobs = [structs.replace(finished("job1", hours_ago(2)), seq=seq) for seq in (1, 2)]
+    archive(file_url, jobs)
+    assert run(spark, file_url, "kind = 'index'").pushed == 2
+    assert [job.replay_of for job in waiting(file_url)] == ["job1", "job1"]
+    assert run(spark, file_url, "kind = 'index'").pushed == 0
 
 
 def test_only_jobs_that_finished_in_the_range_are_pushed(

@@ -6,9 +6,9 @@ in one commit of the table's log. Only what is published is visible; only after 
 segments deleted that it holds. A kill leaves files that nobody sees, or segments whose jobs are in
 the table as well, and the next run takes both away.
 
-Nothing has to be remembered about segments. A job is known by its id: a job that is in the table
-already is left out, whether its segment came late, was archived twice, or was compacted by a run
-that could not delete it any more.
+Nothing has to be remembered about segments. A job is known by its id, its number and the moment at
+which it finished: one that is in the table already is left out, whether its segment came late, was
+archived twice, or was compacted by a run that could not delete it any more.
 
 Two runs at once: whoever publishes second finds a version that it has not read. If that one added
 jobs of the same hours, the round is dropped with its files and planned anew.
@@ -27,8 +27,8 @@ from msgspec import Struct
 from bucketq.archive.compacted import file_name, open_log, touches
 from bucketq.archive.delta import AddFile, DeltaLog, added
 from bucketq.archive.layout import Layout
-from bucketq.archive.lines import lines_in
-from bucketq.archive.parquet import GROUP_ROWS, Group, Row, file_of, group_of, ids_in
+from bucketq.archive.lines import CopyKey, copy_key, lines_in
+from bucketq.archive.parquet import GROUP_ROWS, Group, Row, copies_in, file_of, group_of
 from bucketq.clock import Clock, new_id
 from bucketq.errors import UnavailableError
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -190,10 +190,11 @@ async def write_part(store: ObjectStore, layout: Layout, part: Part, clock: Cloc
         seen = await _known(store, layout.compacted, work)
         async for key, rows in _segments(store, work.segments):
             for row in rows:
-                if row.job.id in seen:
+                copy = copy_key(row.job)
+                if copy in seen:
                     repeated += 1
                     continue
-                seen.add(row.job.id)
+                seen.add(copy)
                 if files.take(row):
                     await files.close_group(row.job.kind)
             covered.append(key)
@@ -268,13 +269,13 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError
 
 
-async def _known(store: ObjectStore, root: str, work: HourWork) -> set[str]:
-    """The ids of the jobs of an hour that are in the table."""
-    known: set[str] = set()
+async def _known(store: ObjectStore, root: str, work: HourWork) -> set[CopyKey]:
+    """The jobs of an hour that are in the table."""
+    known: set[CopyKey] = set()
     for name in work.files:
         body = await _get(store, root + name)
         if body is not None:
-            known |= ids_in(body, work.hour, work.hour + _HOUR, root + name)
+            known |= copies_in(body, work.hour, work.hour + _HOUR, root + name)
     return known
 
 

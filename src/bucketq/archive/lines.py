@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import msgspec
 
 from bucketq.errors import CorruptStateError
 from bucketq.model.job import JobRecord
 
+CopyKey = tuple[str, int, datetime]
+"""What all copies of one finished job agree in, and no other job does: id, number, and when it
+finished. An id may be used again, and a queue that was created anew gives out its numbers again."""
+
 _decode = msgspec.json.Decoder(JobRecord).decode
 _KNOWN = frozenset(JobRecord.__struct_fields__)
+
+
+def copy_key(job: JobRecord) -> CopyKey:
+    """By what the copies of a finished job are recognised."""
+    return (job.id, job.seq, job.finished_at or job.pushed_at)
 
 
 def decode_line(line: bytes) -> JobRecord:

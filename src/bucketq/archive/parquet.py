@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from bucketq.archive.delta import Field
-from bucketq.archive.lines import decode_line
+from bucketq.archive.lines import CopyKey, decode_line
 from bucketq.errors import CorruptStateError, InvalidRequestError
 from bucketq.model.job import JobRecord
 
@@ -126,12 +126,12 @@ def jobs_in(body: bytes, since: datetime, until: datetime, key: str) -> Iterator
                 yield decode_line(_joined(payload, result, rest))
 
 
-def ids_in(body: bytes, since: datetime, until: datetime, key: str) -> set[str]:
-    """The ids of the jobs of a file that finished in a stretch of time."""
+def copies_in(body: bytes, since: datetime, until: datetime, key: str) -> set[CopyKey]:
+    """The jobs of a file that finished in a stretch of time, as ``copy_key`` names them."""
     return {
-        job_id
-        for batch in _batches(body, since, until, [_FINISHED, "id"], key)
-        for finished_at, job_id in zip(*batch, strict=True)
+        (job_id, seq, finished_at)
+        for batch in _batches(body, since, until, ["id", "seq", _FINISHED], key)
+        for job_id, seq, finished_at in zip(*batch, strict=True)
         if since <= finished_at < until
     }
 

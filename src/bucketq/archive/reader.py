@@ -15,7 +15,7 @@ from itertools import groupby
 
 from bucketq.archive.compacted import CompactedReader
 from bucketq.archive.layout import Layout, Segment, hours_between
-from bucketq.archive.lines import jobs_in_lines
+from bucketq.archive.lines import CopyKey, copy_key, jobs_in_lines
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import JobRecord
@@ -98,7 +98,7 @@ class ArchiveReader:
         kinds: Collection[str] | None,
     ) -> AsyncIterator[Sequence[JobRecord]]:
         """The jobs of a stretch within an hour."""
-        seen: set[str] = set()
+        seen: set[CopyKey] = set()
         is_some_gone = False
         for start in range(0, len(segments), _AT_ONCE):
             some = segments[start : start + _AT_ONCE]
@@ -130,12 +130,12 @@ class ArchiveReader:
         return jobs_in_lines(body, segment.key)
 
 
-def _unseen(jobs: Sequence[JobRecord], seen: set[str]) -> Sequence[JobRecord]:
+def _unseen(jobs: Sequence[JobRecord], seen: set[CopyKey]) -> Sequence[JobRecord]:
     """The jobs that were not seen before, and are from now on."""
-    by_id = {job.id: job for job in jobs}
-    if len(by_id) < len(jobs) or not seen.isdisjoint(by_id):
-        jobs = [job for job_id, job in by_id.items() if job_id not in seen]
-    seen.update(by_id)
+    by_key = {copy_key(job): job for job in jobs}
+    if len(by_key) < len(jobs) or not seen.isdisjoint(by_key):
+        jobs = [job for key, job in by_key.items() if key not in seen]
+    seen.update(by_key)
     return jobs
 
 

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from bucketq.archive.compacted import open_log
 from bucketq.archive.delta import removed
 from bucketq.archive.layout import Layout, hour_of
+from bucketq.archive.lines import copy_key
 from bucketq.archive.reader import ArchiveReader
 from bucketq.clock import Clock, SystemClock
 from bucketq.store.base import ObjectStore
@@ -87,11 +88,11 @@ async def _collect_hour(store: ObjectStore, reader: ArchiveReader, hour: datetim
     segments = await reader.segments(hour)
     if len(segments) <= 1:
         return 0
-    ids = [{job.id for job in await reader.read(segment)} for segment in segments]
+    jobs = [set(map(copy_key, await reader.read(segment))) for segment in segments]
     doomed = [
         segment.key
         for place, segment in enumerate(segments)
-        if any(ids[place] <= later for later in ids[place + 1 :])
+        if any(jobs[place] <= later for later in jobs[place + 1 :])
     ]
     for key in doomed:
         await store.delete(key)

@@ -53,11 +53,20 @@ class ConsumerRecord(
     it is running under the lease that follows from this, the job and its attempt."""
     jobs: tuple[str, ...] = ()
     """The ids of the batch in the order of the claim, until it is acknowledged or released."""
+    seq_limit: tuple[int, int] | None = None
+    """``(batch, seq)``: every job of that batch has a smaller ``seq``, so a later job under one of
+    its ids is known not to belong to it. It counts only if ``batch`` is that of the row: a writer
+    that does not know this field keeps it from the batch before."""
 
     @property
     def is_open(self) -> bool:
         """Whether its batch is not acknowledged yet."""
         return bool(self.jobs)
+
+    def may_hold(self, job: JobRecord) -> bool:
+        """Whether a job with one of the ids of the batch can be the one that was claimed."""
+        limit = self.seq_limit
+        return limit is None or limit[0] != self.batch or job.seq < limit[1]
 
     def info(self) -> ConsumerInfo:
         """What may be told of it."""

@@ -82,10 +82,15 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
         raise _wrong_number(record, operation.batch)
     taken = leases.hand_out(state, operation, now)
     if taken:
-        jobs = tuple(job.id for job in taken)
-        state.put_consumer(
-            replace(record, batch=operation.batch, secret=operation.secret, jobs=jobs, at=now)
+        claimed = replace(
+            record,
+            batch=operation.batch,
+            secret=operation.secret,
+            jobs=tuple(job.id for job in taken),
+            seq_limit=(operation.batch, state.next_seq),
+            at=now,
         )
+        state.put_consumer(claimed)
     elif now - record.at > _retention(state) / _SIGNS_OF_LIFE:
         state.put_consumer(replace(record, at=now))
     return BatchState(operation.batch, len(taken))
@@ -106,7 +111,7 @@ def _claim_again(
         heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=operation.lease_s)
         if heard != job:
             state.replace_job(job, heard)
-    known = (state.jobs.get(job_id) for job_id in lost)
+    known = (_claimed(state, record, job_id) for job_id in lost)
     free = [job for job in known if job is not None and _is_free(job, now)]
     if free:
         state.take_out(free)
@@ -237,7 +242,7 @@ def _to_close(state: State, operation: AckBatch | ReleaseBatch) -> ConsumerRecor
 
 
 def _close(state: State, record: ConsumerRecord, now: datetime) -> None:
-    state.put_consumer(replace(record, secret="", jobs=(), at=now))
+    state.put_consumer(replace(record, secret="", jobs=(), seq_limit=None, at=now))
 
 
 def _wrong_number(record: ConsumerRecord, batch: int) -> InvalidRequestError:
@@ -257,10 +262,17 @@ def _wrong_number(record: ConsumerRecord, batch: int) -> InvalidRequestError:
 def _is_free(job: JobRecord, now: datetime) -> bool:
     """Whether nobody holds a job of a batch, and it can be taken back.
 
-    It was claimed at least once; one that never was has come later, under an id used before.
+    It was claimed at least once. One that never was came later under an id used before, in a batch
+    of a writer that does not keep ``seq_limit``.
     """
     is_due = job.run_at is None or job.run_at <= now
     return job.status == "queued" and is_due and job.attempt > 0
+
+
+def _claimed(state: State, record: ConsumerRecord, job_id: str) -> JobRecord | None:
+    """The job that a batch has claimed under an id, or None if it has left the queue."""
+    job = state.jobs.get(job_id)
+    return job if job is not None and record.may_hold(job) else None
 
 
 def _sort(
@@ -270,7 +282,7 @@ def _sort(
     held: list[JobRecord] = []
     lost: list[str] = []
     for job_id in ids:
-        job = state.jobs.get(job_id)
+        job = _claimed(state, record, job_id)
         if (
             job is not None
             and job.status == "running"

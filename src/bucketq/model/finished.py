@@ -24,9 +24,17 @@ def outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
 
 
 def let_go(state: State, operation: Archived, now: datetime) -> int:
-    """Remove jobs that are done; one that is gone already, or not done, is left alone."""
+    """Remove jobs that are done.
+
+    One that is gone already or not done is left alone, and so is a later job under the same id.
+    """
     del now
-    ready = [job_id for job_id in dict.fromkeys(operation.jobs) if job_id in state.done]
+    jobs = state.jobs.by_id
+    ready = [
+        job_id
+        for job_id, seq in dict.fromkeys(operation.jobs)
+        if job_id in state.done and jobs[job_id].seq == seq
+    ]
     for job_id in ready:
         state.remove_job(job_id)
     return len(ready)

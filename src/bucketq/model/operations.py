@@ -220,7 +220,8 @@ class Tidy(Operation, frozen=True):
 class Archived(Operation, frozen=True):
     """Let finished jobs go whose archive segment has landed. Answers how many."""
 
-    jobs: tuple[str, ...]
+    jobs: tuple[tuple[str, int], ...]
+    """The id and ``seq`` of each: another job may have the same id by now."""
 
 
 class ReadOutbox(Operation, frozen=True):

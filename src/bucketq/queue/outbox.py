@@ -74,8 +74,8 @@ class Archiver:
         if not outbox.jobs:
             return 0
         await self._write(outbox)
-        ids = tuple(job.id for job, _ in outbox.jobs)
-        left: int = await self._submit(Request(Archived(jobs=ids)))
+        jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
+        left: int = await self._submit(Request(Archived(jobs=jobs)))
         return left
 
     async def _write(self, outbox: Outbox) -> None:

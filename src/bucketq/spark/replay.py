@@ -1,9 +1,9 @@
 """Replay: finished and dead jobs that match a condition are pushed again, once.
 
-The new jobs name the old (``replay_of``). The id of a new job follows from the name of the replay
-and the id of the old job; so a replay that was killed, or is run again, finds what it has pushed
-already: in the queue, or in the archive if it is done. The queue is read first and the archive
-after that, for jobs go that way.
+The new jobs name the old (``replay_of``). The id of a new job follows from the name of the replay,
+and the id and number of the old job; so a replay that was killed, or is run again, finds what it
+has pushed already: in the queue, or in the archive if it is done. The queue is read first and the
+archive after that, for jobs go that way.
 
 Taken are jobs of the archive that finished in a range of time, and dead jobs that are still in the
 queue. The old ones stay where they are; a dead job in the queue can still be redriven or purged.
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 _PREFIX = "replay-"
-_ID = f"concat('{_PREFIX}', left(sha2(concat(replay_name, '/', {{}}), 256), 32))"
+_OWN = f"concat('{_PREFIX}', left(sha2(replay_name, 256), 12), '-')"
+"""What the ids of all jobs of one replay begin with."""
+_NEW_ID = f"concat({_OWN}, left(sha2(concat(replay_name, '/', id, '/', seq), 256), 32))"
 _BATCH_JOBS = 1000
 _BATCH_BYTES = 4 << 20
 _NAME_BYTES = 8
@@ -160,11 +162,11 @@ def _matching(
     kept = everything.where(f.col("is_wanted") | is_own).select(*_KEPT).persist()
     found = (
         kept.where("is_wanted")
-        .dropDuplicates(["id"])
+        .dropDuplicates(["id", "seq"])
         .withColumn("replay_name", f.lit(wish.name))
-        .withColumn("new_id", f.expr(_ID.format("id")))
         # A job that this replay has pushed may match as well; it is not to go round in circles.
-        .where(f.col("replay_of").isNull() | (f.expr(_ID.format("replay_of")) != f.col("id")))
+        .where(~f.col("id").startswith(f.expr(_OWN)))
+        .withColumn("new_id", f.expr(_NEW_ID))
     )
     waiting = [(job.id,) for job in jobs if job.id.startswith(_PREFIX)]
     there = kept.where(is_own).select("id")

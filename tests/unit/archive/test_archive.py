@@ -18,12 +18,12 @@ NOON = datetime(2026, 2, 15, 12, tzinfo=UTC)
 LAYOUT = Layout.of("jobs/queue.json")
 
 
-def finished(name: str, at: datetime = NOON, payload: bytes = b"{}") -> JobRecord:
+def finished(name: str, at: datetime = NOON, payload: bytes = b"{}", seq: int = 1) -> JobRecord:
     return JobRecord(
         id=name,
         kind="index",
         status="done",
-        seq=1,
+        seq=seq,
         payload=Raw(payload),
         pushed_at=at - timedelta(minutes=5),
         finished_at=at,
@@ -113,6 +113,26 @@ async def test_a_job_that_stands_twice_in_one_segment_is_read_once_and_in_its_pl
     assert await names(store, NOON, NOON + timedelta(hours=1)) == ["a", "b"]
 
 
+async def test_two_jobs_with_one_id_are_both_read_from_one_segment_or_two() -> None:
+    store = MemoryStore()
+    writer = SegmentWriter(store, LAYOUT)
+    await writer.write([(finished("a"), None), (finished("a", seq=2), None)], version=1)
+    await writer.write([(finished("a", seq=2), None), (finished("a", seq=3), None)], version=2)
+    reader = ArchiveReader(store, LAYOUT)
+    found = [(job.id, job.seq) async for job in reader.jobs(NOON, NOON + timedelta(hours=1))]
+    assert found == [("a", 1), ("a", 2), ("a", 3)]
+
+
+async def test_a_queue_that_was_created_anew_may_give_an_id_the_same_number_again() -> None:
+    store = MemoryStore()
+    writer = SegmentWriter(store, LAYOUT)
+    await writer.write([(finished("a"), None)], version=9)
+    await writer.write([(finished("a", NOON + timedelta(minutes=1)), None)], version=9)
+    later = NOON + timedelta(hours=5)
+    assert await collect(store, LAYOUT, NOON, later) == 0
+    assert await names(store, NOON, later) == ["a", "a"]
+
+
 async def test_what_is_read_is_what_was_written_with_fields_of_a_newer_bucketq_left_out() -> None:
     store = MemoryStore()
     job = finished("a", payload=b'{"text":"line\\nbreak","big":123456789012345678901234567890}')
@@ -168,6 +188,16 @@ async def test_segments_that_only_repeat_a_later_one_are_collected() -> None:
     assert await collect(store, LAYOUT, NOON, later) == 1
     assert await names(store, NOON, later) == ["a", "b", "c"]
     assert await collect(store, LAYOUT, NOON, later) == 0
+
+
+async def test_a_segment_is_not_collected_for_a_later_job_with_the_id_of_its_own() -> None:
+    store = MemoryStore()
+    writer = SegmentWriter(store, LAYOUT)
+    await writer.write([(finished("a"), None)], version=1)
+    await writer.write([(finished("a", seq=2), None)], version=2)
+    later = NOON + timedelta(hours=5)
+    assert await collect(store, LAYOUT, NOON, later) == 0
+    assert await names(store, NOON, later) == ["a", "a"]
 
 
 async def test_recent_hours_are_not_collected() -> None:

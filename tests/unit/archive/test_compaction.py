@@ -44,12 +44,12 @@ class FixedClock(SystemClock):
         return self.at
 
 
-def finished(name: str, at: datetime = NOON, kind: str = "index") -> JobRecord:
+def finished(name: str, at: datetime = NOON, kind: str = "index", seq: int = 1) -> JobRecord:
     return JobRecord(
         id=name,
         kind=kind,
         status="done",
-        seq=1,
+        seq=seq,
         payload=Raw(b'{"text":"\xc3\xa4","big":123456789012345678901234567890}'),
         pushed_at=at - timedelta(minutes=5),
         claimed_at=at - timedelta(seconds=3, microseconds=1),
@@ -206,6 +206,18 @@ async def test_a_late_segment_is_compacted_by_the_next_run_without_what_it_repea
     assert (written.jobs, written.repeated) == (1, 1)
     assert await segments(store) == []
     assert sorted(await names(store)) == ["a", "b", "c"]
+
+
+async def test_two_jobs_with_one_id_are_both_compacted_at_once_or_one_after_the_other() -> None:
+    store = MemoryStore()
+    jobs = [finished("a", seq=seq) for seq in (1, 2, 3)]
+    await archive(store, 1, *jobs[:2])
+    await compact(store)
+    await archive(store, 2, *jobs[1:])
+    [written] = await compact(store)
+    assert (written.jobs, written.repeated) == (1, 1)
+    assert await segments(store) == []
+    assert [job async for job in ArchiveReader(store, LAYOUT).jobs(*DAY)] == jobs
 
 
 async def test_a_run_that_was_killed_before_it_published_leaves_nothing_to_be_seen() -> None:

@@ -154,6 +154,43 @@ def test_two_processes_that_archive_at_once_lose_nothing() -> None:
     run(main, seed=5)
 
 
+def test_an_id_used_again_while_two_processes_archive_loses_no_completion() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with (
+            open_queue(loop, store, DirectQueue, "slow") as slow,
+            open_queue(loop, store, GroupCommitQueue, "quick") as quick,
+        ):
+
+            async def finish_again(result: str) -> None:
+                await quick.push("k", result, id="again")
+                [job] = await quick.claim()
+                await quick.complete(job, result)
+
+            await finish_again("first")
+            may_go_on, writer = asyncio.Event(), slow._archiver._writer
+            write = writer.write
+
+            async def held_up(*args: Any) -> list[str]:
+                keys: list[str] = await write(*args)
+                await may_go_on.wait()
+                return keys
+
+            writer.write = held_up
+            archiving = loop.create_task(slow.flush_archive())
+            await asyncio.sleep(5)
+            assert await quick.flush_archive() == 1
+            await finish_again("second")
+            may_go_on.set()
+            await archiving
+            await quick.flush_archive()
+            reader = ArchiveReader(store.connect("reader"), Layout.of(KEY))
+            found = [job.result async for job in reader.jobs(EPOCH, EPOCH + timedelta(days=2))]
+            assert [bytes(result) for result in found] == [b'"first"', b'"second"']
+
+    run(main)
+
+
 def test_an_idle_queue_costs_no_request() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)

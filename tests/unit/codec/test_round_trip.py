@@ -177,6 +177,7 @@ def consumers(draw: st.DrawFn) -> list[ConsumerRecord]:
             batch=draw(st.integers(1, 2**62)),
             secret=f"s{draw(texts)}",
             jobs=draw(jobs),
+            seq_limit=draw(maybe(st.tuples(numbers, numbers))),
         )
         for seq, name in enumerate(ids)
     ]

@@ -13,6 +13,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import (
     AnyOperation,
+    Archived,
     Claim,
     Complete,
     Configure,
@@ -120,6 +121,13 @@ class Driver:
     def expire(self, job: JobRecord) -> None:
         """End the lease of a job that was claimed."""
         assert self.ok(Expire(job=job.id, attempt=job.attempt)) is True
+
+    def let_go(self, *job_ids: str) -> int:
+        """Let finished jobs leave, as after their archive segment has landed."""
+        jobs = tuple((job_id, self.job(job_id).seq) for job_id in job_ids)
+        left = self.ok(Archived(jobs=jobs))
+        assert isinstance(left, int)
+        return left
 
     def kill(self, *job_ids: str) -> None:
         """Push jobs and let them die, one after the other."""

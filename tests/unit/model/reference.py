@@ -373,8 +373,8 @@ class Reference(BulkReference):
         return True
 
     def _archived(self, operation: Archived, _now: datetime, _seen: Seen) -> int:
-        done = {row["id"] for row in self.with_status("done")} & set(operation.jobs)
-        for job in done:
+        done = {(row["id"], row["seq"]) for row in self.with_status("done")} & set(operation.jobs)
+        for job, _ in done:
             del self.jobs[job]
         return len(done)
 

@@ -138,6 +138,7 @@ class BulkReference(TokenReference):
         if taken:
             row.update(batch=operation.batch, at=now)
             row["jobs"] = {job["id"]: job["lease"] for job in taken}
+            row["seqs"] = {job["id"]: job["seq"] for job in taken}
         elif (now - row["at"]).total_seconds() > self.settings.consumer_retention_s / 10:
             row["at"] = now
         return BatchState(operation.batch, len(taken))
@@ -152,7 +153,7 @@ class BulkReference(TokenReference):
             job
             for job in known
             if job["status"] == "queued"
-            and job["attempt"] > 0
+            and job["seq"] == row["seqs"][job["id"]]
             and (job["run_at"] is None or job["run_at"] <= now)
         ]
         self.hand_out(free, operation, now, seen)

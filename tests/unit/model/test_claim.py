@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.operations import Archived, Cancel, Claim, Pause, Redrive, Release, Resume
+from bucketq.model.operations import Cancel, Claim, Pause, Redrive, Release, Resume
 from tests.unit.model.driver import SECRET, Driver, lease_of
 
 
@@ -175,7 +175,7 @@ def test_a_job_that_left_is_not_mistaken_for_a_later_one_with_its_id(
     queue.push("j1", "b")
     queue.push("j2", "a")
     queue.ok(Cancel(job="again"))
-    queue.ok(Archived(jobs=("again",)))
+    queue.let_go("again")
     queue.push("again", kind, delay_s=delay_s)
     assert queue.state.next_due() == queue.job("again").run_at
     queue.wait(5)
@@ -267,7 +267,7 @@ def test_a_retried_claim_never_gets_the_lease_of_a_later_job_with_the_same_id(
     queue.push("a")
     [job] = queue.ok(claim, "s", number=1)
     queue.complete(job)
-    queue.ok(Archived(jobs=("a",)))
+    queue.let_go("a")
     queue.push("a")
     [again] = queue.claim(worker="second")
     assert (again.id, again.attempt) == (job.id, job.attempt)

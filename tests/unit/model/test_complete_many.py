@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError
 from bucketq.model.job import NOTHING, JobRecord
-from bucketq.model.operations import Archived, Cancel, Complete, CompleteMany, Completion
+from bucketq.model.operations import Cancel, Complete, CompleteMany, Completion
 from tests.unit.model.driver import START, Driver, lease_of, rows_of
 
 
@@ -108,7 +108,7 @@ def test_completions_that_come_again_are_answered_alike_also_from_the_archive(
     operation = many(finished(one), finished(lost), finished(two))
     answer = queue.ok(operation, "s", number=1)
     assert answer == (True, False, True)
-    queue.ok(Archived(jobs=("j2", "j3")))
+    queue.let_go("j2", "j3")
     if reload:
         queue.reload()
     before = rows_of(queue.state)

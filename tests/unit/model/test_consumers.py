@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model.bulk import (
@@ -20,7 +21,7 @@ from bucketq.model.bulk import (
     ReleaseBatch,
     RemoveConsumer,
 )
-from bucketq.model.operations import Heartbeat, Pause, Tidy
+from bucketq.model.operations import Cancel, Heartbeat, Pause, Tidy
 from bucketq.model.operators import is_untidy
 from tests.unit.model.driver import START, Driver, ref
 
@@ -351,3 +352,39 @@ def test_a_consumer_that_finds_nothing_for_long_is_not_forgotten() -> None:
 def test_nonsense_is_refused(operation: Any) -> None:
     queue = opened("1")
     queue.refused(operation, InvalidRequestError)
+
+
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_batch_does_not_take_over_a_later_job_with_the_id_of_one_of_its_own(
+    reload: bool,
+) -> None:
+    queue = opened("1", "2")
+    queue.ok(claim(1))
+    for job in queue.ok(read()).jobs:
+        if job.id == "1":
+            queue.expire(job)
+    queue.ok(Cancel(job="1"))
+    queue.let_go("1")
+    queue.push("1")
+    queue.expire(queue.claim_one())  # It has been claimed once, and waits again.
+    if reload:
+        queue.reload()
+    assert queue.ok(claim(1)) == BatchState(1, 1, ("1",))
+    assert queue.job("1").status == "queued"
+    assert queue.ok(ack(1)) == BatchState(1, 1, ("1",))
+
+
+def test_the_limit_of_an_earlier_batch_does_not_bind_the_open_one() -> None:
+    """A writer that does not know the limit keeps that of the batch before, and claims the next."""
+    queue = opened("1")
+    queue.ok(claim(1))
+    before = queue.state.consumers.by_id["spark"].seq_limit
+    queue.ok(ack(1))
+    queue.push("2")
+    queue.ok(claim(2))
+    record = queue.state.consumers.by_id["spark"]
+    for limit in (before, None):
+        queue.state.put_consumer(replace(record, seq_limit=limit))
+        queue.reload()
+        queue.expire(queue.job("2"))
+        assert queue.ok(claim(2)) == BatchState(2, 1)

@@ -364,8 +364,8 @@ class QueueMachine(BulkRules):
         ready = apply(self.state, Request(ReadOutbox(limit=1 + number % 4)), self.now).answer
         done = [row["id"] for row in self.reference.with_status("done")]
         assert [job.id for job, _ in ready.jobs] == done[: 1 + number % 4]
-        other = chosen(self.ids, number)
-        self.send(Archived(jobs=(other, *(job.id for job, _ in ready.jobs), other)))
+        other = (chosen(self.ids, number), 1 + number % 8)
+        self.send(Archived(jobs=(other, *((job.id, job.seq) for job, _ in ready.jobs), other)))
 
     @precondition(lambda self: self.now != START)
     @rule()

@@ -1,0 +1,47 @@
+"""Finished jobs leave once they are archived, and only they: an id may be used again."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketq.model.operations import Archived, Cancel
+from tests.unit.model.driver import Driver
+
+
+@pytest.fixture
+def queue() -> Driver:
+    return Driver()
+
+
+def finish(queue: Driver, job_id: str) -> int:
+    """Push and complete a job, and return its number."""
+    queue.push(job_id)
+    queue.complete(queue.claim_one())
+    return queue.job(job_id).seq
+
+
+def test_a_finished_job_leaves_once(queue: Driver) -> None:
+    seq = finish(queue, "a")
+    assert queue.ok(Archived(jobs=(("a", seq), ("a", seq)))) == 1
+    assert queue.ok(Archived(jobs=(("a", seq),))) == 0
+
+
+def test_a_job_that_is_not_done_stays(queue: Driver) -> None:
+    queue.push("a")
+    assert queue.ok(Archived(jobs=(("a", queue.job("a").seq), ("unknown", 1)))) == 0
+    assert queue.job("a").status == "queued"
+
+
+def test_an_archived_job_does_not_take_a_later_one_with_its_id_along(queue: Driver) -> None:
+    first = finish(queue, "a")
+    queue.let_go("a")
+    second = finish(queue, "a")
+    assert queue.ok(Archived(jobs=(("a", first),))) == 0
+    assert queue.job("a").seq == second
+    assert queue.ok(Archived(jobs=(("a", first), ("a", second)))) == 1
+
+
+def test_a_cancelled_job_leaves_like_a_completed_one(queue: Driver) -> None:
+    queue.push("a")
+    queue.ok(Cancel(job="a"))
+    assert queue.let_go("a") == 1
