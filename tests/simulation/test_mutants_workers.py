@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bucketq.client.routes import BrokerRoute
 from bucketq.queue.job import Job
 from bucketq.testing.weather import Weather
 from bucketq.worker.attempt import Attempt
@@ -75,6 +76,11 @@ def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:
         "no lease is taken from a healthy worker",
         weather="calm",
     )
+
+
+def test_a_claim_that_is_given_up_without_a_word_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(BrokerRoute, "_send_withdrawal", lambda *_: None)
+    expect("a drained engine holds nothing", weather="visits", first=50)
 
 
 def test_a_handler_that_is_counted_out_too_early_is_noticed(monkeypatch: Patch) -> None:

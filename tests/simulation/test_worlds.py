@@ -60,6 +60,10 @@ def test_engines_in_fair_weather_lose_nothing(weather: Weather) -> None:
     assert sum(total(reports, "runs").values()) > 0
 
 
+def test_a_claim_in_flight_when_its_client_hangs_up_is_not_committed_for_nobody() -> None:
+    simulate(52, weather="visits", cast="crew")
+
+
 @pytest.mark.parametrize("weather", WEATHERS[1:])
 def test_in_fair_weather_the_healthy_are_left_alone(weather: Weather) -> None:
     reports = [simulate(seed, weather=weather) for seed in range(1000, 1000 + FAIR_SEEDS)]

@@ -32,6 +32,7 @@ _RANKS: dict[type, int] = {
     ops.Push: _LAST,
     bulk.Publish: _LAST,
 }
+"""What is not named here is in the middle: a withdrawal must not overtake its claim."""
 _PORTION = 256
 _SHORTEST_RETRY_S = 0.05
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from bucketq.broker.leader import Leader
 from bucketq.errors import AccessDeniedError, ClosedError, SupersededError
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import AnyOperation, Claim, Request
+from bucketq.model.operations import Claim, Request, Withdraw
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.waiting import Caller
 from bucketq.rpc.errors import error_of
@@ -23,6 +23,9 @@ from bucketq.rpc.transport import LinkLostError, Wire
 _MAX_CALLS = 1000
 _PORTION = 100
 _ARCHIVE_S = 600.0
+_WITHDRAW_S = 60.0
+_LAST_MESSAGE_S = 0.2
+"""How long closing waits for withdrawals to be sent; a broker that stalls does not hold it up."""
 
 
 class RouteLostError(Exception):
@@ -70,19 +73,25 @@ class Route(Protocol):
 class _Pending:
     """A call without an answer."""
 
-    __slots__ = ("answer", "asked_at", "expires_at", "operation")
+    __slots__ = ("answer", "asked_at", "expires_at", "request")
 
     def __init__(
         self,
         answer: asyncio.Future[Any],
-        operation: AnyOperation | None,
+        request: Request | FlushArchive,
         now_s: float,
         ttl_s: float,
     ) -> None:
         self.answer = answer
-        self.operation = operation
+        self.request = request
         self.asked_at = now_s
         self.expires_at = now_s + ttl_s
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim, if it is one."""
+        operation = self.request.operation if isinstance(self.request, Request) else None
+        return operation if isinstance(operation, Claim) else None
 
 
 class BrokerRoute:
@@ -115,6 +124,7 @@ class BrokerRoute:
         self._strays: dict[int, None] = {}
         self._wake = asyncio.Event()
         self._lost: str | None = None
+        self._is_closing = False
         self.heard_at = self._loop.time()
         """When the broker was last heard of, by the loop's time."""
         self._tasks = [
@@ -135,7 +145,7 @@ class BrokerRoute:
     async def submit(self, request: Request, ttl_s: float) -> Any:
         """Send a request, and wait for its answer."""
         try:
-            return await self._call(request, request.operation, ttl_s)
+            return await self._call(request, ttl_s)
         except AccessDeniedError as error:
             if self._shows_token:
                 raise
@@ -144,24 +154,35 @@ class BrokerRoute:
 
     async def flush_archive(self) -> int:
         """Let the broker archive everything that is finished."""
-        count: int = await self._call(FlushArchive(), None, _ARCHIVE_S)
+        count: int = await self._call(FlushArchive(), _ARCHIVE_S)
         return count
 
     def withdraw(self, claim: Claim) -> None:
-        """Let a claim wait no longer; if it gets jobs all the same, they are given back."""
+        """Let a claim wait no longer: the broker releases what it gets all the same.
+
+        A broker that does not know ``Withdraw`` lets the claim wait on; what it sends is a stray.
+        """
         for tag, pending in self._pending.items():
-            operation = pending.operation
-            if isinstance(operation, Claim) and operation.secret == claim.secret:
+            found = pending.claim
+            if found is not None and found.secret == claim.secret:
                 del self._pending[tag]
                 self._strays[tag] = None
                 if not pending.answer.done():
                     pending.answer.set_result(())
+                self._send_withdrawal(cast("Request", pending.request), claim.secret)
                 return
+
+    def _send_withdrawal(self, claim: Request, secret: str) -> None:
+        """Send a ``Withdraw`` after a claim; its answer is of no interest."""
+        withdraw = Withdraw(session=claim.session, number=claim.number, secret=secret)
+        self._tag += 1
+        self._outbox.append(Call(self._tag, Request(withdraw), _WITHDRAW_S))
+        self._wake.set()
 
     def late_answer(self, claim: Claim) -> asyncio.Future[Any] | None:
         """Let somebody else wait for the answer to a claim whose caller was cancelled."""
         for pending in self._pending.values():
-            if pending.operation is claim and pending.answer.cancelled():
+            if pending.claim is claim and pending.answer.cancelled():
                 pending.answer = self._loop.create_future()
                 return pending.answer
         return None
@@ -177,7 +198,7 @@ class BrokerRoute:
             (
                 pending.asked_at
                 for pending in self._pending.values()
-                if not isinstance(pending.operation, Claim) or not pending.operation.wait_s
+                if pending.claim is None or not pending.claim.wait_s
             ),
             default=None,
         )
@@ -202,21 +223,23 @@ class BrokerRoute:
         self._wake.set()
 
     async def close(self) -> None:
-        """End the conversation."""
+        """End the conversation, once what was withdrawn has been sent."""
+        if self._lost is None:
+            self._is_closing = True
+            self._wake.set()
+            await asyncio.wait([self._tasks[0]], timeout=_LAST_MESSAGE_S)
         self.lose("it was closed")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._wire.close()
 
-    async def _call(
-        self, request: Request | FlushArchive, operation: AnyOperation | None, ttl_s: float
-    ) -> Any:
+    async def _call(self, request: Request | FlushArchive, ttl_s: float) -> Any:
         if self._lost is not None:
             raise RouteLostError(self._lost)
         self._tag = tag = self._tag + 1
         answer = self._loop.create_future()
-        self._pending[tag] = _Pending(answer, operation, self._loop.time(), ttl_s)
+        self._pending[tag] = _Pending(answer, request, self._loop.time(), ttl_s)
         self._outbox.append(Call(tag, request, ttl_s))
         self._wake.set()
         return await answer
@@ -230,6 +253,8 @@ class BrokerRoute:
                     calls = self._outbox[:_MAX_CALLS]
                     del self._outbox[:_MAX_CALLS]
                     await self._wire.send(calls)
+                if self._is_closing:
+                    return
         except LinkLostError as error:
             self.lose(str(error))
 
@@ -254,7 +279,7 @@ class BrokerRoute:
                 self._on_stray_jobs(answer.value)
             return
         if pending.answer.done():
-            if isinstance(pending.operation, Claim) and answer.value:
+            if pending.claim is not None and answer.value:
                 self._on_stray_jobs(answer.value)
         elif answer.refusal is not None:
             pending.answer.set_exception(error_of(answer.refusal))

@@ -40,6 +40,7 @@ from bucketq.model.operations import (
     ReadTokens,
     Release,
     RevokeToken,
+    Withdraw,
 )
 from bucketq.model.state import State
 from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenInfo, TokenRecord
@@ -55,6 +56,7 @@ _NEEDS: dict[type, Right] = {
     CompleteMany: "claim",
     Fail: "claim",
     Release: "claim",
+    Withdraw: "claim",
     Get: "read",
     List: "read",
     ReadStats: "read",

@@ -27,11 +27,13 @@ from bucketq.model.operations import (
     LeaseRef,
     Pulse,
     Release,
+    Withdraw,
 )
 from bucketq.model.retry import attempts_left, delay_after_failure
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32
+_MAX_NUMBER = 2**63 - 1
 
 
 def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
@@ -200,6 +202,30 @@ def release(state: State, operation: Release, now: datetime) -> None:
     job = _held(state, operation.job, operation.lease)
     run_at = now + timedelta(seconds=operation.delay_s) if operation.delay_s else None
     give_back(state, job, now, run_at)
+
+
+def withdraw(state: State, operation: Withdraw, now: datetime) -> int:
+    """Release the jobs that a claim was given and that are still held under it."""
+    check.name(operation.session, "session")
+    check.whole_number(operation.number, "number", 0, _MAX_NUMBER)
+    check.name(operation.secret, "secret")
+    session = state.sessions.get(operation.session)
+    stored = None if session is None else session.find(operation.number)
+    count = 0
+    # The id may be that of another request than a claim; what is stored for that is ignored.
+    for job_id, seq, attempt in filter(_is_claimed, stored if isinstance(stored, list) else ()):
+        job = state.jobs.get(job_id)
+        if job is None or job.status != "running" or job.seq != seq:
+            continue
+        if job.lease == lease_of(operation.secret, job_id, attempt):
+            give_back(state, job, now)
+            count += 1
+    return count
+
+
+def _is_claimed(entry: object) -> bool:
+    """Whether an entry of a stored answer is a job that was claimed (see ``remember_claim``)."""
+    return isinstance(entry, list | tuple) and [type(part) for part in entry] == [str, int, int]
 
 
 def give_back(state: State, job: JobRecord, now: datetime, run_at: datetime | None = None) -> None:

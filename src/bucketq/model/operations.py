@@ -108,6 +108,18 @@ class Release(Operation, frozen=True):
     delay_s: float = 0.0
 
 
+class Withdraw(Operation, frozen=True):
+    """Undo a claim whose caller is gone: it waits no longer, and its jobs are released.
+
+    Answers how many jobs were released. The claim is named by the id of its request; its secret
+    proves that it is the caller's own.
+    """
+
+    session: str
+    number: int
+    secret: str
+
+
 class Cancel(Operation, frozen=True):
     """Cancel a job. Answers ``cancelled``, ``requested`` (it is running) or ``finished``."""
 
@@ -268,6 +280,7 @@ AnyOperation = (
     | CompleteMany
     | Fail
     | Release
+    | Withdraw
     | Cancel
     | Redrive
     | Purge
@@ -305,7 +318,18 @@ CLAIMS = (Claim, ClaimBatch)
 READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens, ReadBatch, ReadConsumers)
 """Operations that change nothing."""
 
-REPEATABLE = (*READS, ClaimBatch, Heartbeat, Expire, Persist, Lead, Retire, Tidy, Archived)
+REPEATABLE = (
+    *READS,
+    ClaimBatch,
+    Heartbeat,
+    Withdraw,
+    Expire,
+    Persist,
+    Lead,
+    Retire,
+    Tidy,
+    Archived,
+)
 """Operations that do no harm when they are applied twice: they need no id, and are not recorded."""
 
 

@@ -73,6 +73,7 @@ from bucketq.model.operations import (
     Retire,
     RevokeToken,
     Tidy,
+    Withdraw,
 )
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State
@@ -105,6 +106,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     CompleteMany: leases.complete_many,
     Fail: leases.fail,
     Release: leases.release,
+    Withdraw: leases.withdraw,
     Expire: leases.expire,
     Persist: brokers.persist,
     Lead: brokers.lead,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.model.operations import CLAIMS, READS, Claim, Request, Tidy
+from bucketq.model.operations import CLAIMS, READS, Claim, Request, Tidy, Withdraw
 from bucketq.model.operators import is_untidy
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
@@ -127,6 +127,8 @@ class GroupCommitQueue(ObjectQueue[T]):
             gone = ClosedError(f"the queue {self._where} is closed: connect again")
             waiting.tell(None, self._broken or gone)
             return
+        if waiting.is_told and type(waiting.request.operation) is Claim:
+            return  # Its client hung up before its turn came: it would take jobs for no one.
         if self._parked and self._document and type(waiting.request.operation) in CLAIMS:
             self._hand_out(self._document)  # Whoever has waited longer goes first.
         self._waiting_bytes += waiting.size_bytes
@@ -137,12 +139,8 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer: its caller is gone. What it has got is given back."""
-        for parked in self._parked:
-            # By its secret: what a client sends again is a copy, with less time to wait.
-            if cast("Claim", parked.request.operation).secret == claim.secret:
-                self._parked.discard(parked)
-                parked.tell((), None)
-                return
+        for parked in self._parked.withdraw(claim.secret):
+            parked.tell((), None)
 
     def _send_away(self, error: Exception) -> None:
         """Tell the claims that wait that they wait in vain."""
@@ -375,7 +373,9 @@ class GroupCommitQueue(ObjectQueue[T]):
             self._drop(waiting)
             waiting.tell(None, error)
             return
-        if applied.answer == () and type(request.operation) is Claim:
+        if type(request.operation) is Withdraw:
+            self._withdraw(waiting, request.operation, applied)
+        elif applied.answer == () and type(request.operation) is Claim:
             self._park(waiting, request.operation)
 
     def _park(self, waiting: Waiting, claim: Claim) -> None:
@@ -388,6 +388,14 @@ class GroupCommitQueue(ObjectQueue[T]):
         ):
             self._drop(waiting)
             self._parked.add(waiting)
+
+    def _withdraw(self, waiting: Waiting, withdraw: Withdraw, applied: Applied) -> None:
+        """Let go of a parked claim. Unless jobs were released, nothing has to be written."""
+        for parked in self._parked.withdraw(withdraw.secret):
+            parked.tell((), None)
+        if not applied.changes:
+            self._drop(waiting)
+            waiting.tell(applied.answer, applied.error)
 
     def _drop(self, waiting: Waiting) -> None:
         """Take a request out of the batch; mostly it is the last that came."""

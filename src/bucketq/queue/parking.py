@@ -27,11 +27,17 @@ class Parked(Protocol):
         ...
 
     @property
+    def secret(self) -> str:
+        """What is the same in every copy of it."""
+        ...
+
+    @property
     def until(self) -> float:
         """How long it may wait, by the loop's time."""
         ...
 
 
+K = TypeVar("K")
 W = TypeVar("W", bound=Parked)
 
 
@@ -44,6 +50,8 @@ class Parking(Generic[W]):
         self._timers: list[tuple[float, int, W]] = []
         self._numbers: dict[int, int] = {}
         """The number of each claim, by its identity."""
+        self._copies: dict[str, dict[int, W]] = {}
+        """The copies of each claim, by its secret: one that is sent again may find the first."""
         self._next = 0
 
     def __len__(self) -> int:
@@ -60,6 +68,7 @@ class Parking(Generic[W]):
         self._next += 1
         self._numbers[id(claim)] = self._next
         self._lines.setdefault(claim.kinds, {})[self._next] = claim
+        self._copies.setdefault(claim.secret, {})[self._next] = claim
         heappush(self._timers, (claim.until, self._next, claim))
         if len(self._timers) > 2 * len(self._numbers) + _SWEEP_ABOVE:
             self._timers = sorted(entry for entry in self._timers if self._is_parked(entry))
@@ -69,11 +78,16 @@ class Parking(Generic[W]):
         number = self._numbers.pop(id(claim), None)
         if number is None:
             return False
-        line = self._lines[claim.kinds]
-        del line[number]
-        if not line:
-            del self._lines[claim.kinds]
+        _remove(self._lines, claim.kinds, number)
+        _remove(self._copies, claim.secret, number)
         return True
+
+    def withdraw(self, secret: str) -> list[W]:
+        """Take out a claim, with its copies, whatever there is for it."""
+        withdrawn = list(self._copies.get(secret, {}).values())
+        for claim in withdrawn:
+            self.discard(claim)
+        return withdrawn
 
     def next_servable(self, state: State, now: datetime) -> W | None:
         """Take out the claim that has waited longest among those for which there is a job."""
@@ -110,6 +124,13 @@ class Parking(Generic[W]):
 
     def _is_parked(self, entry: tuple[float, int, W]) -> bool:
         return self._numbers.get(id(entry[2])) == entry[1]
+
+
+def _remove(groups: dict[K, dict[int, W]], key: K, number: int) -> None:
+    group = groups[key]
+    del group[number]
+    if not group:
+        del groups[key]
 
 
 def _has_job(state: State, kinds: tuple[str, ...], now: datetime) -> bool:

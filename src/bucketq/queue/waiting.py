@@ -36,6 +36,12 @@ class Waiting:
         return operation.kinds if isinstance(operation, Claim) else ()
 
     @property
+    def secret(self) -> str:
+        """The secret of a claim."""
+        operation = self.request.operation
+        return operation.secret if isinstance(operation, Claim) else ""
+
+    @property
     def is_told(self) -> bool:
         """Whether nobody waits for the answer any more."""
         raise NotImplementedError

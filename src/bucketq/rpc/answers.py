@@ -217,6 +217,7 @@ _WRITERS: dict[str, Callable[[pb.Answer, Any], int]] = {
     "complete_many": _write_completions,
     "fail": _write_failed,
     "release": _write_done,
+    "withdraw": _write_count,
     "cancel": _write_cancelled,
     "redrive": _write_count,
     "purge": _write_count,

@@ -80,6 +80,7 @@ UNARY: dict[str, tuple[Any, str]] = {
     "CompleteMany": (pb.CompleteManyRequest, "complete_many"),
     "Fail": (pb.FailRequest, "fail"),
     "Release": (pb.ReleaseRequest, "release"),
+    "Withdraw": (pb.WithdrawRequest, "withdraw"),
     "Cancel": (pb.CancelRequest, "cancel"),
     "Redrive": (pb.RedriveRequest, "redrive"),
     "Purge": (pb.PurgeRequest, "purge"),

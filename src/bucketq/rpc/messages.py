@@ -33,6 +33,7 @@ OFFERED = (
     ops.CompleteMany,
     ops.Fail,
     ops.Release,
+    ops.Withdraw,
     ops.Cancel,
     ops.Redrive,
     ops.Purge,

@@ -45,6 +45,7 @@ from bucketq.model.operations import (
     Release,
     Resume,
     RevokeToken,
+    Withdraw,
 )
 from bucketq.model.tokens import Right
 from bucketq.queue.base import MAX_WAIT_S
@@ -272,6 +273,7 @@ _WRITERS: dict[type, Callable[[pb.Call, Any], int]] = {
     CompleteMany: _write_completions,
     Fail: _write_fail,
     Release: _write_release,
+    Withdraw: by_name("withdraw"),
     Cancel: _write_cancel,
     Redrive: by_name("redrive"),
     Purge: by_name("purge"),
@@ -303,6 +305,7 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
         max_attempts=m.max_attempts if m.HasField("max_attempts") else None,
     ),
     "release": lambda m: Release(job=m.job, lease=m.lease, delay_s=m.delay_s),
+    "withdraw": lambda m: Withdraw(session=m.session, number=m.number, secret=m.secret),
     "cancel": lambda m: Cancel(job=m.job),
     "redrive": lambda m: Redrive(jobs=names(m.jobs), kinds=names(m.kinds), limit=m.limit),
     "purge": lambda m: Purge(jobs=names(m.jobs), kinds=names(m.kinds), older_than_s=m.older_than_s),

@@ -73,6 +73,13 @@ def test_what_finishes_work_is_let_in_before_what_brings_more() -> None:
     assert len(box) == 0
 
 
+def test_a_withdrawal_does_not_overtake_its_claim() -> None:
+    box = inbox()
+    box.put(call(CLAIM))
+    box.put(call(ops.Withdraw(session="s", number=1, secret="s" * 32)))
+    assert names(box.take(0)) == ["Claim", "Withdraw"]
+
+
 def test_calls_of_one_kind_are_let_in_as_they_came() -> None:
     box = inbox()
     calls = [call(PUSH) for _ in range(10)]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bucketq.client.routes import BrokerRoute, RouteLostError
-from bucketq.errors import OverloadedError, QueueFullError, SupersededError
+from bucketq.errors import InvalidRequestError, OverloadedError, QueueFullError, SupersededError
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import Claim, Push, ReadStats, Request
+from bucketq.model.operations import Claim, Push, ReadStats, Request, Withdraw
 from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.transport import LinkLostError
@@ -177,6 +177,12 @@ async def test_a_withdrawn_claim_is_answered_at_once_and_what_it_gets_is_a_stray
     assert isinstance(copy, Claim)
     way.route.withdraw(copy)
     assert await withdrawn == ()
+    await settle()
+    sent = way.wire.calls[-1].request
+    assert sent == Request(Withdraw(session="session", number=2, secret="a" * 32))
+    # As by a broker that does not know the withdrawal, and lets the claim wait on.
+    unknown = refusal_of(InvalidRequestError("the request names no operation"))
+    way.wire.answer(Answer(3, None, unknown))
     way.wire.answer(Answer(1, JOBS), Answer(1, JOBS), Answer(2, JOBS))
     assert await other == JOBS
     await settle()
@@ -198,6 +204,42 @@ async def test_a_withdrawn_claim_that_gets_nothing_leaves_nothing() -> None:
     await settle()
     assert (way.strays, way.route.waits) == ([], False)
     await way.route.close()
+
+
+@virtual
+async def test_a_withdrawal_is_sent_before_the_conversation_ends() -> None:
+    way = Way()
+    withdrawn = way.submit(claim())
+    await settle()
+    way.wire.is_stuck.clear()
+    way.submit(READ).add_done_callback(lambda task: task.exception())
+    await settle()
+    operation = claim().operation
+    assert isinstance(operation, Claim)
+    way.route.withdraw(operation)
+    closing = start(way.route.close())
+    await settle()
+    way.wire.is_stuck.set()
+    await closing
+    await withdrawn
+    assert isinstance(way.wire.calls[-1].request, Request)
+    assert isinstance(way.wire.calls[-1].request.operation, Withdraw)
+
+
+@virtual
+async def test_a_broker_that_takes_no_messages_does_not_hold_up_the_end() -> None:
+    way = Way()
+    withdrawn = way.submit(claim())
+    await settle()
+    way.wire.is_stuck.clear()
+    operation = claim().operation
+    assert isinstance(operation, Claim)
+    way.route.withdraw(operation)
+    began_s = asyncio.get_running_loop().time()
+    await way.route.close()
+    assert asyncio.get_running_loop().time() - began_s < 1
+    assert way.wire.is_closed
+    await withdrawn
 
 
 @virtual

@@ -47,6 +47,7 @@ from bucketq.model.operations import (
     Resume,
     Retire,
     Tidy,
+    Withdraw,
 )
 from bucketq.model.settings import Settings
 from tests.unit.model.reference_bulk import BulkReference
@@ -82,6 +83,8 @@ class Reference(BulkReference):
         self.version = 0
         self.horizon = 0
         self.leases_given: set[str] = set()
+        self.secrets: dict[str, str] = {}
+        """The secret of the claim under which each lease was given."""
         self.pushed = 0
         self.broker: BrokerRecord | None = None
 
@@ -251,6 +254,7 @@ class Reference(BulkReference):
             assert lease is not None
             assert lease not in self.leases_given, "a lease was handed out twice"
             self.leases_given.add(lease)
+            self.secrets[lease] = getattr(claim, "secret", "")
             row.update(status="running", attempt=row["attempt"] + 1, run_at=None, lease=lease)
             row.update(worker=claim.worker, claimed_at=now, heartbeat_at=now, silent_s=0.0)
             row["lease_s"] = claim.lease_s
@@ -317,6 +321,24 @@ class Reference(BulkReference):
         self._end(row, now, costs=False)
         if row["status"] == "queued" and operation.delay_s:
             row["run_at"] = now + timedelta(seconds=operation.delay_s)
+
+    def _withdraw(self, operation: Withdraw, now: datetime, _seen: Seen) -> int:
+        session = self.sessions.get(operation.session, {"floor": 0, "done": {}})
+        answer = session["done"].get(operation.number)
+        if operation.number < session["floor"] or not isinstance(answer, tuple):
+            return 0
+        claimed = [row for row in answer if isinstance(row, dict)]
+        held = [
+            row
+            for job in claimed
+            if (row := self.jobs.get(job["id"])) is not None
+            and row["status"] == "running"
+            and row["lease"] == job["lease"]
+            and operation.secret == self.secrets[job["lease"]]
+        ]
+        for row in held:
+            self._end(row, now, costs=False)
+        return len(held)
 
     def _expire(self, operation: Expire, now: datetime, _seen: Seen) -> bool:
         row = self.jobs.get(operation.job)

@@ -235,6 +235,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
         ops.CompleteMany,
         ops.Fail,
         ops.Release,
+        ops.Withdraw,
         bulk.OpenConsumer,
         bulk.ClaimBatch,
         bulk.ReadBatch,

@@ -19,6 +19,7 @@ from bucketq.model.job import NOTHING, Backoff, JobRecord
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
+    Claim,
     Complete,
     Configure,
     Expire,
@@ -26,12 +27,14 @@ from bucketq.model.operations import (
     Heartbeat,
     LeaseRef,
     Pulse,
+    Push,
     Redrive,
     Release,
+    Withdraw,
 )
 from bucketq.model.retry import delay_after_failure
 from bucketq.model.settings import Settings
-from tests.unit.model.driver import START, Driver, lease_of, ref
+from tests.unit.model.driver import SECRET, START, Driver, lease_of, new_job, ref
 
 
 @pytest.fixture
@@ -254,6 +257,51 @@ def test_a_release_may_ask_for_a_delay(queue: Driver) -> None:
     queue.push("j1")
     queue.ok(Release(job="j1", lease=lease_of(queue.claim_one()), delay_s=7.0))
     assert queue.job("j1").run_at == START + timedelta(seconds=7)
+
+
+def claim_as(queue: Driver, number: int, limit: int = 3) -> list[JobRecord]:
+    """Claim jobs under an id, so that the claim can be withdrawn."""
+    claim = Claim(worker="w", secret=SECRET, limit=limit)
+    return list(queue.ok(claim, "session", number=number))
+
+
+def test_a_withdrawn_claim_releases_what_it_still_holds_at_no_cost(queue: Driver) -> None:
+    queue.push_many("j1", "j2", "j3", "j4", max_attempts=1)
+    done, lost, held = claim_as(queue, 1)
+    (other,) = claim_as(queue, 2)
+    queue.complete(done)
+    queue.ok(Release(job=lost.id, lease=lease_of(lost)))
+    again = queue.claim_one()
+    queue.reload()
+    withdraw = Withdraw(session="session", number=1, secret=SECRET)
+    assert queue.ok(withdraw) == 1
+    job = queue.job(held.id)
+    assert (job.status, job.failures, job.lost_leases, job.attempt) == ("queued", 0, 0, 1)
+    assert queue.job(again.id).lease == again.lease
+    assert queue.job(other.id).lease == other.lease
+    assert queue.ok(withdraw) == 0
+    claim = Claim(worker="w", secret=SECRET, limit=3)
+    assert queue.ok(claim, "session", number=1) == (), "it is not handed out again"
+
+
+@pytest.mark.parametrize(
+    "withdraw",
+    [
+        Withdraw(session="session", number=1, secret="f" * 32),
+        Withdraw(session="session", number=2, secret=SECRET),
+        Withdraw(session="session", number=9, secret=SECRET),
+        Withdraw(session="unknown", number=1, secret=SECRET),
+    ],
+)
+def test_a_withdrawal_of_anything_but_ones_own_claim_changes_nothing(
+    queue: Driver, withdraw: Withdraw
+) -> None:
+    queue.push("j1")
+    (job,) = claim_as(queue, 1)
+    queue.ok(Push(jobs=(new_job("j2"),)), "session", number=2)
+    applied = queue.send(withdraw)
+    assert (applied.answer, applied.changes) == (0, [])
+    assert queue.job("j1").lease == job.lease
 
 
 def test_a_redrive_sets_the_counts_to_zero_but_never_the_attempt(queue: Driver) -> None:

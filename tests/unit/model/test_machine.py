@@ -52,6 +52,7 @@ from bucketq.model.operations import (
     RevokeToken,
     Silence,
     Tidy,
+    Withdraw,
 )
 from bucketq.model.operators import is_untidy
 from bucketq.model.state import Change, State
@@ -281,6 +282,19 @@ class QueueMachine(BulkRules):
     def release(self, number: int, by: tuple[str, int], delay_s: float) -> None:
         lease = self.some_lease(number)
         self.send(Release(job=lease.job, lease=lease.lease, delay_s=delay_s), by)
+
+    @precondition(lambda self: self.sent)
+    @rule(number=pick, is_own=st.sampled_from([True, True, True, False]))
+    def withdraw(self, number: int, is_own: bool) -> None:
+        claims = [request for request in self.sent if isinstance(request.operation, Claim)]
+        request = chosen(claims or self.sent, number)
+        secret = request.operation.secret if isinstance(request.operation, Claim) else "0" * 32
+        withdraw = Withdraw(
+            session=request.session,
+            number=request.number,
+            secret=secret if is_own else "f" * 32,
+        )
+        self.send(withdraw)
 
     @precondition(lambda self: self.state.running)
     @rule(number=pick, older=st.sampled_from([0, 0, 0, 1]))

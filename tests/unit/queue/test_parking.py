@@ -17,6 +17,10 @@ class Claim:
     kinds: tuple[str, ...] = ()
     until: float = 100.0
 
+    @property
+    def secret(self) -> str:
+        return self.name
+
 
 class Garage:
     """A parking, and a queue that jobs are pushed to."""
@@ -126,6 +130,18 @@ def test_a_claim_that_was_served_or_withdrawn_does_not_expire() -> None:
     assert garage.serve() == ["served"]
     assert garage.parking.next_expiry() is None
     assert garage.expire(100) == []
+
+
+def test_a_claim_is_withdrawn_with_its_copies_and_leaves_the_others() -> None:
+    garage = Garage()
+    for kind in ("mail", "index", "mail"):
+        garage.park("withdrawn", kind)
+    garage.park("other", "mail")
+    assert {claim.name for claim in garage.parking.withdraw("withdrawn")} == {"withdrawn"}
+    assert garage.parking.withdraw("withdrawn") == []
+    assert [claim.name for claim in garage.parking] == ["other"]
+    garage.driver.push("1", "mail")
+    assert garage.serve() == ["other"]
 
 
 def test_a_claim_that_is_parked_again_stands_behind_all_others_and_expires_once() -> None:
