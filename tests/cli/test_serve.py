@@ -53,6 +53,7 @@ def test_the_help_tells_what_it_does_and_how_it_ends(console: Console) -> None:
         (["--advertise", "there:0"], "--advertise HOST:PORT"),
         (["--idle-exit", "soon"], "--idle-exit"),
         (["--idle-exit", "-5"], "--idle-exit"),
+        (["--log-format", "xml"], "--log-format"),
         (["URL"], "name them apart"),
         (["--timeout", "0"], "--timeout"),
         (["ftp://host/queue.json"], "scheme"),
@@ -151,6 +152,57 @@ def test_without_anybody_to_serve_it_ends_by_itself(console: Console) -> None:
     assert ran.code == 0, ran
     assert "serving" in ran.out
     assert "stopping" in ran.err
+
+
+def test_each_line_of_the_log_has_its_time_in_utc_and_its_level(console: Console) -> None:
+    ran = console.spawn("serve", "URL", "--idle-exit", "1s")
+    lines = ran.err.splitlines()
+    assert len(lines) >= 2, ran
+    for line in lines:
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info \S", line), line
+
+
+@pytest.mark.parametrize("words", [("--log-format", "json"), ("--json",)], ids=" ".join)
+def test_the_log_is_json_on_demand(console: Console, words: tuple[str, ...]) -> None:
+    ran = console.spawn("serve", "URL", "--idle-exit", "1s", *words)
+    assert ("address" in ran.json) if "--json" in words else ran.out.startswith("serving ")
+    told = [json.loads(line) for line in ran.err.splitlines()]
+    assert {line["level"] for line in told} == {"info"}
+    assert all(line["time"].endswith("Z") for line in told)
+    assert any("leading in epoch 1" in line["event"] for line in told)
+    assert "stopping" in told[-1]["event"]
+
+
+def test_what_ends_a_broker_is_json_as_well(console: Console) -> None:
+    console.path.write_text("somebody's notes\n" * 10)
+    ran = console.spawn("serve", "URL", "--log-format", "json")
+    *_, last = [json.loads(line) for line in ran.err.splitlines()]
+    assert last["exit_code"] == ran.code
+    assert "queue.json" in last["error"]
+
+
+def test_quiet_leaves_warnings_with_their_time(console: Console) -> None:
+    program = (
+        "import logging, sys\n"
+        "from bucketq.broker.server import Server\n"
+        "begin = Server.start\n"
+        "async def start(self, *words, **options):\n"
+        "    logging.getLogger('bucketq.broker').warning('the host is slow')\n"
+        "    await begin(self, *words, **options)\n"
+        "Server.start = start\n"
+        "from bucketq.cli import main\n"
+        "main()\n"
+    )
+    words = ("serve", console.url, "--idle-exit", "1s", "--quiet")
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        env=child_environ(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert re.fullmatch(r"\S+Z warning the host is slow\n", ran.stderr), ran.stderr
 
 
 def without_grpc(*words: str, folder: Path) -> Ran:

@@ -211,7 +211,7 @@ def _tell(out: Output, error: BucketQError) -> int:
     if request:
         fields["request"] = request
     out.error(str(error), **fields)
-    if request and not out.json:
+    if request and not out.json_errors:
         print(
             f"bucketq: to repeat it to the effect of one, add: --request {request}",
             file=sys.stderr,

@@ -50,6 +50,8 @@ class Output:
     def __init__(self, *, json: bool, quiet: bool, debug: bool, timeout_s: float) -> None:
         """Keep what the options that all commands share say."""
         self.json = json
+        self.json_errors = json
+        """Whether errors are JSON: they follow the format of a log, if there is one."""
         self.quiet = quiet
         self.debug = debug
         self.timeout_s = timeout_s
@@ -81,7 +83,7 @@ class Output:
 
     def error(self, text: str, **fields: object) -> None:
         """Tell what went wrong: a sentence, or with --json an object."""
-        if self.json:
+        if self.json_errors:
             line = msgspec.json.encode({"error": text, **fields}).decode()
             print(line, file=sys.stderr)
         else:

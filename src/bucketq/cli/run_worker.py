@@ -14,11 +14,11 @@ import typer
 
 from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
 from bucketq.cli.find_worker import Target, find_worker, parse_target, source_folder
+from bucketq.cli.log import Format, Lines, LogFormat, choose_format, log_to
 from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output, counted
 from bucketq.cli.reload import Reloader, ended_with_parent
 from bucketq.cli.worker_line import WorkerLine
-from bucketq.cli.worker_log import Format, Lines, log_to
 from bucketq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -63,10 +63,6 @@ Name = Annotated[
     str, typer.Option("--name", metavar="NAME", help="The name under which jobs are claimed.")
 ]
 Reload = Annotated[bool, typer.Option("--reload", help="Start again when the source changes.")]
-LogFormat = Annotated[
-    str,
-    typer.Option("--log-format", metavar="text|json", help="How to log to stderr; --json: json."),
-]
 Spark = Annotated[
     str,
     typer.Option(
@@ -114,7 +110,7 @@ def work(
         bucketq work tasks:worker --drain 2m --name mailer-1 --log-format json
         bucketq work tasks:worker --spark "local[4]"
     """
-    form = _format(log_format, out)
+    form = choose_format(log_format, out)
     wanted = tuple(kind.strip() for kind in kinds.split(",")) if kinds else None
     drain_s = parse_duration(drain, "--drain") if drain else None
     check_timeout(out.timeout_s)
@@ -136,13 +132,11 @@ def work(
         lines = Lines(form, line.say, tracebacks=out.debug)
         lines.worker = worker.name
         log_to(lines, quiet=out.quiet, debug=out.debug)
-        prints_json, out.json = out.json, form == "json"
         if spark:
             with _on_spark(spark, worker, batch_jobs, is_loud=out.debug) as worker:
                 asyncio.run(_work(worker, line, wanted, burst=burst, note_s=_SPARK_NOTE_S))
         else:
             asyncio.run(_work(worker, line, wanted, burst=burst))
-        out.json = prints_json
     _sum_up(worker, wanted or tuple(worker.handlers), out, form)
     return None
 
@@ -213,13 +207,6 @@ def _run_again_and_again(found: Target, out: Output) -> int:
         return await Reloader(command, source_folder(found), quiet=out.quiet).run()
 
     return asyncio.run(run())
-
-
-def _format(text: str, out: Output) -> Format:
-    if text not in {"", "text", "json"}:
-        message = f"--log-format must be text or json, got {text!r}"
-        raise InvalidRequestError(message)
-    return "json" if text == "json" or (out.json and not text) else "text"
 
 
 def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -> None:

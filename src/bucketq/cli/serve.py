@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import typer
 
 from bucketq.archive import Layout, SegmentWriter
+from bucketq.cli.log import Lines, LogFormat, choose_format, log_to, to_stderr
 from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output
 from bucketq.cli.protection import check_listen, check_tokens, outgoing, server_tls
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from bucketq.rpc.credentials import ServerTls
     from bucketq.rpc.transport import Transport
 
+_log = logging.getLogger("bucketq.serve")
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _IDLE_LOOK_S = 0.5
@@ -102,6 +104,7 @@ async def serve(
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
     insecure: Insecure = False,
+    log_format: LogFormat = "",
 ) -> None:
     """Serve queues: commit for everybody who asks, until it is stopped.
 
@@ -117,12 +120,14 @@ async def serve(
     from bucketq.broker.server import Server
     from bucketq.rpc.address import is_loopback, this_host
 
+    form = choose_format(log_format, out)
     check_timeout(out.timeout_s)
     tls = server_tls(tls_cert, tls_key, tls_client_ca)
     transport = _transport(tls)
     _check_addresses(listen, advertise, tls, insecure=insecure)
     idle_exit_s = parse_duration(idle_exit, "--idle-exit")
-    _log_to_stderr(out)
+    # A broker's tracebacks quote no payloads, and without them its faults could not be found.
+    log_to(Lines(form, to_stderr, tracebacks=True), quiet=out.quiet, debug=out.debug)
     _settle_memory()
     clock = SystemClock()
     async with AsyncExitStack() as stack:
@@ -143,7 +148,7 @@ async def serve(
         names = ", ".join(server.brokers)
         out.done(f"serving {names} at {server.address}", {"address": server.address})
         await _until_over(server, stopped, idle_exit_s)
-        out.note("stopping: settling what has come")
+        _log.info("stopping: settling what has come")
 
 
 def _settle_memory() -> None:
@@ -249,16 +254,6 @@ def _transport(tls: ServerTls | None) -> Transport:
         message = 'brokers need one more package: pip install "bucketq[broker]"'
         raise InvalidRequestError(message) from error
     return GrpcTransport(outgoing(tls), server_tls=tls)
-
-
-def _log_to_stderr(out: Output) -> None:
-    """Tell of takeovers and trouble; never of what is in a job."""
-    if not out.quiet:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        log = logging.getLogger("bucketq")
-        log.addHandler(handler)
-        log.setLevel(logging.DEBUG if out.debug else logging.INFO)
 
 
 def _wanted(text: str) -> _Wanted:

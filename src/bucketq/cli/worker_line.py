@@ -12,7 +12,7 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from bucketq.cli.worker_log import to_stderr
+from bucketq.cli.log import to_stderr
 from bucketq.errors import BucketQError, UnavailableError
 
 if TYPE_CHECKING:

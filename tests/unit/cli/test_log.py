@@ -1,4 +1,4 @@
-"""What the log of a worker tells, and what it never tells."""
+"""What the log of a worker or broker tells, and what it never tells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bucketq.cli.worker_log import Format, Lines, log_to
+from bucketq.cli.log import Format, Lines, log_to
 
 LOG = logging.getLogger("bucketq")
 

@@ -1,7 +1,7 @@
-"""The log of ``bucketq work``: one line for each thing that happens, as text or as JSON.
+"""The log of ``bucketq work`` and ``bucketq serve``: one line for each event, as text or as JSON.
 
-It tells which job, never what is in it: no payloads, no results, and of errors the type alone,
-for their messages may quote a payload. Tracebacks are shown where somebody asked for them. Only
+It names jobs, and never includes what is in them: no payloads, no results, and of a handler's error
+only the type, because the message may quote a payload; ``work`` adds tracebacks with --debug. Only
 the logger ``bucketq`` is touched, so that whatever else the user's module has configured stays.
 """
 
@@ -12,13 +12,19 @@ import sys
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+import typer
 
-from bucketq.cli.output import printable
+from bucketq.cli.output import Output, printable
+from bucketq.errors import InvalidRequestError
 
 Format = Literal["text", "json"]
+LogFormat = Annotated[
+    str,
+    typer.Option("--log-format", metavar="text|json", help="How to log to stderr; --json: json."),
+]
 
 _LOGGER = "bucketq"
 
@@ -72,6 +78,16 @@ class Lines(logging.Handler):
     def _traceback(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info and self._tracebacks else None
         return "" if error is None else "".join(traceback.format_exception(error)).rstrip()
+
+
+def choose_format(text: str, out: Output) -> Format:
+    """Read --log-format, and report errors in the same format: they go to stderr as well."""
+    if text not in {"", "text", "json"}:
+        message = f"--log-format must be text or json, got {text!r}"
+        raise InvalidRequestError(message)
+    form: Format = "json" if text == "json" or (out.json and not text) else "text"
+    out.json_errors = form == "json"
+    return form
 
 
 def log_to(lines: Lines, *, quiet: bool, debug: bool) -> None:
