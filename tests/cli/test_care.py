@@ -188,11 +188,29 @@ def test_an_edit_of_what_a_worker_has_changed_is_refused_and_kept(console: Conso
     meanwhile = f"import subprocess\nsubprocess.run([{str(script)!r}, 'claim', {console.url!r}])"
     ran = console.run("edit", "URL", env=editor(console, ('"ada"', '"grace"'), then=meanwhile))
     assert ran.code == 4
-    assert "has been changed by somebody else" in ran.err
+    assert "was changed by another process too" in ran.err
     text = kept_text(ran.err)
     assert "grace" in text.read_text()
     text.unlink()
     assert console.ok("ls", "URL", "--json").json["payload"] == {"to": "ada"}
+
+
+def test_a_token_removed_by_an_edit_is_gone_although_others_push_meanwhile(
+    console: Console,
+) -> None:
+    console.ok("create", "URL")
+    for name in ("leaked", "kept"):
+        console.ok("token", "create", "URL", "--name", name, "--rights", "push")
+    lines = console.path.read_text().splitlines()
+    row = next(line for line in lines if '"name":"leaked"' in line)
+    script = Path(sys.executable).with_name("bucketq")
+    push = [str(script), "push", console.url, "k", "1"]
+    meanwhile = f"import subprocess\nsubprocess.run({push!r}, check=True)"
+    ran = console.run("edit", "URL", env=editor(console, (f"{row}\n", ""), then=meanwhile))
+    assert (ran.code, "1 token changed" in ran.out) == (0, True), ran
+    left = console.ok("token", "list", "URL", "--json").json
+    assert left["name"] == "kept"
+    assert console.ok("ls", "URL", "--json").json["kind"] == "k"
 
 
 def test_what_is_damaged_must_be_repaired_before_it_is_edited_or_saved(console: Console) -> None:

@@ -13,6 +13,7 @@ import typer
 
 from bucketq.cli.options import Url, place_of
 from bucketq.cli.output import Output, counted, plain
+from bucketq.codec import TABLES
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.queue import admin
 
@@ -28,9 +29,9 @@ async def edit(
     """Change the object in $VISUAL or $EDITOR.
 
     The text is checked and stamped anew; whatever stands in its first line is ignored. Workers
-    may go on meanwhile: your changes to jobs and settings are made to the newest version, unless
-    somebody else has changed just these. If it cannot be written, nothing is lost: your text is
-    kept in a file, and you are told which.
+    may go on meanwhile: your changes, to any row or field, are merged into the newest version. If
+    another process changed one of the same rows or fields, nothing is written, and your text is
+    kept in a file that the error names.
 
     Examples:
         EDITOR=nano bucketq edit file:///srv/jobs/queue.json
@@ -48,6 +49,10 @@ async def edit(
                 keep = False
                 out.done("nothing was changed", {"changed": 0})
                 return 0
+            out.after_interrupt = (
+                "whether your changes were written is unknown: look for them with `bucketq edit`; "
+                f"your text is in {path}"
+            )
             edited = await admin.finish_edit(place, draft, text)
             keep = False
         except (BucketQError, OSError) as error:
@@ -59,13 +64,19 @@ async def edit(
         finally:
             if not keep:
                 path.unlink(missing_ok=True)
+    what = ", ".join(_describe(name, count) for name, count in edited.changes.items())
     out.done(
-        f"written as version {edited.summary.version:,}: {counted(edited.changed, 'job')} changed",
+        f"written as version {edited.summary.version:,}: {what or 'nothing'} changed",
         plain(edited),
     )
     for field in edited.unknown:
         out.note(f"kept, but bucketq does not know this field: {field}")
     return 0
+
+
+def _describe(name: str, count: int) -> str:
+    """Say how many rows of a table were changed, or which field of the head."""
+    return counted(count, name.removesuffix("s")) if name in TABLES else name
 
 
 def _write_draft(key: str, text: bytes) -> Path:

@@ -19,11 +19,12 @@ line. ``docs/protocol.md`` is the specification.
 from bucketq.codec.decode import decode
 from bucketq.codec.document import Document, Prepared
 from bucketq.codec.head import Heading, read_heading
-from bucketq.codec.layout import FORMAT
+from bucketq.codec.layout import FORMAT, TABLES
 from bucketq.codec.lines import read_job_lines
 
 __all__ = [
     "FORMAT",
+    "TABLES",
     "Document",
     "Heading",
     "Prepared",

@@ -1,19 +1,20 @@
 """Editing the object as text: out to an editor, and back under compare-and-set.
 
-Somebody who edits is slow, and a queue in use changes every few seconds. So where the object
-was changed meanwhile, the jobs and settings that the person has changed are changed in the newest
-version, provided that nobody else has touched just these. If somebody has, the edit is refused.
+Editing takes a person minutes, and a queue in use changes every few seconds. So if the object was
+changed meanwhile, the edit is merged into the newest version (``codec.merge``). If another process
+changed one of the same rows or fields, the edit is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import msgspec
 
 from bucketq.codec import Document, decode
+from bucketq.codec.merge import EditConflictError, changes, merge
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
-from bucketq.model.job import JobRecord
 from bucketq.model.state import State
 from bucketq.queue.admin.place import (
     ChangedMeanwhileError,
@@ -28,7 +29,6 @@ from bucketq.queue.admin.place import (
 from bucketq.queue.admin.repair import reason_of
 
 _TRIES = 20
-_CHANGEABLE = ("settings", "paused", "paused_kinds")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class Edited:
 
     summary: Summary
     changed: int
-    """How many jobs were changed, added or removed."""
+    """How many rows and fields were changed, added or removed."""
+    changes: dict[str, int]
+    """The same by table, and by field of the head."""
     unknown: tuple[str, ...]
     """Fields that were added and that bucketq does not know: mistyped, perhaps."""
 
@@ -72,11 +74,10 @@ async def finish_edit(place: Place, draft: Draft, text: bytes) -> Edited:
     """
     base = decode(draft.body, place.where, accept=True).state
     document = _read_text(text, base)
-    edited = document.state
-    changes = _changes(base, edited)
+    found_changes = changes(draft.body, text)
     unknown = tuple(
         f"{name} ({slot[0]} {slot[1]})".replace(" )", ")")
-        for slot, fields in edited.extra.items()
+        for slot, fields in document.state.extra.items()
         for name in fields
         if name not in base.extra.get(slot, {})
     )
@@ -87,14 +88,14 @@ async def finish_edit(place: Place, draft: Draft, text: bytes) -> Edited:
             message = f"{place.where} was deleted while you edited it"
             raise QueueNotFoundError(message)
         if found.etag != draft.etag:
-            document = decode(found.body, place.where, accept=True)
-            _carry_over(place, base, edited, document.state)
+            document = _merge(place, draft, text, found.body)
         prepared = Document(document.state).prepare(new_commit(place))
         try:
             await write(place, prepared.body, found.etag, prepared.commit)
         except ChangedMeanwhileError:
             continue
-        return Edited(summarize(document.state), len(changes), unknown)
+        total = sum(found_changes.values())
+        return Edited(summarize(document.state), total, found_changes, unknown)
     message = f"{place.where} changes too fast to be edited: pause its workers, and try again"
     raise ChangedMeanwhileError(message)
 
@@ -113,53 +114,19 @@ def _read_text(text: bytes, base: State) -> Document:
     return document
 
 
-def _changes(base: State, edited: State) -> dict[str, tuple[JobRecord | None, JobRecord | None]]:
-    """The jobs that a person has changed: what they were, and what they are to be."""
-    old, new = base.jobs.by_id, edited.jobs.by_id
-    ids = [*old, *(job_id for job_id in new if job_id not in old)]
-    return {
-        job_id: (old.get(job_id), new.get(job_id))
-        for job_id in ids
-        if old.get(job_id) != new.get(job_id)
-    }
-
-
-def _carry_over(place: Place, base: State, edited: State, fresh: State) -> None:
+def _merge(place: Place, draft: Draft, text: bytes, newest: bytes) -> Document:
     """Make the changes of an edit to a newer version of the object."""
-    if fresh.incarnation != base.incarnation:
+    incarnation = decode(newest, place.where).state.incarnation
+    if incarnation != decode(draft.body, place.where).state.incarnation:
         _refuse(place, "the queue itself was replaced")
-    if _rest_of(edited) != _rest_of(base):
-        _refuse(place, "more than jobs and settings was edited, which needs a queue at rest")
-    for name in _CHANGEABLE:
-        if getattr(edited, name) != getattr(base, name):
-            if getattr(fresh, name) != getattr(base, name):
-                _refuse(place, f"somebody else has changed {name}")
-            setattr(fresh, name, getattr(edited, name))
-    for job_id, (old, new) in _changes(base, edited).items():
-        if fresh.jobs.get(job_id) != old or (old and new and old.seq != new.seq):
-            _refuse(place, f"job {job_id} has been changed by somebody else")
-        if new is None:
-            fresh.remove_job(job_id)
-        elif old is None:
-            fresh.put_job(msgspec.structs.replace(new, seq=fresh.next_seq))
-            fresh.next_seq += 1
-        else:
-            fresh.put_job(new)
+    try:
+        return decode(merge(draft.body, text, newest), place.where, accept=True)
+    except EditConflictError as error:
+        _refuse(place, str(error))
+    except CorruptStateError as error:
+        _refuse(place, f"your changes do not fit to it any more: {reason_of(error)}")
 
 
-def _rest_of(state: State) -> tuple[object, ...]:
-    """All that a person can have edited beside jobs and settings."""
-    sessions = state.sessions
-    return (
-        state.broker,
-        state.created_at,
-        state.extra,
-        list(state.keys),
-        list(sessions.table),
-        sessions.horizon,
-    )
-
-
-def _refuse(place: Place, reason: str) -> None:
+def _refuse(place: Place, reason: str) -> NoReturn:
     message = f"{place.where} was changed while you edited it, and {reason}; nothing was written"
     raise ChangedMeanwhileError(message)
