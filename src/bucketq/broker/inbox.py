@@ -27,6 +27,7 @@ _RANKS: dict[type, int] = {
     ops.CompleteMany: _FIRST,
     ops.Fail: _FIRST,
     ops.Release: _FIRST,
+    ops.ReleaseMany: _FIRST,
     bulk.AckBatch: _FIRST,
     bulk.ReleaseBatch: _FIRST,
     ops.Push: _LAST,

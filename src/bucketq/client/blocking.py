@@ -61,6 +61,7 @@ class BlockingQueue(Generic[T]):
     complete_many = _blocking(Queue.complete_many)
     fail = _blocking(Queue.fail)
     release = _blocking(Queue.release)
+    release_many = _blocking(Queue.release_many)
     cancel = _blocking(Queue.cancel)
     redrive = _blocking(Queue.redrive)
     purge = _blocking(Queue.purge)

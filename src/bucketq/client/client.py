@@ -12,7 +12,7 @@ whatever its storage does. Only when that fails is the way given up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from bucketq.client.discovery import Finder, NotYetError
 from bucketq.client.routes import (
     BrokerRoute,
     DirectRoute,
+    NotOfferedError,
     Route,
     RouteLostError,
     TurnedAwayError,
@@ -31,12 +32,16 @@ from bucketq.errors import (
     AccessDeniedError,
     BucketQError,
     ClosedError,
+    LeaseLostError,
     OverloadedError,
     SupersededError,
     UnavailableError,
 )
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import Claim, Release, Request
+from bucketq.model.operations import Claim, Request
+from bucketq.queue.arguments import as_several, lease_of
+from bucketq.queue.base import Held
+from bucketq.queue.give_back import give_back
 from bucketq.queue.verbs import Verbs
 
 T = TypeVar("T")
@@ -111,6 +116,22 @@ class Client(Verbs[T]):
                 raise UnavailableError(message) from error
             except (RouteLostError, SupersededError, ClosedError) as error:
                 self._give_up(route, error)
+
+    async def release_many(
+        self, jobs: Iterable[Held[T]], *, delay_s: float = 0.0, request: str | None = None
+    ) -> list[bool]:
+        """Give jobs back, in one request if the broker knows that operation."""
+        leases = list(map(lease_of, as_several(jobs, "release_many takes jobs that were claimed")))
+        try:
+            return await super().release_many(leases, delay_s=delay_s, request=request)
+        except NotOfferedError:
+            # An older broker. It commits requests that come together in one write anyway.
+            releasing = (self.release(lease, delay_s=delay_s) for lease in leases)
+            ends = await asyncio.gather(*releasing, return_exceptions=True)
+        for end in ends:
+            if end is not None and not isinstance(end, LeaseLostError):
+                raise end
+        return [end is None for end in ends]
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer; what it gets all the same is given back."""
@@ -282,16 +303,9 @@ class Client(Verbs[T]):
 
     def _give_back(self, records: Sequence[JobRecord]) -> None:
         """Give back jobs that came for a claim that nobody waits for any more."""
-
-        async def release() -> None:
-            try:
-                for record in records:
-                    await self._do(Release(job=record.id, lease=record.lease or ""), None)
-            except BucketQError:
-                return  # The leases run out by themselves.
-
         if self._closed is None:
-            self._finish_later(asyncio.get_running_loop().create_task(release()))
+            returning = give_back(self, records)
+            self._finish_later(asyncio.get_running_loop().create_task(returning))
 
     async def _leave(self) -> None:
         for task in (self._watching, self._finding):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from bucketq.broker.leader import Leader
-from bucketq.errors import AccessDeniedError, ClosedError, SupersededError
+from bucketq.errors import AccessDeniedError, ClosedError, RejectedError, SupersededError
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import Claim, Request, Withdraw
+from bucketq.model.operations import Claim, ReleaseMany, Request, Withdraw
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.waiting import Caller
 from bucketq.rpc.errors import error_of
@@ -34,6 +34,10 @@ class RouteLostError(Exception):
 
 class TurnedAwayError(RouteLostError):
     """This way is closed to us; what was sent on it has not taken effect."""
+
+
+class NotOfferedError(RejectedError):
+    """The broker is older than this client and does not know the operation."""
 
 
 class Route(Protocol):
@@ -114,6 +118,7 @@ class BrokerRoute:
         self.address = address
         self.broker = wire.welcome.broker
         self._shows_token = wire.welcome.proof != b""
+        self._releases_many = "release_many" in wire.welcome.operations
         self._wire = wire
         self._on_stray_jobs = on_stray_jobs
         self._loop = asyncio.get_running_loop()
@@ -144,6 +149,9 @@ class BrokerRoute:
 
     async def submit(self, request: Request, ttl_s: float) -> Any:
         """Send a request, and wait for its answer."""
+        if type(request.operation) is ReleaseMany and not self._releases_many:
+            message = f"the broker at {self.address} does not know release_many: upgrade it"
+            raise NotOfferedError(message)
         try:
             return await self._call(request, ttl_s)
         except AccessDeniedError as error:

@@ -39,6 +39,7 @@ from bucketq.model.operations import (
     ReadStats,
     ReadTokens,
     Release,
+    ReleaseMany,
     RevokeToken,
     Withdraw,
 )
@@ -57,6 +58,7 @@ _NEEDS: dict[type, Right] = {
     Fail: "claim",
     Release: "claim",
     Withdraw: "claim",
+    ReleaseMany: "claim",
     Get: "read",
     List: "read",
     ReadStats: "read",

@@ -27,6 +27,7 @@ from bucketq.model.operations import (
     LeaseRef,
     Pulse,
     Release,
+    ReleaseMany,
     Withdraw,
 )
 from bucketq.model.retry import attempts_left, delay_after_failure
@@ -127,12 +128,7 @@ def pulses(state: State, operation: Heartbeat) -> tuple[Pulse, ...]:
 
 def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple[bool, ...]:
     """Finish jobs, each for itself: one whose lease was lost does not hold up the others."""
-    limit = state.settings.max_batch_jobs
-    if len(operation.jobs) > limit:
-        message = (
-            f"{len(operation.jobs)} jobs in one call, at most {limit} are allowed (max_batch_jobs)"
-        )
-        raise InvalidRequestError(message)
+    _check_count(state, len(operation.jobs))
     for finished in operation.jobs:
         _check_result(state, finished)
     done: dict[str, JobRecord] = {}
@@ -150,17 +146,37 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
     return tuple(answer)
 
 
-def remember_completions(_operation: CompleteMany, answer: tuple[bool, ...]) -> list[int] | None:
-    """Keep the places of those that were not finished, where there are any."""
-    return [index for index, done in enumerate(answer) if not done] or None
+def remember_lost(
+    _operation: CompleteMany | ReleaseMany, answer: tuple[bool, ...]
+) -> list[int] | None:
+    """Keep the places of those whose leases were lost, if there are any."""
+    return [index for index, held in enumerate(answer) if not held] or None
 
 
 def recall_completions(
     _state: State, operation: CompleteMany, stored: list[int] | None
 ) -> tuple[bool, ...]:
     """Answer retried completions."""
-    lost = set(stored or ())
-    return tuple(index not in lost for index in range(len(operation.jobs)))
+    return _all_but(stored, len(operation.jobs))
+
+
+def recall_releases(
+    _state: State, operation: ReleaseMany, stored: list[int] | None
+) -> tuple[bool, ...]:
+    """Answer retried releases."""
+    return _all_but(stored, len(operation.leases))
+
+
+def _all_but(lost: list[int] | None, count: int) -> tuple[bool, ...]:
+    places = set(lost or ())
+    return tuple(index not in places for index in range(count))
+
+
+def _check_count(state: State, count: int) -> None:
+    limit = state.settings.max_batch_jobs
+    if count > limit:
+        message = f"{count} jobs in one call, at most {limit} are allowed (max_batch_jobs)"
+        raise InvalidRequestError(message)
 
 
 def complete(state: State, operation: Complete, now: datetime) -> None:
@@ -226,6 +242,21 @@ def withdraw(state: State, operation: Withdraw, now: datetime) -> int:
 def _is_claimed(entry: object) -> bool:
     """Whether an entry of a stored answer is a job that was claimed (see ``remember_claim``)."""
     return isinstance(entry, list | tuple) and [type(part) for part in entry] == [str, int, int]
+
+
+def release_many(state: State, operation: ReleaseMany, now: datetime) -> tuple[bool, ...]:
+    """Take jobs back unharmed, each for itself: a lost lease does not hold up the others."""
+    check.delay(operation.delay_s)
+    _check_count(state, len(operation.leases))
+    run_at = now + timedelta(seconds=operation.delay_s) if operation.delay_s else None
+    answer = []
+    for lease in operation.leases:
+        job = state.jobs.by_id.get(lease.job)
+        is_held = job is not None and job.status == "running" and job.lease == lease.lease
+        if job is not None and is_held:
+            give_back(state, job, now, run_at)
+        answer.append(is_held)
+    return tuple(answer)
 
 
 def give_back(state: State, job: JobRecord, now: datetime, run_at: datetime | None = None) -> None:

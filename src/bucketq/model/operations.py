@@ -120,6 +120,13 @@ class Withdraw(Operation, frozen=True):
     secret: str
 
 
+class ReleaseMany(Operation, frozen=True):
+    """Give jobs back unharmed. Answers for each whether it was held, or its lease was lost."""
+
+    leases: tuple[LeaseRef, ...]
+    delay_s: float = 0.0
+
+
 class Cancel(Operation, frozen=True):
     """Cancel a job. Answers ``cancelled``, ``requested`` (it is running) or ``finished``."""
 
@@ -281,6 +288,7 @@ AnyOperation = (
     | Fail
     | Release
     | Withdraw
+    | ReleaseMany
     | Cancel
     | Redrive
     | Purge

@@ -132,6 +132,16 @@ class Queue(Protocol[T]):
         """Give a job back unharmed; it costs none of its attempts."""
         ...
 
+    async def release_many(
+        self, jobs: Iterable[Held[T]], *, delay_s: float = 0.0, request: str | None = None
+    ) -> list[bool]:
+        """Give jobs back unharmed, in one commit.
+
+        Each is released for itself: the answer says of each, in order, whether it was given back,
+        or its lease was lost and another worker may have it.
+        """
+        ...
+
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""
         ...

@@ -47,9 +47,13 @@ class Host(ABC):
         self._closed = None
 
     async def _end(self) -> None:
-        """Take no more requests, once what runs in the background is done."""
-        for task in list(self._background.values()):
-            await asyncio.wait([task])
+        """Take no more requests, once what runs in the background is done or has had its time."""
+        left = set(self._background.values())
+        if left:
+            _, left = await asyncio.wait(left, timeout=self._timeout_s)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         self._closed = self._closed or "is closed: connect again"
 
     def _guard(self) -> None:

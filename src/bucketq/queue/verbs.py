@@ -23,11 +23,11 @@ from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import as_names, as_several, completion, lease_of
 from bucketq.queue.base import MAX_WAIT_S, Held, Names
 from bucketq.queue.bulk import BulkVerbs
+from bucketq.queue.give_back import give_back
 from bucketq.queue.job import Job, JobPage, JobSpec
 from bucketq.queue.requests import RequestId, RequestIds, parse_token
 
 T = TypeVar("T")
-_AT_ONCE = 16
 
 
 class Verbs(BulkVerbs[T], Generic[T]):
@@ -220,6 +220,16 @@ class Verbs(BulkVerbs[T], Generic[T]):
         check.delay(delay_s)
         await self._do(ops.Release(job=lease.job, lease=lease.lease, delay_s=delay_s), request)
 
+    async def release_many(
+        self, jobs: Iterable[Held[T]], *, delay_s: float = 0.0, request: str | None = None
+    ) -> list[bool]:
+        """Give jobs back unharmed, in one commit; say of each whether its lease was still held."""
+        leases = tuple(map(lease_of, as_several(jobs, "release_many takes jobs that were claimed")))
+        check.delay(delay_s)
+        if not leases:
+            return []
+        return list(await self._do(ops.ReleaseMany(leases=leases, delay_s=delay_s), request))
+
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""
         check.name(job_id, "job id")
@@ -402,15 +412,11 @@ class Verbs(BulkVerbs[T], Generic[T]):
             raise
 
     def _give_back_later(self, task: asyncio.Task[Any]) -> None:
-        async def give_back() -> None:
-            with suppress(BucketQError):  # The leases run out by themselves.
-                releases = [ops.Release(job=each.id, lease=each.lease) for each in await task]
-                while releases:  # Some at once: nobody beats for them, and others wait, too.
-                    some, releases = releases[:_AT_ONCE], releases[_AT_ONCE:]
-                    releasing = (self._do(each, None) for each in some)
-                    await asyncio.gather(*releasing, return_exceptions=True)
+        async def later() -> None:
+            with suppress(BucketQError):
+                await give_back(self, await task)
 
-        self._finish_later(asyncio.get_running_loop().create_task(give_back()))
+        self._finish_later(asyncio.get_running_loop().create_task(later()))
 
 
 _LARGEST = Settings(max_payload_bytes=2**31, max_tags=2**31)

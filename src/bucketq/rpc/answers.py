@@ -148,6 +148,12 @@ def _write_completions(sent: pb.Answer, finished: tuple[bool, ...]) -> int:
     return _BASE_BYTES + len(finished)
 
 
+def _write_releases(sent: pb.Answer, released: tuple[bool, ...]) -> int:
+    sent.releases.SetInParent()
+    sent.releases.released.extend(released)
+    return _BASE_BYTES + len(released)
+
+
 def _write_failed(sent: pb.Answer, status: str) -> int:
     sent.failed.status = status
     return _BASE_BYTES
@@ -218,6 +224,7 @@ _WRITERS: dict[str, Callable[[pb.Answer, Any], int]] = {
     "fail": _write_failed,
     "release": _write_done,
     "withdraw": _write_count,
+    "release_many": _write_releases,
     "cancel": _write_cancelled,
     "redrive": _write_count,
     "purge": _write_count,
@@ -240,6 +247,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "claimed": lambda m: documents.read_jobs(m.jobs),
     "pulses": _read_pulses,
     "completions": lambda m: tuple(m.finished),
+    "releases": lambda m: tuple(m.released),
     "failed": lambda m: m.status,
     "cancelled": lambda m: m.result,
     "count": lambda m: m.jobs,

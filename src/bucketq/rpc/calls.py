@@ -139,6 +139,7 @@ def write_welcome(welcome: Welcome) -> pb.Welcome:
         epoch=welcome.epoch,
         version=welcome.version,
         proof=welcome.proof,
+        operations=welcome.operations,
     )
 
 
@@ -150,6 +151,7 @@ def read_welcome(sent: pb.Welcome) -> Welcome:
         epoch=sent.epoch,
         version=sent.version,
         proof=sent.proof,
+        operations=tuple(sent.operations),
     )
 
 

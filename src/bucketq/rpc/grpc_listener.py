@@ -81,6 +81,7 @@ UNARY: dict[str, tuple[Any, str]] = {
     "Fail": (pb.FailRequest, "fail"),
     "Release": (pb.ReleaseRequest, "release"),
     "Withdraw": (pb.WithdrawRequest, "withdraw"),
+    "ReleaseMany": (pb.ReleaseManyRequest, "release_many"),
     "Cancel": (pb.CancelRequest, "cancel"),
     "Redrive": (pb.RedriveRequest, "redrive"),
     "Purge": (pb.PurgeRequest, "purge"),

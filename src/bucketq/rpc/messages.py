@@ -34,6 +34,7 @@ OFFERED = (
     ops.Fail,
     ops.Release,
     ops.Withdraw,
+    ops.ReleaseMany,
     ops.Cancel,
     ops.Redrive,
     ops.Purge,
@@ -57,6 +58,9 @@ OFFERED = (
     bulk.Publish,
 )
 """What a client may ask of a broker. The other operations are a broker's own."""
+
+ADDED = ("release_many",)
+"""Operations that the first brokers did not know, by their names on the wire."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):
@@ -99,6 +103,8 @@ class Welcome(Struct, frozen=True, kw_only=True):
     """The version of the object that it has last seen or written."""
     proof: bytes = b""
     """That it knows the token that was named; empty where none was."""
+    operations: tuple[str, ...] = ADDED
+    """Which of ``ADDED`` it knows."""
 
 
 class Call(Struct, frozen=True, gc=False):

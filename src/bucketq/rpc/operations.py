@@ -43,6 +43,7 @@ from bucketq.model.operations import (
     ReadTokens,
     Redrive,
     Release,
+    ReleaseMany,
     Resume,
     RevokeToken,
     Withdraw,
@@ -137,21 +138,27 @@ def _read_claim(sent: pb.Claim) -> Claim:
 
 
 def _write_heartbeat(sent: pb.Call, operation: Heartbeat) -> int:
-    heartbeat = sent.heartbeat
-    heartbeat.SetInParent()
-    add = heartbeat.leases.add
-    for lease in operation.leases:
-        held = add()
-        held.job = lease.job
-        held.lease = lease.lease
-    return ITEM_BYTES * (1 + len(operation.leases))
+    sent.heartbeat.SetInParent()
+    return _fill_leases(sent.heartbeat.leases, operation.leases)
 
 
 def _read_heartbeat(sent: pb.Heartbeat) -> Heartbeat:
-    leases = sent.leases
-    if len(leases) > MAX_ITEMS:
-        check_count(leases, "leases")
-    return Heartbeat(leases=tuple([LeaseRef(held.job, held.lease) for held in leases]))
+    return Heartbeat(leases=_read_leases(sent.leases))
+
+
+def _fill_leases(sent: _Sent, leases: tuple[LeaseRef, ...]) -> int:
+    add = sent.add
+    for lease in leases:
+        held = add()
+        held.job = lease.job
+        held.lease = lease.lease
+    return ITEM_BYTES * (1 + len(leases))
+
+
+def _read_leases(sent: _Sent) -> tuple[LeaseRef, ...]:
+    if len(sent) > MAX_ITEMS:
+        check_count(sent, "leases")
+    return tuple([LeaseRef(held.job, held.lease) for held in sent])
 
 
 def _fill_completion(sent: pb.Complete, finished: Complete | Completion) -> int:
@@ -231,6 +238,14 @@ def _write_release(sent: pb.Call, operation: Release) -> int:
     return ITEM_BYTES
 
 
+def _write_releases(sent: pb.Call, operation: ReleaseMany) -> int:
+    release = sent.release_many
+    release.SetInParent()
+    if operation.delay_s:
+        release.delay_s = operation.delay_s
+    return _fill_leases(release.leases, operation.leases)
+
+
 def _read_kind(sent: pb.Pause | pb.Resume) -> str | None:
     return sent.kind if sent.HasField("kind") else None
 
@@ -274,6 +289,7 @@ _WRITERS: dict[type, Callable[[pb.Call, Any], int]] = {
     Fail: _write_fail,
     Release: _write_release,
     Withdraw: by_name("withdraw"),
+    ReleaseMany: _write_releases,
     Cancel: _write_cancel,
     Redrive: by_name("redrive"),
     Purge: by_name("purge"),
@@ -306,6 +322,7 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
     ),
     "release": lambda m: Release(job=m.job, lease=m.lease, delay_s=m.delay_s),
     "withdraw": lambda m: Withdraw(session=m.session, number=m.number, secret=m.secret),
+    "release_many": lambda m: ReleaseMany(leases=_read_leases(m.leases), delay_s=m.delay_s),
     "cancel": lambda m: Cancel(job=m.job),
     "redrive": lambda m: Redrive(jobs=names(m.jobs), kinds=names(m.kinds), limit=m.limit),
     "purge": lambda m: Purge(jobs=names(m.jobs), kinds=names(m.kinds), older_than_s=m.older_than_s),

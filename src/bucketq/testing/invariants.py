@@ -299,22 +299,23 @@ def _check_call(chain: Chain, call: Call) -> None:
         _check_complete(chain, call)
     elif call.verb == "complete_many":
         _check_complete_many(chain, call)
-    elif call.verb == "release" and call.succeeded:
-        job_id, version = call.detail["job"], call.ended_version
-        if chain.holds(job_id, version, version, status="running", lease=call.detail["lease"]):
-            chain.break_off("released means released", str(call), version)
+    elif call.verb in ("release", "release_many") and call.succeeded:
+        _check_release(chain, call)
     elif call.verb == "fail":
         _check_fail(chain, call)
     elif call.verb == "heartbeat" and call.succeeded:
+        first, last = chain.known_since(call), call.ended_version
         for lease, pulse in zip(call.detail["leases"], call.answer, strict=True):
-            if pulse.held and not chain.holds(
-                pulse.job,
-                chain.known_since(call),
-                call.ended_version,
-                status="running",
-                lease=lease,
-            ):
-                chain.break_off("held means held", str(call), call.ended_version)
+            is_held = chain.holds(pulse.job, first, last, status="running", lease=lease)
+            if pulse.held and not is_held:
+                chain.break_off("held means held", str(call), last)
+
+
+def _check_release(chain: Chain, call: Call) -> None:
+    detail, version = call.detail, call.ended_version
+    for job_id, lease in detail.get("jobs") or [(detail["job"], detail["lease"])]:
+        if chain.holds(job_id, version, version, status="running", lease=lease):
+            chain.break_off("released means released", str(call), version)
 
 
 def _check_push(chain: Chain, call: Call) -> None:

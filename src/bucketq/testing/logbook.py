@@ -213,6 +213,15 @@ class WatchedQueue:
             "release", _held(job, request), lambda: self._queue.release(job, request=request)
         )
 
+    async def release_many(self, jobs: list[Job[str]], *, request: str | None = None) -> list[bool]:
+        """Give jobs back together."""
+        answer: list[bool] = await self._note(
+            "release_many",
+            {"jobs": [(job.id, job.lease.lease) for job in jobs], "request": request},
+            lambda: self._queue.release_many(jobs, request=request),
+        )
+        return answer
+
     async def _note(
         self, verb: str, detail: dict[str, Any], ask: Callable[[], Awaitable[Any]]
     ) -> Any:

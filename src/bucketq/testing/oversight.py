@@ -33,7 +33,7 @@ Its jobs are given back one after the other, and each may lose races against oth
 directly: with ten jobs and six writers that took 2.8 s. Half of a lease is still far from what
 somebody else would have to wait for a job that is not given back.
 """
-_SETTLING = ("complete", "complete_many", "fail", "release")
+_SETTLING = ("complete", "complete_many", "fail", "release", "release_many")
 
 
 @dataclass
@@ -138,7 +138,7 @@ def check_crew_fair(world: World, chain: Chain, weather: Weather) -> None:
 
 
 def _leases(call: Call) -> list[str]:
-    if call.verb == "complete_many":
+    if call.verb in ("complete_many", "release_many"):
         return [lease for _, lease in call.detail["jobs"]]
     return [call.detail["lease"]]
 
@@ -286,7 +286,7 @@ def _check_releases(oversight: Oversight) -> None:
         stopped_s = oversight.book.shifts[tenure.engine].stopped_s
         for call in tenure.settling:
             is_draining = stopped_s is not None and stopped_s <= call.began_s
-            if call.verb != "release" or run is None or is_draining:
+            if call.verb not in ("release", "release_many") or run is None or is_draining:
                 continue
             if not chain.holds(
                 tenure.job, 0, call.began_version, lease=tenure.lease, cancel_requested=True

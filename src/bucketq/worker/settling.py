@@ -1,14 +1,15 @@
 """Tells the queue how jobs ended, until it has acknowledged that.
 
-Completions that are ready at the same time go in one request. While the outcome is unknown the
-same request is sent again, under the same id, to the effect of one; the lease is kept meanwhile.
+Completions that are ready at the same time go in one request, and so do releases. While the
+outcome is unknown the same request is sent again, under the same id, to the effect of one; the
+lease is kept meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
@@ -23,15 +24,77 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 
 A = TypeVar("A")
+Item = TypeVar("Item")
 
 _LARGEST_BATCH = 1000
-_RELEASED_AT_ONCE = 16
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 
 
 class Unsettled(Exception):  # noqa: N818 - it never leaves this package
     """The worker could not wait for the queue's answer any longer."""
+
+
+class _Batches(Generic[Item]):
+    """Items that go to the queue together: while one batch is on its way, the next collects."""
+
+    def __init__(
+        self,
+        send_many: Callable[[list[Item]], Awaitable[list[bool]]],
+        send_one: Callable[[Item], Awaitable[None]],
+    ) -> None:
+        self._send_many = send_many
+        self._send_one = send_one
+        self.ready: list[tuple[Item, asyncio.Future[bool]]] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def put(self, item: Item) -> bool:
+        """Send an item with the next batch; False: its lease was lost."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[bool] = loop.create_future()
+        self.ready.append((item, done))
+        if self._sending is None or self._sending.done():
+            self._sending = loop.create_task(self._send())
+        return await done
+
+    async def close(self) -> None:
+        """Send nothing any more."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+
+    async def _send(self) -> None:
+        """Send what is ready, and what has become ready meanwhile, until nothing is."""
+        while self.ready:
+            batch = self.ready[:_LARGEST_BATCH]
+            del self.ready[:_LARGEST_BATCH]
+            try:
+                answers = await self._send_many([item for item, _ in batch])
+            except RejectedError:
+                # One of them spoils the others: a result that the queue does not take.
+                for item, done in batch:
+                    await self._send_alone(item, done)
+            except Exception as error:  # noqa: BLE001 - the callers get it, whatever it is
+                for _, done in batch:
+                    if not done.done():
+                        done.set_exception(error)
+            else:
+                for (_, done), answer in zip(batch, answers, strict=True):
+                    if not done.done():
+                        done.set_result(answer)
+
+    async def _send_alone(self, item: Item, done: asyncio.Future[bool]) -> None:
+        try:
+            await self._send_one(item)
+        except LeaseLostError:
+            if not done.done():
+                done.set_result(False)
+        except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(True)
 
 
 class Settling:
@@ -41,11 +104,14 @@ class Settling:
         """Settle jobs of ``queue``."""
         self._queue = queue
         self._clock = clock
-        self._ready: list[tuple[Job[Any], Any, asyncio.Future[bool]]] = []
-        self._sending: asyncio.Task[None] | None = None
         self._gives_up = asyncio.Event()
-        # A whole backlog at once would hold up heartbeats where each is a commit of its own.
-        self._releasing = asyncio.Semaphore(_RELEASED_AT_ONCE)
+        self._completions = _Batches(self._complete_many, self._complete_one)
+        self._releases = _Batches(self._release_many, self._release_one)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be sent."""
+        return not self._completions.ready and not self._releases.ready
 
     def give_up(self) -> None:
         """From now on ask once more and no more than that: the worker is to end."""
@@ -53,21 +119,15 @@ class Settling:
 
     async def close(self) -> None:
         """Send nothing any more."""
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        await self._completions.close()
+        await self._releases.close()
 
     async def complete(self, job: Job[Any], result: Any) -> bool:
         """Finish a job; False: its lease was lost.
 
         Raises ``RejectedError`` where the queue does not take the result, and ``Unsettled``.
         """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[bool] = loop.create_future()
-        self._ready.append((job, result, done))
-        if self._sending is None or self._sending.done():
-            self._sending = loop.create_task(self._send())
-        return await done
+        return await self._completions.put((job, result))
 
     async def fail(
         self,
@@ -95,12 +155,7 @@ class Settling:
 
     async def release(self, job: Job[Any]) -> bool:
         """Give a job back; False: its lease was lost."""
-        try:
-            async with self._releasing:
-                await self.insist(lambda request: self._queue.release(job, request=request))
-        except LeaseLostError:
-            return False
-        return True
+        return await self._releases.put(job)
 
     async def insist(self, ask: Callable[[str | None], Awaitable[A]]) -> A:
         """Ask, and ask again with the same request while the outcome is unknown.
@@ -152,39 +207,15 @@ class Settling:
         except TimeoutError:
             return
 
-    async def _send(self) -> None:
-        """Send what is ready, and what has become ready meanwhile, until nothing is."""
-        while self._ready:
-            batch = self._ready[:_LARGEST_BATCH]
-            del self._ready[:_LARGEST_BATCH]
-            jobs = [(job, result) for job, result, _ in batch]
-            try:
-                answers = await self._complete_many(jobs)
-            except RejectedError:
-                # One of them spoils the others: a result that the queue does not take.
-                for job, result, done in batch:
-                    await self._complete_one(job, result, done)
-            except Exception as error:  # noqa: BLE001 - whoever waits is to be told, whatever it is
-                for _, _, done in batch:
-                    if not done.done():
-                        done.set_exception(error)
-            else:
-                for (_, _, done), answer in zip(batch, answers, strict=True):
-                    if not done.done():
-                        done.set_result(answer)
-
     async def _complete_many(self, jobs: list[tuple[Job[Any], Any]]) -> list[bool]:
         return await self.insist(lambda request: self._queue.complete_many(jobs, request=request))
 
-    async def _complete_one(self, job: Job[Any], result: Any, done: asyncio.Future[bool]) -> None:
-        try:
-            await self.insist(lambda request: self._queue.complete(job, result, request=request))
-        except LeaseLostError:
-            if not done.done():
-                done.set_result(False)
-        except Exception as error:  # noqa: BLE001 - whoever waits is to be told, whatever it is
-            if not done.done():
-                done.set_exception(error)
-        else:
-            if not done.done():
-                done.set_result(True)
+    async def _complete_one(self, finished: tuple[Job[Any], Any]) -> None:
+        job, result = finished
+        await self.insist(lambda request: self._queue.complete(job, result, request=request))
+
+    async def _release_many(self, jobs: list[Job[Any]]) -> list[bool]:
+        return await self.insist(lambda request: self._queue.release_many(jobs, request=request))
+
+    async def _release_one(self, job: Job[Any]) -> None:
+        await self.insist(lambda request: self._queue.release(job, request=request))

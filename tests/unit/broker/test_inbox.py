@@ -23,6 +23,7 @@ URGENT: list[ops.AnyOperation] = [
     ops.CompleteMany(jobs=()),
     ops.Fail(job="j", lease="l", error="e"),
     ops.Release(job="j", lease="l"),
+    ops.ReleaseMany(leases=()),
     bulk.AckBatch(consumer="c", epoch=1, batch=1),
     bulk.ReleaseBatch(consumer="c", epoch=1, batch=1),
 ]
@@ -64,6 +65,7 @@ def test_what_finishes_work_is_let_in_before_what_brings_more() -> None:
         "CompleteMany",
         "Fail",
         "Release",
+        "ReleaseMany",
         "AckBatch",
         "ReleaseBatch",
         "Claim",

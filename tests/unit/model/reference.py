@@ -43,6 +43,7 @@ from bucketq.model.operations import (
     Push,
     Redrive,
     Release,
+    ReleaseMany,
     Request,
     Resume,
     Retire,
@@ -339,6 +340,20 @@ class Reference(BulkReference):
         for row in held:
             self._end(row, now, costs=False)
         return len(held)
+
+    def _releasemany(self, operation: ReleaseMany, now: datetime, seen: Seen) -> tuple[bool, ...]:
+        if len(operation.leases) > self.settings.max_batch_jobs:
+            raise InvalidRequestError
+        answer = []
+        for lease in operation.leases:
+            one = Release(job=lease.job, lease=lease.lease, delay_s=operation.delay_s)
+            try:
+                self._release(one, now, seen)
+            except LeaseLostError:
+                answer.append(False)
+            else:
+                answer.append(True)
+        return tuple(answer)
 
     def _expire(self, operation: Expire, now: datetime, _seen: Seen) -> bool:
         row = self.jobs.get(operation.job)

@@ -236,6 +236,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
         ops.Fail,
         ops.Release,
         ops.Withdraw,
+        ops.ReleaseMany,
         bulk.OpenConsumer,
         bulk.ClaimBatch,
         bulk.ReadBatch,

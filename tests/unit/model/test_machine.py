@@ -46,6 +46,7 @@ from bucketq.model.operations import (
     ReadTokens,
     Redrive,
     Release,
+    ReleaseMany,
     Request,
     Resume,
     Retire,
@@ -295,6 +296,12 @@ class QueueMachine(BulkRules):
             secret=secret if is_own else "f" * 32,
         )
         self.send(withdraw)
+
+    @precondition(lambda self: len(self.leases) > 1)
+    @rule(numbers=st.lists(pick, max_size=4), by=sender, delay_s=st.sampled_from([0.0, 3.0]))
+    def release_many(self, numbers: list[int], by: tuple[str, int], delay_s: float) -> None:
+        leases = tuple(map(self.some_lease, numbers))
+        self.send(ReleaseMany(leases=leases, delay_s=delay_s), by)
 
     @precondition(lambda self: self.state.running)
     @rule(number=pick, older=st.sampled_from([0, 0, 0, 1]))

@@ -83,7 +83,7 @@ class Walker:
 
     def work(self) -> None:
         machine, number, by = self.machine, self.number, self.by
-        choice = self.random.randrange(10)
+        choice = self.random.randrange(11)
         if choice < 3:
             machine.fail(number, by, retry=self.number < 70)
         elif choice < 4:
@@ -93,7 +93,10 @@ class Walker:
             machine.complete_many(numbers, by, Raw(b"[1]"))
         elif choice < 6:
             machine.release(number, by, self.random.choice([0.0, 3.0]))
-        elif choice < 8 and machine.state.running:
+        elif choice < 7:
+            numbers = [self.number for _ in range(self.random.randrange(4))]
+            machine.release_many(numbers, by, self.random.choice([0.0, 3.0]))
+        elif choice < 9 and machine.state.running:
             machine.expire(number, older=int(self.number < 10))
         else:
             machine.heartbeat([self.number for _ in range(self.random.randrange(4))])

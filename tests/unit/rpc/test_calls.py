@@ -231,6 +231,7 @@ def test_a_moment_that_no_calendar_has_is_refused(seconds: int, nanos: int) -> N
         {"push": pb.Push(jobs=[pb.NewJob()] * 100_001)},
         {"heartbeat": pb.Heartbeat(leases=[pb.LeaseRef()] * 100_001)},
         {"complete_many": pb.CompleteMany(jobs=[pb.Complete()] * 100_001)},
+        {"release_many": pb.ReleaseMany(leases=[pb.LeaseRef()] * 100_001)},
         {"claim": pb.Claim(kinds=["k"] * 100_001)},
         {"redrive": pb.Redrive(jobs=["j"] * 100_001)},
     ],
@@ -272,6 +273,7 @@ def test_greetings_arrive_as_they_were_sent() -> None:
     assert read_hello(write_hello(hello)) == hello
     assert read_hello(write_hello(Hello())) == Hello()
     assert read_welcome(write_welcome(welcome)) == welcome
+    assert read_welcome(pb.Welcome(broker="older")).operations == ()
     assert read_ping(write_ping(Ping(queue="q", incarnation="i"))) == Ping(
         queue="q", incarnation="i"
     )

@@ -22,7 +22,7 @@ from bucketq.worker.runner import Runner, TaskRunner
 from tests.unit.queue.worlds import Effect, Fault, World
 
 VERBS = (
-    *("claim", "heartbeat", "complete", "complete_many", "fail", "release"),
+    *("claim", "heartbeat", "complete", "complete_many", "fail", "release", "release_many"),
     *("config", "stats", "jobs"),
 )
 
@@ -147,7 +147,7 @@ def check_empty(engine: Engine) -> None:
     assert not engine._tasks
     assert not engine._backlog
     assert not engine._keeper._kept
-    assert not engine._settling._ready
+    assert engine._settling.is_empty
 
 
 def handler(kind: str = "mail", **options: Any) -> Callable[[Callable[..., Any]], Handler]:

@@ -285,7 +285,7 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_settled() -> None:
             await asyncio.sleep(6)
             assert recorder.cancelled == [0]
             assert engine.tally.count("lost") == 1
-            for verb in ("release", "fail", "complete", "complete_many"):
+            for verb in ("release", "release_many", "fail", "complete", "complete_many"):
                 assert not way.count(verb)
             await queue.complete(job, "by another")
         assert (await queue.get(job_id)).result == "by another"
@@ -352,7 +352,7 @@ async def test_a_handler_is_stopped_when_its_lease_may_have_run_out() -> None:
             # Before 30 s, when the queue gives the job to another.
             assert 20 <= asyncio.get_running_loop().time() - began_s <= 29
             way.mend()
-            await wait_until(lambda: way.count("release") > 0)
+            await wait_until(lambda: way.count("release_many") > 0)
             await asyncio.sleep(10)
 
 

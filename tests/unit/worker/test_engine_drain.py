@@ -14,7 +14,16 @@ from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runner import Begun, call
 from tests.unit.queue.worlds import say_nothing, virtual
-from tests.unit.worker.stage import Recorder, Way, check_empty, engine_of, handler, opened, until
+from tests.unit.worker.stage import (
+    VERBS,
+    Recorder,
+    Way,
+    check_empty,
+    engine_of,
+    handler,
+    opened,
+    until,
+)
 from tests.unit.worker.test_engine import mails
 
 
@@ -185,7 +194,7 @@ async def test_a_queue_that_does_not_answer_keeps_nobody_who_is_in_a_hurry() -> 
     async with opened() as (queue, way):
         await queue.push_many(mails(2))
         engine, running = await begin(way, recorder, 2)
-        for verb in ("release", "complete", "complete_many", "claim", "heartbeat", "config"):
+        for verb in VERBS:
             way.stand(verb, say_nothing)
         engine.stop(hurry=True)
         began_s = asyncio.get_running_loop().time()

@@ -48,6 +48,29 @@ async def test_completions_that_are_ready_together_go_together() -> None:
 
 
 @virtual
+async def test_jobs_that_are_given_back_together_go_together() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 2500)
+        await queue.release(jobs[7])
+        settling = settling_of(way)
+        released = await asyncio.gather(*(settling.release(job) for job in jobs))
+        assert [number for number, held in enumerate(released) if not held] == [7]
+        assert 3 <= way.count("release_many") <= 4
+        assert not way.count("release")
+        assert (await queue.stats()).counts["mail"] == {"queued": 2500}
+
+
+@virtual
+async def test_jobs_are_given_back_one_by_one_if_the_queue_takes_no_such_batch() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 5)
+        await queue.config(max_batch_jobs=2)
+        settling = settling_of(way)
+        assert all(await asyncio.gather(*(settling.release(job) for job in jobs)))
+        assert way.count("release") == 5
+
+
+@virtual
 @pytest.mark.parametrize("verb", ["complete", "fail", "release"])
 async def test_while_the_outcome_is_unknown_the_same_request_is_sent_again(verb: str) -> None:
     world = World()
@@ -65,7 +88,7 @@ async def test_while_the_outcome_is_unknown_the_same_request_is_sent_again(verb:
             requests = way.requests["fail"]
         else:
             assert await settling.release(job) is True
-            requests = way.requests["release"]
+            requests = way.requests["release_many"]
         assert len(requests) >= 2
         assert requests[0] is None
         assert all(request == requests[1] for request in requests[1:])
@@ -78,9 +101,9 @@ async def test_while_the_outcome_is_unknown_the_same_request_is_sent_again(verb:
 async def test_pauses_between_two_tries_grow_and_have_an_end() -> None:
     async with opened() as (queue, way):
         (job,) = await claimed(queue, 1)
-        way.plan("release", *[failing(UnavailableError("no answer"))] * 12)
+        way.plan("release_many", *[failing(UnavailableError("no answer"))] * 12)
         assert await settling_of(way).release(job)
-        times = way.times("release")
+        times = way.times("release_many")
         pauses = [later - sooner for sooner, later in itertools.pairwise(times)]
         assert pauses[0] < 0.16
         assert 2.4 < max(pauses) < 7.6
@@ -132,7 +155,7 @@ async def test_a_lost_lease_is_told_and_is_no_error() -> None:
 async def test_a_queue_that_is_gone_is_not_asked_for_ever() -> None:
     async with opened() as (queue, way):
         jobs = await claimed(queue, 2)
-        for verb in ("complete_many", "fail", "release"):
+        for verb in ("complete_many", "fail", "release_many"):
             way.stand(verb, failing(SupersededError("it was deleted")))
         settling = settling_of(way)
         for ending in (
@@ -148,15 +171,15 @@ async def test_a_queue_that_is_gone_is_not_asked_for_ever() -> None:
 async def test_whoever_gives_up_asks_once_more_and_no_more_than_that() -> None:
     async with opened() as (queue, way):
         (job,) = await claimed(queue, 1)
-        way.stand("release", failing(UnavailableError("no answer")))
+        way.stand("release_many", failing(UnavailableError("no answer")))
         settling = settling_of(way)
         releasing = asyncio.create_task(settling.release(job))
         await asyncio.sleep(30)
-        before = way.count("release")
+        before = way.count("release_many")
         settling.give_up()
         with pytest.raises(Unsettled, match="no answer"):
             await releasing
-        assert way.count("release") == before + 1
+        assert way.count("release_many") == before + 1
 
 
 @virtual
@@ -194,4 +217,4 @@ async def test_a_refusal_of_all_is_told_to_all() -> None:
             *(settling.complete(job, None) for job in jobs), return_exceptions=True
         )
         assert [type(end) for end in ends] == [RejectedError] * 3
-        assert not settling._ready
+        assert settling.is_empty
