@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bucketq.broker import broker as broker_module
-from bucketq.broker import election
+from bucketq.broker import election, standby
 from bucketq.broker import leader as leader_module
 from bucketq.broker.broker import Broker
 from bucketq.broker.conversation import Incoming
-from bucketq.broker.election import Sign
+from bucketq.broker.election import Identity, Sign
 from bucketq.broker.leader import Leader
 from bucketq.broker.server import Server
 from bucketq.broker.silence import SilenceWatch
+from bucketq.broker.standby import Standby
 from bucketq.client import client as client_module
 from bucketq.client import discovery
 from bucketq.codec import Document
@@ -200,7 +200,7 @@ def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
             return Sign.SILENT
         return Sign.ALIVE if judge(pong, record) else Sign.GONE
 
-    for module in (election, broker_module, discovery):
+    for module in (election, standby, discovery):
         monkeypatch.setattr(module, "probe", probe)
 
 
@@ -219,12 +219,12 @@ def test_replacing_a_broker_that_does_not_know_yet_that_it_leads_is_noticed(
 
 
 def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
-    async def vacancy(self: Broker) -> int:
-        self._takeover = True
-        return await vacancy_really(self)
+    async def vacancy(self: Standby, identity: Identity, incarnation: str) -> int:
+        self.takeover = True
+        return await vacancy_really(self, identity, incarnation)
 
-    vacancy_really = Broker._vacancy
-    monkeypatch.setattr(Broker, "_vacancy", vacancy)
+    vacancy_really = Standby.vacancy
+    monkeypatch.setattr(Standby, "vacancy", vacancy)
     expect("a living broker is left alone", weather="calm", cast="brokers")
 
 

@@ -75,8 +75,9 @@ what was left and not a new lease: brokers that keep crashing still reclaim.
 * *The broker is told to stop while its successor leads already.* It clears the address only under
   its own id and epoch.
 
-**The rooms.** ``election`` has evidence and takeover; ``candidacy`` what a broker remembers of its
-own; ``leader`` the group commit that knows its epoch; ``silence`` who has been heard; ``access``
-who may ask for what; ``inbox`` what has come and in which order it is let in; ``broker`` the life
-of one broker of one queue; ``server`` several of them behind one address.
+**The rooms.** ``election`` has evidence and takeover; ``standby`` watches the broker that leads;
+``candidacy`` what a broker remembers of its own takeovers; ``leader`` the group commit that knows
+its epoch; ``silence`` who has been heard; ``access`` who may ask for what; ``inbox`` what has come
+and in which order it is let in; ``broker`` the life of one broker of one queue; ``server`` several
+of them behind one address.
 """

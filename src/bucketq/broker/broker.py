@@ -15,17 +15,10 @@ from bucketq.archive import SegmentWriter
 from bucketq.broker.access import Guard, Shown
 from bucketq.broker.candidacy import Candidacy
 from bucketq.broker.conversation import Conversation, Incoming
-from bucketq.broker.election import (
-    ENOUGH,
-    WEIGHT,
-    DeposedError,
-    Identity,
-    Sign,
-    is_out_of_reach,
-    probe,
-)
+from bucketq.broker.election import DeposedError, Identity
 from bucketq.broker.inbox import Inbox
 from bucketq.broker.leader import Leader
+from bucketq.broker.standby import Standby
 from bucketq.clock import Clock, fraction
 from bucketq.codec import Document
 from bucketq.errors import (
@@ -33,16 +26,17 @@ from bucketq.errors import (
     BucketQError,
     InvalidRequestError,
     OverloadedError,
+    StoreRefusedError,
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Claim
 from bucketq.queue.base import MAX_WAIT_S
+from bucketq.queue.faults import PassingFault
 from bucketq.queue.register import Register
 from bucketq.queue.waiting import Waiting
 from bucketq.rpc.messages import OFFERED, Answers, FlushArchive, Hello, Pong, Role, Welcome
-from bucketq.rpc.transport import Transport, UntrustedError
+from bucketq.rpc.transport import Transport
 
 _log = logging.getLogger("bucketq.broker")
 
@@ -50,7 +44,6 @@ DRAIN_S = 12.0
 """How long a broker that is told to stop goes on to settle what has come."""
 PULSE_S = 10.0
 """How often a client whose claims wait hears of its broker."""
-_WATCH_S = 0.7
 _JITTER_S = 0.4
 _LOOK_S = 5.0
 _TAKEOVER_S = 2.0
@@ -86,17 +79,16 @@ class Broker:
         """
         self._register = register
         self._clock = clock
-        self._transport = transport
         self._archive = archive
-        self._is_shared = is_shared
-        self._takeover = takeover
         self._create = create
         self._identity: Identity | None = None
         self._leader: Leader | None = None
-        self._record: BrokerRecord | None = None
         self._is_retired = False
-        self._known_gone: int | None = None
         self._candidacy = Candidacy()
+        self._standby = Standby(
+            register, clock, transport, self._candidacy, is_shared=is_shared, takeover=takeover
+        )
+        self._no_takeover = PassingFault(clock, _log, f"{register.where}: cannot take over")
         self._conversations: dict[int, Conversation] = {}
         self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s, _drop)
         self._guard = Guard(clock)
@@ -134,11 +126,11 @@ class Broker:
 
     def has_evidence_against(self, epoch: int) -> None:
         """Do not gather evidence again: whoever starts this broker has enough of it."""
-        self._known_gone = epoch
+        self._standby.known_gone = epoch
 
     def pong(self) -> Pong:
         """Answer a ping, from memory."""
-        leader, record, identity = self._leader, self._record, self._identity
+        leader, record, identity = self._leader, self._standby.record, self._identity
         version, age_s, now_s = self._register.version, 0.0, asyncio.get_running_loop().time()
         if leader is not None:
             address = identity.address if identity else ""
@@ -147,7 +139,8 @@ class Broker:
             # Where its takeover has landed already, others see it before its answer is here.
             address, epoch = identity.address, hoped
         else:
-            address = record.address if record and not self._is_own(record) else ""
+            is_own = record is not None and identity is not None and record.id == identity.id
+            address = record.address if record and not is_own else ""
             epoch = record.epoch if record else 0
         return Pong(
             incarnation=self.incarnation,
@@ -164,10 +157,13 @@ class Broker:
 
         Raises what makes it impossible to go on: the object is gone, or cannot be trusted.
         """
+        self.failure = None
         try:
             await self._live(identity)
         except BucketQError as error:
             self.failure = error
+            if self._pulse is not None:
+                self._pulse.cancel()
             raise
 
     async def _live(self, identity: Identity) -> None:
@@ -176,19 +172,18 @@ class Broker:
         document = await self._open_object()
         self.opened.set()
         self.incarnation = document.state.incarnation
-        self._record = document.state.broker
+        self._standby.record = document.state.broker
         del document  # While it stands by it holds no state.
         self._show_life()
         while not self._is_retired:
-            after = await self._vacancy()
+            after = await self._standby.vacancy(identity, self.incarnation)
             try:
                 await self._lead(identity, after)
             except DeposedError as error:
                 _log.info("%s: not leading: %s", self.where, error)
                 await self._cool_down()
-            except UnavailableError as error:
-                _log.warning("%s: cannot take over: %s", self.where, error)
-                await asyncio.sleep(_WATCH_S)
+            except (UnavailableError, StoreRefusedError) as error:
+                await self._no_takeover.wait(error)
 
     async def _open_object(self) -> Document:
         """Read or create the queue, however long that takes, and say why it does."""
@@ -337,72 +332,10 @@ class Broker:
         return self._leader.last_write_s if self._leader else 0.0
 
     def _superseded(self) -> SupersededError:
-        record = self._record
+        record = self._standby.record
         address = record.address if record and not self._is_retired else ""
         message = "this broker does not lead the queue: look it up again"
         return SupersededError(message, leader=address or None)
-
-    async def _vacancy(self) -> int:
-        """Stand by while somebody leads; returns the epoch to follow once nobody does."""
-        evidence, against = 0, 0
-        while True:
-            record = self._record = await self._read_record()
-            epoch = record.epoch if record else 0
-            self._candidacy.see(epoch)
-            if epoch != against:
-                evidence, against = 0, epoch
-            known_gone, self._known_gone = self._known_gone, None
-            if record is not None and record.address and self._is_own(record):
-                return epoch - 1  # Its takeover landed after it had given up: nobody else leads.
-            if record is None or not record.address or self._takeover or epoch == known_gone:
-                return epoch
-            if evidence >= ENOUGH:
-                return epoch
-            evidence = await self._watch(record, evidence)
-
-    def _is_own(self, record: BrokerRecord) -> bool:
-        return self._identity is not None and record.id == self._identity.id
-
-    async def _watch(self, record: BrokerRecord, evidence: int) -> int:
-        """Look after whoever leads for as long as it answers; returns the evidence against it."""
-        identity = self._identity
-        if not evidence:
-            told = (self.where, record.address, record.epoch)
-            _log.info("%s: standing by; %s leads in epoch %d", *told)
-        if identity and self._is_shared and is_out_of_reach(record, identity.host):
-            # Nobody here can tell whether it lives, and it is not ours to replace.
-            _log.warning(
-                "%s: %s is a loopback address of another host (%s); if that broker is gone for "
-                "good, start one with --takeover",
-                self.where,
-                record.address,
-                record.host,
-            )
-            await asyncio.sleep(_LOOK_S)
-            return 0
-        try:
-            while (sign := await probe(self._transport, record, self.incarnation)) is Sign.ALIVE:
-                evidence = 0
-                await self._pause(_WATCH_S)
-        except UntrustedError as error:
-            if identity is None or record.address != identity.address:
-                _log.warning("%s: cannot tell whether its broker lives: %s", self.where, error)
-                await asyncio.sleep(_LOOK_S)
-                return 0
-            sign = Sign.GONE  # We listen there now, whatever certificate the last one had.
-        await self._pause(_JITTER_S)
-        return evidence + WEIGHT[sign]
-
-    async def _pause(self, about_s: float) -> None:
-        await asyncio.sleep(about_s * (0.5 + fraction(self._clock)))
-
-    async def _read_record(self) -> BrokerRecord | None:
-        while True:
-            try:
-                return (await self._register.peek()).broker
-            except UnavailableError as error:
-                _log.warning("%s: cannot be read: %s", self.where, error)
-                await self._pause(_WATCH_S)
 
     async def _lead(self, identity: Identity, after: int) -> None:
         leader = Leader(
@@ -417,7 +350,8 @@ class Broker:
         try:
             async with leader:
                 self._candidacy.end()
-                self._takeover = False
+                self._no_takeover.passed()
+                self._standby.takeover = False
                 self._leader = leader
                 self.leading.set()
                 _log.info("%s: leading in epoch %d", self.where, leader.epoch)
@@ -426,7 +360,7 @@ class Broker:
                 finally:
                     self._leader = None
                     self.leading.clear()
-        except DeposedError:
+        except (DeposedError, StoreRefusedError):
             self._candidacy.end()
             raise
         except UnavailableError:
@@ -440,7 +374,7 @@ class Broker:
     async def _cool_down(self) -> None:
         """Do not stand at once again: whoever deposed us while we were alive may be right."""
         pause_s = self._candidacy.cool_down_s(asyncio.get_running_loop().time())
-        await self._pause(pause_s or _JITTER_S)
+        await asyncio.sleep((pause_s or _JITTER_S) * (0.5 + fraction(self._clock)))
 
 
 def _drop(expired: Incoming) -> None:

@@ -19,7 +19,13 @@ from bucketq.model.transitions import apply
 from bucketq.queue.register import Register
 from bucketq.rpc.address import Whereabouts, is_loopback, secured
 from bucketq.rpc.messages import Ping
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport, UntrustedError
+from bucketq.rpc.transport import (
+    CannotAskError,
+    LinkLostError,
+    NobodyThereError,
+    Transport,
+    UntrustedError,
+)
 
 PING_S = 1.5
 """How long a broker may take to answer a ping from memory."""
@@ -58,14 +64,15 @@ ENOUGH = 2
 async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
     """Ask the broker that is recorded whether it is there.
 
-    Raises ``UntrustedError`` where it may not be asked, which tells nothing of its life.
+    Raises ``UntrustedError`` if it may not be asked, and ``CannotAskError`` if this side cannot
+    ask now. Neither says anything about the broker.
     """
     try:
         address = secured(record.address, tls=record.tls)
         pong = await transport.ping(address, Ping(incarnation=incarnation), PING_S)
     except NobodyThereError:
         return Sign.GONE
-    except UntrustedError:
+    except (UntrustedError, CannotAskError):
         raise
     except LinkLostError:
         return Sign.SILENT

@@ -35,6 +35,7 @@ class Server:
         self._brokers: dict[str, Broker] = {}
         self._lives: list[asyncio.Task[None]] = []
         self._listener: Listener | None = None
+        self._is_tls = False
         self.address = ""
         """Where clients find it, once it has started."""
 
@@ -60,12 +61,22 @@ class Server:
         """Listen, and let the brokers live; ``advertise`` is what goes into the object."""
         self._listener = await self._transport.listen(listen, self)
         self.address = advertise or self._listener.address
-        loop = asyncio.get_running_loop()
+        self._is_tls = tls
         for broker in self._brokers.values():
-            identity = Identity(new_id(self._clock), self.address, self._host, tls)
-            life = loop.create_task(broker.run(identity))
-            life.add_done_callback(self._note_end)
-            self._lives.append(life)
+            self._let_live(broker)
+
+    def revive(self) -> None:
+        """Let brokers live again that could not go on; what kept them from it may have passed."""
+        self._lives = [life for life in self._lives if not life.done()]
+        for broker in self._brokers.values():
+            if broker.failure is not None:
+                self._let_live(broker)
+
+    def _let_live(self, broker: Broker) -> None:
+        identity = Identity(new_id(self._clock), self.address, self._host, self._is_tls)
+        life = asyncio.get_running_loop().create_task(broker.run(identity))
+        life.add_done_callback(self._note_end)
+        self._lives.append(life)
 
     def _note_end(self, life: asyncio.Task[None]) -> None:
         """Tell of a queue that is served no more while others are; the last end is raised."""

@@ -12,6 +12,7 @@ whatever its storage does. Only when that fails is the way given up.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -43,8 +44,11 @@ from bucketq.queue.arguments import as_several, lease_of
 from bucketq.queue.base import Held
 from bucketq.queue.give_back import give_back
 from bucketq.queue.verbs import Verbs
+from bucketq.rpc.transport import CannotAskError
 
 T = TypeVar("T")
+
+_log = logging.getLogger("bucketq.client")
 
 _WATCH_S = 0.25
 _PATIENCE_S = 2.0
@@ -71,6 +75,8 @@ class Client(Verbs[T]):
         self._watching: asyncio.Task[None] | None = None
         self._trouble = ""
         self._look_at = 0.0
+        self._evidence = 0
+        """Pings of the route's broker without an answer, one after the other."""
         self._wanted: dict[str, None] = {}
         """The secrets of claims that wait and were not withdrawn."""
 
@@ -220,12 +226,12 @@ class Client(Verbs[T]):
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 return None
-            if self._finding is None:
+            if self._finding is None or self._finding.done():
+                # What a search found that ended before this call came is not news any more.
                 self._finding = loop.create_task(self._find())
             finding = self._finding
             await asyncio.wait([finding], timeout=left_s)
             if finding.done():
-                self._finding = None if self._finding is finding else self._finding
                 finding.result()
         return self._route
 
@@ -257,29 +263,47 @@ class Client(Verbs[T]):
             self._route = None
 
     async def _watch(self) -> None:
-        """End calls whose time is over, and look after a broker that does not answer them."""
-        loop = asyncio.get_running_loop()
-        evidence = 0
+        """Look after the route for as long as the client is open, whatever goes wrong meanwhile.
+
+        Calls time out only while this runs. A fault is logged once for as long as it lasts.
+        """
+        fault = ""
         while True:
             await asyncio.sleep(_WATCH_S)
-            route, now_s = self._route, loop.time()
-            if isinstance(route, DirectRoute):
-                early_s = _LOOK_AROUND_S - _LOOK_AGAIN_S if route.sees_broker else 0.0
-                if now_s >= self._look_at - early_s:
-                    await self._look_around(route)
-            if not isinstance(route, BrokerRoute) or not route.is_up:
-                evidence = 0
-                continue
-            route.expire(now_s)
-            if not self._is_suspect(route, now_s):
-                evidence = 0
-                continue
-            sign = await self._finder.sign_of(route)
-            evidence = 0 if sign is Sign.ALIVE else evidence + 1
-            if sign is Sign.GONE or evidence >= ENOUGH:
-                route.lose("its broker does not answer")
-            elif sign is Sign.ALIVE:
-                route.heard_at = loop.time()
+            try:
+                await self._look_after()
+            except CannotAskError as error:
+                if not fault:
+                    _log.warning("%s: cannot ping its broker: %s", self._where, error)
+                fault = str(error)
+            except Exception as error:  # noqa: BLE001 - calls must time out whatever it is
+                if not fault:
+                    _log.exception("%s: could not look after its broker", self._where)
+                fault = str(error) or type(error).__name__
+            else:
+                fault = ""
+
+    async def _look_after(self) -> None:
+        """End calls whose time is over, and ping a broker that does not answer the others."""
+        loop = asyncio.get_running_loop()
+        route, now_s = self._route, loop.time()
+        if isinstance(route, DirectRoute):
+            early_s = _LOOK_AROUND_S - _LOOK_AGAIN_S if route.sees_broker else 0.0
+            if now_s >= self._look_at - early_s:
+                await self._look_around(route)
+        if not isinstance(route, BrokerRoute) or not route.is_up:
+            self._evidence = 0
+            return
+        route.expire(now_s)
+        if not self._is_suspect(route, now_s):
+            self._evidence = 0
+            return
+        sign = await self._finder.sign_of(route)
+        self._evidence = 0 if sign is Sign.ALIVE else self._evidence + 1
+        if sign is Sign.GONE or self._evidence >= ENOUGH:
+            route.lose("its broker does not answer")
+        elif sign is Sign.ALIVE:
+            route.heard_at = loop.time()
 
     def _is_suspect(self, route: BrokerRoute, now_s: float) -> bool:
         silent_s = now_s - route.heard_at

@@ -30,6 +30,7 @@ from bucketq.queue.register import Register
 from bucketq.rpc.address import SECURE, is_loopback, secured
 from bucketq.rpc.messages import Hello, Ping, Pong
 from bucketq.rpc.transport import (
+    CannotAskError,
     LinkLostError,
     NobodyThereError,
     Transport,
@@ -71,7 +72,10 @@ class Finder(Protocol):
         ...
 
     async def sign_of(self, route: BrokerRoute) -> Sign:
-        """Ask the broker at the other end of a route whether it is there."""
+        """Ask the broker at the other end of a route whether it is there.
+
+        Raises ``CannotAskError`` if this side cannot ask now, or may not trust the answer.
+        """
         ...
 
     async def close(self) -> None:
@@ -170,7 +174,10 @@ class ObjectFinder:
             )
             raise NotForUsError(message)
         if self._evidence < ENOUGH:
-            sign = await self._probe(record)
+            try:
+                sign = await self._probe(record)
+            except CannotAskError as error:
+                raise NotYetError(str(error)) from error
             if sign is Sign.ALIVE:
                 self._in_vain_since = None
                 self._had_broker = True
@@ -185,8 +192,8 @@ class ObjectFinder:
             return Sign.GONE
         try:
             return await self._probe(record)
-        except NotForUsError:
-            return Sign.SILENT
+        except NotForUsError as error:
+            raise CannotAskError(str(error)) from error
 
     def _is_out_of_reach(self, record: BrokerRecord) -> bool:
         return self._is_shared and is_out_of_reach(record, self._host)
@@ -365,6 +372,10 @@ class AddressFinder:
             pong = await self._transport.ping(route.address, self._ping(), PING_S)
         except NobodyThereError:
             return Sign.GONE
+        except UntrustedError as error:
+            raise CannotAskError(str(error)) from error
+        except CannotAskError:
+            raise
         except LinkLostError:
             return Sign.SILENT
         is_it = pong.broker == route.broker and pong.role == "leading"

@@ -107,6 +107,9 @@ class InsideLauncher:
             self._broker.has_evidence_against(after)
             await self._server.start(self._listen)
             self._is_started = True
+        elif self._broker.failure is not None:
+            self._broker.has_evidence_against(after)
+            self._server.revive()
         loop = asyncio.get_running_loop()
         leading = loop.create_task(self._broker.leading.wait())
         over = loop.create_task(self._server.until_over())

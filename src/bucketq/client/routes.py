@@ -7,7 +7,8 @@ lost, to the effect of one. ``RouteLostError`` means: nothing is known of it, tr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast
 
 from bucketq.broker.leader import Leader
@@ -19,6 +20,8 @@ from bucketq.queue.waiting import Caller
 from bucketq.rpc.errors import error_of
 from bucketq.rpc.messages import Answer, Call, FlushArchive
 from bucketq.rpc.transport import LinkLostError, Wire
+
+_log = logging.getLogger("bucketq.client")
 
 _MAX_CALLS = 1000
 _PORTION = 100
@@ -133,8 +136,8 @@ class BrokerRoute:
         self.heard_at = self._loop.time()
         """When the broker was last heard of, by the loop's time."""
         self._tasks = [
-            self._loop.create_task(self._send()),
-            self._loop.create_task(self._receive()),
+            self._loop.create_task(self._until_lost(self._send)),
+            self._loop.create_task(self._until_lost(self._receive)),
         ]
 
     @property
@@ -252,33 +255,37 @@ class BrokerRoute:
         self._wake.set()
         return await answer
 
-    async def _send(self) -> None:
+    async def _until_lost(self, talk: Callable[[], Awaitable[None]]) -> None:
+        """Send or receive; however that ends, no caller waits for an answer any longer."""
         try:
-            while self._lost is None:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._outbox:
-                    calls = self._outbox[:_MAX_CALLS]
-                    del self._outbox[:_MAX_CALLS]
-                    await self._wire.send(calls)
-                if self._is_closing:
-                    return
+            await talk()
         except LinkLostError as error:
             self.lose(str(error))
+        except Exception as error:  # noqa: BLE001 - callers must hear, whatever it is
+            _log.exception("the conversation with %s failed", self.address)
+            self.lose(f"the conversation with {self.address} failed: {error!r}")
+
+    async def _send(self) -> None:
+        while self._lost is None:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._outbox:
+                calls = self._outbox[:_MAX_CALLS]
+                del self._outbox[:_MAX_CALLS]
+                await self._wire.send(calls)
+            if self._is_closing:
+                return
 
     async def _receive(self) -> None:
-        try:
-            while True:
-                answers = await self._wire.receive()
-                self.heard_at = self._loop.time()
-                self._version = max(self._version, answers.version)
-                for place, answer in enumerate(answers.answers, start=1):
-                    self._settle(answer)
-                    if place % _PORTION == 0:
-                        # Let those go on who have theirs, so that the broker has work meanwhile.
-                        await asyncio.sleep(0)
-        except LinkLostError as error:
-            self.lose(str(error))
+        while True:
+            answers = await self._wire.receive()
+            self.heard_at = self._loop.time()
+            self._version = max(self._version, answers.version)
+            for place, answer in enumerate(answers.answers, start=1):
+                self._settle(answer)
+                if place % _PORTION == 0:
+                    # Let those go on who have theirs, so that the broker has work meanwhile.
+                    await asyncio.sleep(0)
 
     def _settle(self, answer: Answer) -> None:
         pending = self._pending.pop(answer.tag, None)

@@ -7,25 +7,34 @@ time, which may then lead elsewhere.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
 
 import grpc
 import grpc.aio
 
-from bucketq.errors import AccessDeniedError, QueueNotFoundError, SupersededError
+from bucketq.errors import (
+    AccessDeniedError,
+    InvalidRequestError,
+    QueueNotFoundError,
+    SupersededError,
+)
 from bucketq.rpc.address import SECURE, Place, find_place
-from bucketq.rpc.credentials import Credentials
+from bucketq.rpc.credentials import Credentials, Tls
 from bucketq.rpc.errors import error_of
 from bucketq.rpc.grpc_session import MAX_RESPONSE_BYTES, MIB, NO_COMPRESSION
 from bucketq.rpc.probe import is_deserted, speaks_tls, tls_trouble
 from bucketq.rpc.status import read_refusal
 from bucketq.rpc.tls import client_context, read_client
 from bucketq.rpc.transport import (
+    CannotAskError,
     LinkLostError,
     NobodyThereError,
     UntrustedError,
     WrongProtocolError,
 )
+
+A = TypeVar("A")
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES + 16 * MIB),
@@ -72,10 +81,18 @@ class Line(NamedTuple):
         if not self.is_secure:
             options = (*_OPTIONS, ("grpc.default_authority", self.address))
             return grpc.aio.insecure_channel(target, options=options)
-        pems = read_client(self.credentials.tls)
+        pems = _readable(read_client, self.credentials.tls)
         credentials = grpc.ssl_channel_credentials(pems.ca, pems.key, pems.cert)
         options = (*_OPTIONS, ("grpc.ssl_target_name_override", self.name))
         return grpc.aio.secure_channel(target, credentials, options=options)
+
+
+def _readable(read: Callable[[Tls | None], A], tls: Tls | None) -> A:
+    """Read the files of this client, which were good when it began and may be so again."""
+    try:
+        return read(tls)
+    except InvalidRequestError as error:
+        raise CannotAskError(str(error)) from error
 
 
 async def line_to(address: str, credentials: Credentials, timeout_s: float) -> Line:
@@ -137,7 +154,8 @@ async def _misfit(line: Line) -> LinkLostError | None:
             "bucketq://, or pass tls= (BUCKETQ_TLS_CA)"
         )
     try:
-        trouble = await tls_trouble(ip, port, client_context(line.credentials.tls), line.name)
+        context = _readable(client_context, line.credentials.tls)
+        trouble = await tls_trouble(ip, port, context, line.name)
     except WrongProtocolError:
         return WrongProtocolError(
             f"whatever listens at {line.address} does not speak TLS: start the broker with "

@@ -41,7 +41,7 @@ from bucketq.rpc.grpc_session import (
     turn_away,
 )
 from bucketq.rpc.messages import Answer, Answers, Hello
-from bucketq.rpc.tls import ServerPems, read_server
+from bucketq.rpc.tls import ServerFiles, ServerPems
 from bucketq.rpc.transport import Conversation, Service
 
 SERVICE = "bucketq.v1.Queue"
@@ -136,7 +136,7 @@ class GrpcListener:
 
 async def listen(address: str, service: Service, tls: ServerTls | None = None) -> GrpcListener:
     """Serve at an address. Raises ``InvalidRequestError`` where it cannot be bound."""
-    pems = None if tls is None else read_server(tls)
+    files = None if tls is None else ServerFiles(tls)
     await _check_free(*split_address(address))
     server = grpc.aio.server(options=_OPTIONS)
     floor = _Floor(service)
@@ -149,7 +149,7 @@ async def listen(address: str, service: Service, tls: ServerTls | None = None) -
     names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     try:
-        port = _bind(server, address, pems)
+        port = _bind(server, address, files)
     except RuntimeError as error:
         message = f"cannot listen at {address}: {error}"
         raise InvalidRequestError(message) from error
@@ -157,12 +157,22 @@ async def listen(address: str, service: Service, tls: ServerTls | None = None) -
     return GrpcListener(server, f"{address.rpartition(':')[0]}:{port}", floor, checks)
 
 
-def _bind(server: grpc.aio.Server, address: str, pems: ServerPems | None) -> int:
-    if pems is None:
+def _bind(server: grpc.aio.Server, address: str, files: ServerFiles | None) -> int:
+    if files is None:
         return server.add_insecure_port(address)
-    demands = pems.client_ca is not None
-    credentials = grpc.ssl_server_credentials([(pems.key, pems.cert)], pems.client_ca, demands)
-    return server.add_secure_port(address, credentials)
+
+    def configuration(pems: ServerPems) -> Any:
+        return grpc.ssl_server_certificate_configuration([(pems.key, pems.cert)], pems.client_ca)
+
+    def fetch() -> Any:
+        changed = files.changed()
+        return None if changed is None else configuration(changed)
+
+    demands = files.pems.client_ca is not None
+    first = configuration(files.pems)
+    return server.add_secure_port(
+        address, grpc.dynamic_ssl_server_credentials(first, fetch, demands)
+    )
 
 
 async def _check_free(host: str, port: int) -> None:

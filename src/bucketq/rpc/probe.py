@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Iterable
 
 from bucketq.rpc.address import split_address
-from bucketq.rpc.transport import WrongProtocolError
+from bucketq.rpc.transport import CannotAskError, WrongProtocolError
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 """What an HTTP/2 client says first: a fixed line, and settings that change nothing."""
@@ -27,10 +27,15 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LEN
 """What Python's TLS calls an answer that is none."""
 
 
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Why this side cannot connect to anything."""
+
+
 async def is_deserted(address: str, timeout_s: float, ips: Iterable[object] = ()) -> bool:
     """Whether it is certain that no broker listens at an address, which leads to ``ips``.
 
-    False means that nobody knows: there may be one, and the way to it be cut.
+    False means that nobody knows: there may be one, and the way to it be cut. Raises
+    ``CannotAskError`` if this side cannot connect to anything.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -99,6 +104,9 @@ async def _all_desert(ips: Iterable[str], port: int) -> bool:
         except ConnectionRefusedError:
             pass
         except OSError as error:
+            if error.errno in _OURS:
+                message = f"cannot connect to {ip}:{port}: {error.strerror}"
+                raise CannotAskError(message) from error
             if error.errno != errno.EADDRNOTAVAIL:  # A family that this host does not have.
                 return False
             continue

@@ -40,6 +40,14 @@ class WrongProtocolError(LinkLostError):
     """
 
 
+class CannotAskError(LinkLostError):
+    """This side could not dial, for a reason of its own: certificate files or descriptors.
+
+    That says nothing about the broker. It passes: certificate files are being replaced, for
+    example. Dial again later.
+    """
+
+
 class Wire(Protocol):
     """One conversation, seen from the client."""
 
@@ -124,6 +132,7 @@ class Transport(Protocol):
         Raises:
             NobodyThereError: The address refuses, or something else listens there.
             UntrustedError: Nobody may be talked to there.
+            CannotAskError: This side cannot dial now; nothing was asked.
             LinkLostError: No answer in time.
         """
         ...

@@ -13,6 +13,7 @@ halves until the one is alone. Where Spark itself is gone, no job is to blame: a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,6 +29,8 @@ from bucketq.worker.reply import ENDED, value_of
 from bucketq.worker.runner import Begun
 from bucketq.worker.threads import ThreadRunner
 from bucketq.worker.verdicts import HandlerFailed
+
+_log = logging.getLogger(__name__)
 
 _SHORT_S = 0.5
 _LONG_S = 2.0
@@ -202,8 +205,14 @@ class SparkRunner:
             self._tasks[batch.number] = task
             task.add_done_callback(partial(self._over, batch.number))
 
-    def _over(self, number: int, _: asyncio.Task[None]) -> None:
-        del self._running[number], self._tasks[number]
+    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+        batch = self._running.pop(number)
+        del self._tasks[number]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("batch %s failed", batch.tag, exc_info=error)
+            for visit in batch.visits:
+                if not visit.over.done():
+                    visit.over.set_exception(error)
         self._soon()
 
     def _next(self) -> _Batch | None:

@@ -21,7 +21,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from bucketq.errors import InvalidRequestError, LeaseLostError, RejectedError, UnavailableError
+from bucketq.errors import (
+    ConsumerFencedError,
+    InvalidRequestError,
+    LeaseLostError,
+    UnavailableError,
+)
 from bucketq.model.bulk import BatchState
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Stats
@@ -200,13 +205,13 @@ class Claims:
                     continue
                 try:
                     await self._claim(self._last, None)
-                except UnavailableError as error:
-                    _log.warning("the leases of %r were not renewed: %s", self._name, error)
-                    pause_s = min(pause_s, _PAUSE_S)
-                except RejectedError as error:
-                    # Whoever asks next is refused as well, and the stream ends with that error.
+                except ConsumerFencedError as error:
+                    # The next request is refused as well, and the stream ends with that error.
                     _log.warning("the leases of %r are no longer kept: %s", self._name, error)
                     return
+                except Exception as error:  # noqa: BLE001 - it may pass before the leases run out
+                    _log.warning("the leases of %r were not renewed: %s", self._name, error)
+                    pause_s = min(pause_s, _PAUSE_S)
 
     async def _wait_for_turn(self) -> None:
         """Spark asks again at once; the queue is to be asked at a moderate pace."""

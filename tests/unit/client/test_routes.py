@@ -294,3 +294,26 @@ async def test_closing_tells_everybody_and_leaves_no_task() -> None:
     with pytest.raises(RouteLostError, match="closed"):
         await call
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("task", ["send", "receive"])
+def test_a_task_that_dies_of_a_fault_of_ours_loses_the_route_and_says_why(
+    task: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @virtual
+    async def story() -> None:
+        wire = FakeWire()
+
+        async def fail(*_: object) -> Any:
+            raise RuntimeError("a fault of ours")
+
+        setattr(wire, task, fail)
+        route = BrokerRoute(wire, "host:1", lambda _: None)
+        with pytest.raises(RouteLostError, match="a fault of ours"):
+            await asyncio.wait_for(route.submit(READ, 60.0), 1.0)
+        assert not route.is_up
+        await route.close()
+
+    story()
+    [told] = [record for record in caplog.records if record.name == "bucketq.client"]
+    assert told.exc_info is not None

@@ -320,3 +320,15 @@ async def test_a_batch_waits_for_its_turn_only_where_handlers_are_short() -> Non
     stage.size.note(4, took_s=5.0)
     assert stage.runner.slots == 8
     await stage.runner.close()
+
+
+async def test_a_fault_of_ours_in_a_batch_reaches_its_jobs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage(2)
+    stage.cluster.submit = lambda *_: []  # type: ignore[method-assign]  # no outcome for any job
+    async with asyncio.timeout(PATIENCE_S):
+        found = await stage.all(range(2))
+    assert [type(end) for end in found] == [ValueError, ValueError]
+    assert any(record.exc_info for record in caplog.records)
+    await stage.runner.close()

@@ -21,7 +21,7 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import JobSpec
 from bucketq.spark.claims import POLL_S, Claims
 from bucketq.spark.stream_options import StreamOptions, stream_options
-from tests.unit.queue.worlds import World, lose_answer, lose_request, virtual
+from tests.unit.queue.worlds import World, lose_answer, lose_request, refuse, virtual
 
 OPTIONS = stream_options({"path": "file:///q.json", "consumer": "c", "leaseSeconds": "60"})
 
@@ -338,3 +338,19 @@ async def test_a_batch_is_never_larger_than_the_queue_allows() -> None:
         assert len(await claims.jobs(0, 1)) == 3
         await claims.latest(1, 100)
         assert len(await claims.jobs(1, 2)) == 2
+
+
+@virtual
+async def test_leases_are_kept_again_after_the_store_refused_for_a_while() -> None:
+    world = World()
+    await push(world, 2)
+    async with driving(world) as claims:
+        await claims.latest(0, 2)
+        before = await ids(claims, 0)
+        world.store.break_down(refuse)
+        await asyncio.sleep(25)
+        world.store.break_down(None)
+        async with world.rival() as rival:
+            assert await rival.claim(limit=2, wait_s=300) == [], "nobody else has got them"
+        assert await ids(claims, 0) == before
+        assert [job.attempt for job in (await world.state()).jobs] == [1, 1]

@@ -1,0 +1,138 @@
+"""``Standby``: watches the broker that leads, until there is evidence that it is gone.
+
+Whatever goes wrong on this side meanwhile (the storage cannot be read or refuses, certificate files
+are being replaced) is no evidence, and is retried until it passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bucketq.broker.candidacy import Candidacy
+from bucketq.broker.election import (
+    ENOUGH,
+    WEIGHT,
+    Identity,
+    Sign,
+    is_out_of_reach,
+    probe,
+)
+from bucketq.clock import Clock, fraction
+from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
+from bucketq.model.job import BrokerRecord
+from bucketq.queue.faults import PassingFault
+from bucketq.queue.register import Register
+from bucketq.rpc.transport import CannotAskError, Transport, UntrustedError
+from bucketq.store.base import ObjectMissingError
+
+_log = logging.getLogger("bucketq.broker")
+
+_WATCH_S = 0.7
+_JITTER_S = 0.4
+_LOOK_S = 5.0
+
+
+class Standby:
+    """What a broker does while another one leads."""
+
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        transport: Transport,
+        candidacy: Candidacy,
+        *,
+        is_shared: bool,
+        takeover: bool,
+    ) -> None:
+        """Make one that has seen nothing yet; the arguments are those of the ``Broker``."""
+        self._register = register
+        self._clock = clock
+        self._transport = transport
+        self._candidacy = candidacy
+        self._is_shared = is_shared
+        self._unreadable = PassingFault(clock, _log, f"{register.where}: cannot be read")
+        self._unasked = PassingFault(
+            clock, _log, f"{register.where}: cannot tell whether its broker lives"
+        )
+        self._told: tuple[str, int] | None = None
+        self.takeover = takeover
+        """Whether to take over from a broker that answers."""
+        self.known_gone: int | None = None
+        """The epoch against whose broker whoever started this one has enough evidence."""
+        self.record: BrokerRecord | None = None
+        """What the object said of its broker when it was last read."""
+
+    async def vacancy(self, identity: Identity, incarnation: str) -> int:
+        """Wait while another broker leads; returns the epoch to follow once none does."""
+        evidence, against = 0, 0
+        while True:
+            record = self.record = await self._read_record()
+            epoch = record.epoch if record else 0
+            self._candidacy.see(epoch)
+            if epoch != against:
+                evidence, against = 0, epoch
+            known_gone, self.known_gone = self.known_gone, None
+            if record is not None and record.address and record.id == identity.id:
+                return epoch - 1  # Its takeover landed after it had given up: nobody else leads.
+            if record is None or not record.address or self.takeover or epoch == known_gone:
+                return epoch
+            if evidence >= ENOUGH:
+                return epoch
+            evidence = await self._watch(record, identity, incarnation, evidence)
+
+    async def _watch(
+        self, record: BrokerRecord, identity: Identity, incarnation: str, evidence: int
+    ) -> int:
+        """Ping the leader for as long as it answers; returns the evidence against it."""
+        if self._told != (record.address, record.epoch):
+            self._told = (record.address, record.epoch)
+            where = self._register.where
+            _log.info("%s: standing by; %s leads in epoch %d", where, record.address, record.epoch)
+        if self._is_shared and is_out_of_reach(record, identity.host):
+            # Nobody here can tell whether it lives, and it is not ours to replace.
+            _log.warning(
+                "%s: %s is a loopback address of another host (%s); if that broker is gone for "
+                "good, start one with --takeover",
+                self._register.where,
+                record.address,
+                record.host,
+            )
+            await asyncio.sleep(_LOOK_S)
+            return 0
+        try:
+            while (sign := await probe(self._transport, record, incarnation)) is Sign.ALIVE:
+                evidence = 0
+                self._unasked.passed()
+                await self._pause(_WATCH_S)
+        except CannotAskError as error:
+            await self._unasked.wait(error)
+            return evidence
+        except UntrustedError as error:
+            if record.address != identity.address:
+                await self._unasked.wait(error)
+                return 0
+            sign = Sign.GONE  # We listen there now, whatever certificate the last one had.
+        self._unasked.passed()
+        await self._pause(_JITTER_S)
+        return evidence + WEIGHT[sign]
+
+    async def _pause(self, about_s: float) -> None:
+        await asyncio.sleep(about_s * (0.5 + fraction(self._clock)))
+
+    async def _read_record(self) -> BrokerRecord | None:
+        while True:
+            try:
+                heading = await self._register.peek()
+            except (UnavailableError, StoreRefusedError) as error:
+                await self._unreadable.wait(error)
+            except ObjectMissingError as error:
+                message = (
+                    f"{self._register.where} was deleted while it was in use; bring it back with "
+                    "`bucketq restore`, or start the broker again for a new queue"
+                )
+                raise SupersededError(message) from error
+            else:
+                self._unreadable.passed()
+                return heading.broker

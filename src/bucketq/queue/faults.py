@@ -1,0 +1,36 @@
+"""Faults that pass: retried with growing waits, and logged once for as long as they last."""
+
+from __future__ import annotations
+
+from logging import Logger
+
+from bucketq.clock import Clock
+from bucketq.store.backoff import Backoff
+
+_FIRST_RETRY_S = 0.5
+_LAST_RETRY_S = 3.0
+"""No longer: a standby that sleeps does not notice that the leader is gone."""
+
+
+class PassingFault:
+    """One thing that may go wrong over and over, and is tried again until it works."""
+
+    def __init__(self, clock: Clock, log: Logger, what: str) -> None:
+        """Begin without a fault; ``what`` begins its lines in the log."""
+        self._clock = clock
+        self._log = log
+        self._what = what
+        self._backoff: Backoff | None = None
+
+    async def wait(self, error: Exception) -> None:
+        """Log the fault if it is new, and wait before the next try."""
+        if self._backoff is None:
+            self._backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+            self._log.warning("%s, retrying until it passes: %s", self._what, error)
+        await self._backoff.wait()
+
+    def passed(self) -> None:
+        """Note that it works; the next fault is a new one."""
+        if self._backoff is not None:
+            self._backoff = None
+            self._log.info("%s: this has passed", self._what)

@@ -1,0 +1,101 @@
+"""The task that watches a client's broker: it outlives every fault, and no call hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from bucketq.broker.election import Sign
+from bucketq.client.client import Client
+from bucketq.client.discovery import ObjectFinder
+from bucketq.client.routes import BrokerRoute
+from bucketq.errors import AccessDeniedError, UnavailableError
+from bucketq.rpc.transport import CannotAskError
+from tests.unit.broker.land import now_s
+from tests.unit.client.clients import Realm
+from tests.unit.queue.worlds import say_nothing, slowly, virtual
+
+
+class Faulty:
+    """A finder whose look at a broker goes wrong a few times."""
+
+    def __init__(self, inner: ObjectFinder, *errors: Exception) -> None:
+        self._inner = inner
+        self.errors = list(errors)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def sign_of(self, route: BrokerRoute) -> Sign:
+        if self.errors:
+            raise self.errors.pop(0)
+        return await self._inner.sign_of(route)
+
+
+@pytest.mark.parametrize(
+    "error", [CannotAskError("ca.pem is missing"), OSError("too many files"), RuntimeError("bug")]
+)
+def test_calls_still_time_out_after_a_look_at_the_broker_went_wrong(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    @virtual
+    async def story() -> None:
+        realm = Realm()
+        async with realm.serving("host1"):
+            await realm.until_led_by("host1")
+            finder = Faulty(realm.finder(), error, error, error)
+            async with Client[Any](
+                cast("Any", finder), "test://queue", realm.clock, timeout_s=12
+            ) as queue:
+                realm.store.break_down(say_nothing)
+                began = now_s()
+                with pytest.raises(UnavailableError, match="12 s"):
+                    await queue.push("mail", 1)
+                assert now_s() - began < 13
+                assert not finder.errors
+                realm.store.break_down(None)
+                await asyncio.sleep(20)
+                assert await queue.push("mail", 2)
+
+    story()
+    told = [record for record in caplog.records if record.name == "bucketq.client"]
+    assert len(told) == 1, "once for as long as it lasts"
+    assert str(error) in (told[0].getMessage() + str(told[0].exc_info))
+
+
+@virtual
+async def test_a_broker_that_cannot_be_asked_is_not_given_up() -> None:
+    realm = Realm()
+    async with realm.serving("host1"):
+        await realm.until_led_by("host1")
+        finder = Faulty(realm.finder(), *[CannotAskError("ca.pem is missing")] * 20)
+        async with Client[Any](cast("Any", finder), "test://queue", realm.clock) as queue:
+            route = queue._route
+            realm.store.break_down(slowly(8.0))
+            await queue.push("mail", 1)
+            assert len(finder.errors) < 18
+            assert queue._route is route, "nothing is known against it"
+
+
+@virtual
+async def test_an_error_that_nobody_waited_for_does_not_meet_a_later_call() -> None:
+    realm = Realm()
+    async with realm.serving("host1"):
+        await realm.until_led_by("host1")
+        async with realm.client(timeout_s=3.0) as queue:
+            finder, route = cast("Any", queue._finder), queue._route
+            assert route is not None
+
+            async def refused(_: object) -> Any:
+                await asyncio.sleep(4.0)
+                raise AccessDeniedError("the token was revoked")
+
+            found, finder.find = finder.find, refused
+            cast("BrokerRoute", route).lose("reset")
+            with pytest.raises(UnavailableError):
+                await queue.push("mail", 1)
+            await asyncio.sleep(60)
+            finder.find = found
+            assert await queue.push("mail", 2)
