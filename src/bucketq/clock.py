@@ -47,9 +47,13 @@ def new_id(clock: Clock) -> str:
 
     The time in it is for people who read the object. Nothing is ordered by it.
     """
-    milliseconds = int(clock.now().timestamp() * 1000) & ((1 << _TIME_BITS) - 1)
-    number = (milliseconds << (8 * _RANDOM_BYTES)) | int.from_bytes(clock.entropy(_RANDOM_BYTES))
-    return crockford(number, _ID_LENGTH)
+    entropy = int.from_bytes(clock.entropy(_RANDOM_BYTES))
+    return crockford((id_time(clock) << (8 * _RANDOM_BYTES)) | entropy, _ID_LENGTH)
+
+
+def id_time(clock: Clock) -> int:
+    """The wall time as ids carry it: milliseconds since 1970, in 48 bits."""
+    return int(clock.now().timestamp() * 1000) & ((1 << _TIME_BITS) - 1)
 
 
 def crockford(number: int, length: int) -> str:

@@ -353,6 +353,9 @@ class Request(Struct, frozen=True, gc=False, omit_defaults=True):
     number: int = 0
     acknowledged_below: int = 0
     since: int | None = None
+    made_ms: int | None = None
+    """When its client made it. Only the token for a retry carries it: the ids of pushed jobs begin
+    with this time. It is never sent, and nothing is decided by it."""
 
 
 class Pulse(Struct, frozen=True, gc=False):

@@ -3,6 +3,10 @@
 A client numbers its requests within a session, and says with each below which number it has
 had every answer, so that the queue can forget them. A request whose outcome stays unknown
 would hold that up; so its session is left to itself, and the client goes on under a new one.
+
+Ids of jobs that are pushed without one are derived from the id of the request, so that a retry
+pushes the same ids. They begin with the time at which the request was made, as ULIDs do; a token
+for a retry carries that time.
 """
 
 from __future__ import annotations
@@ -14,12 +18,15 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from bucketq.clock import Clock, crockford, new_id
+from bucketq.clock import Clock, crockford, id_time, new_id
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import Operation
 from bucketq.model.operations import AnyOperation, Request
 
-_TOKEN = re.compile(r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})")
+_TOKEN = re.compile(
+    r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,15}))?"
+)
+"""Verb, session, number, since, and the time; the tokens of older code have no time."""
 _TIME_LENGTH = 10
 _HASH_BYTES = 10
 _HASHES = 2**80
@@ -35,10 +42,19 @@ class RequestId(Struct, frozen=True):
     number: int
     acknowledged_below: int = 0
     since: int | None = None
+    made_ms: int | None = None
+    """When it was made, for the ids of its jobs; None: when its session began."""
 
     def request(self, operation: AnyOperation) -> Request:
         """Give an operation this id."""
-        return Request(operation, self.session, self.number, self.acknowledged_below, self.since)
+        return Request(
+            operation,
+            self.session,
+            self.number,
+            self.acknowledged_below,
+            self.since,
+            self.made_ms,
+        )
 
     def job_id(self, index: int) -> str:
         """The id of a job that it pushes: the same at every try, like no other job's."""
@@ -63,7 +79,9 @@ class RequestId(Struct, frozen=True):
     def _start(self, number: int) -> str:
         """All of an id but the last four letters."""
         upper = _four(number >> 60) + _four((number >> 40) % _FOUR) + _four((number >> 20) % _FOUR)
-        return self.session[:_TIME_LENGTH] + upper
+        if self.made_ms is None:
+            return self.session[:_TIME_LENGTH] + upper
+        return crockford(self.made_ms, _TIME_LENGTH) + upper
 
 
 def _four(number: int) -> str:
@@ -75,7 +93,8 @@ def token_of(request: Request, version: int) -> str | None:
     if not request.session:
         return None
     since = version if request.since is None else request.since
-    return f"{_verb(type(request.operation))}.{request.session}.{request.number}.{since}"
+    token = f"{_verb(type(request.operation))}.{request.session}.{request.number}.{since}"
+    return token if request.made_ms is None else f"{token}.{request.made_ms}"
 
 
 def parse_token(token: object, operation: type[Operation]) -> RequestId:
@@ -91,7 +110,8 @@ def parse_token(token: object, operation: type[Operation]) -> RequestId:
     if found[1] != _verb(operation):
         message = f"the request belongs to a {found[1]}: pass it to the verb that raised the error"
         raise InvalidRequestError(message)
-    return RequestId(found[2], int(found[3]), since=int(found[4]))
+    made_ms = None if found[5] is None else int(found[5])
+    return RequestId(found[2], int(found[3]), since=int(found[4]), made_ms=made_ms)
 
 
 def _verb(operation: type[Operation]) -> str:
@@ -114,7 +134,7 @@ class RequestIds:
         self._next += 1
         self._outstanding[number] = None
         floor = next(iter(self._outstanding))
-        return RequestId(self._session, number, floor)
+        return RequestId(self._session, number, floor, made_ms=id_time(self._clock))
 
     def settle(self, request: RequestId) -> None:
         """Note that a request has been answered."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from bucketq.clock import SystemClock
@@ -63,8 +65,55 @@ def test_the_ids_of_pushed_jobs_are_the_same_at_every_try_and_like_no_others() -
     ]
     assert len(set(others)) == len(others)
     assert {len(job_id) for job_id in others} == {26}
-    # The time in front is kept, for those who read the object.
+    # Without a time of its own, a request has that of its session.
     assert request.job_id(3)[:10] == SESSION[:10]
+
+
+def test_job_ids_begin_with_the_time_of_their_push_like_ulids() -> None:
+    clock = SetClock()
+    ids = RequestIds(clock)
+    first = ids.give()
+    clock.time += timedelta(hours=3)
+    second = ids.give()
+    assert first.session == second.session
+    assert first.job_id(0) < second.job_id(0)
+    for request, at in ((first, clock.time - timedelta(hours=3)), (second, clock.time)):
+        for job_id in (request.job_id(5), next(request.job_ids())):
+            assert int(time_of(job_id).timestamp() * 1000) == int(at.timestamp() * 1000)
+
+
+def test_a_retry_pushes_the_same_ids_however_late_it_comes() -> None:
+    clock = SetClock()
+    ids = RequestIds(clock)
+    ids.give()
+    clock.time += timedelta(minutes=5)
+    first_try = ids.give()
+    token = token_of(first_try.request(Push(jobs=())), 42)
+    clock.time += timedelta(minutes=5)
+    retry = parse_token(token, Push)
+    assert retry.job_id(0) == first_try.job_id(0)
+    assert token_of(retry.request(Push(jobs=())), 99) == token
+
+
+def test_a_token_without_a_time_gives_the_ids_that_older_code_made() -> None:
+    retry = parse_token(f"push.{SESSION}.7.42", Push)
+    assert retry.job_id(0) == RequestId(SESSION, 7).job_id(0)
+    assert token_of(retry.request(Push(jobs=())), 99) == f"push.{SESSION}.7.42"
+
+
+class SetClock(SystemClock):
+    time = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+def time_of(job_id: str) -> datetime:
+    letters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    milliseconds = 0
+    for letter in job_id[:10]:
+        milliseconds = 32 * milliseconds + letters.index(letter)
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def test_a_token_names_the_request_and_a_version_before_it() -> None:
@@ -104,7 +153,9 @@ def test_a_request_without_an_id_has_no_token() -> None:
         f"tidy.{SESSION}.1.-1",
         f"tidy.{SESSION}.one.2",
         f"tidy.{SESSION}.1.2\n",
-        f"tidy.{SESSION}.1.2.3",
+        f"tidy.{SESSION}.1.2.",
+        f"tidy.{SESSION}.1.2.x",
+        f"tidy.{SESSION}.1.2.3.4",
         f"tidy.{SESSION.lower()}.1.2",
         f"tidy.{SESSION}.{'9' * 40}.1",
         f"tidy.{SESSION}.\u0661.\u0662",
