@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -17,6 +18,7 @@ from bucketq import Backoff, Settings, errors
 from bucketq.client.connect import Launch, Mode
 from bucketq.codec import Document, decode
 from bucketq.model.base import NewJob
+from bucketq.model.content import digest
 from bucketq.model.operations import Claim, Push, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
@@ -184,7 +186,14 @@ def test_ids_leases_and_digests_are_derived_as_specified() -> None:
     secret = re.search(r"secret `(\w+)`", text)
     assert found
     assert secret
-    assert RequestId(found[1], 1).job_id(0) == job.id
+    made = re.search(r"time `(\d+)`", text)
+    assert made
+    assert RequestId(found[1], 1, made_ms=int(made[1])).job_id(0) == job.id
+    (session,) = specified.sessions.table
+    asked = re.search(r'^  `(\{"kinds".*\})`', text, re.MULTILINE)
+    assert asked
+    assert session.digests == {3: blake2b(asked[1].encode(), digest_size=4).hexdigest()}
+    assert digest(Claim(worker="w", secret="s", kinds=("email",))) == session.digests[3]
     state = State(incarnation="another", created_at=specified.created_at)
     new = NewJob(
         id=job.id, kind=job.kind, payload=Raw(bytes(job.payload)), key=job.key, tags=job.tags

@@ -86,6 +86,17 @@ def batch_limit() -> State:
     return state
 
 
+def digests() -> State:
+    """A queue that remembers what its clients' requests asked for."""
+    state = full()
+    rows = [
+        structs.replace(row, digests={5: "00c0ffee", 9: "7f3a91d2"}) if row.floor else row
+        for row in _SESSIONS
+    ]
+    state.sessions = Sessions(rows, horizon=12)
+    return state
+
+
 def unknown_fields() -> State:
     """A queue to which a newer bucketq of the same format has added fields everywhere."""
     state = full()
@@ -289,6 +300,7 @@ FILES = {
     "empty": Golden(empty, "commit-1"),
     "batch-limit": Golden(batch_limit, "commit-42"),
     "bulk": Golden(bulk, "commit-42"),
+    "digests": Golden(digests, "commit-42"),
     "full": Golden(full, "commit-42"),
     "tls": Golden(tls, "commit-1"),
     "tokens": Golden(tokens, "commit-42"),

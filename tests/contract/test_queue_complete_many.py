@@ -111,7 +111,9 @@ async def test_the_same_request_again_has_the_effect_of_one(queue: Queue[Any]) -
     token = token_of(ids.give().request(CompleteMany(jobs=())), version)
     assert await queue.complete_many([(kept, "once"), lost], request=token) == [True, False]
     version = (await queue.stats()).version
-    assert await queue.complete_many([(kept, "twice"), lost], request=token) == [True, False]
+    assert await queue.complete_many([(kept, "once"), lost], request=token) == [True, False]
+    with pytest.raises(InvalidRequestError, match="request id reused"):
+        await queue.complete_many([(kept, "twice"), lost], request=token)
     assert (await queue.get(kept.id)).result == "once"
     assert (await queue.stats()).version == version
 

@@ -18,6 +18,7 @@ from bucketq.errors import (
 )
 from bucketq.model import check
 from bucketq.model.base import NewJob
+from bucketq.model.content import normalized
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Push
 from bucketq.model.state import State
@@ -215,14 +216,7 @@ def _digest(job: NewJob) -> str:
 
     What means the same has the same digest, however it was written.
     """
-    content = msgspec.structs.replace(
-        job,
-        id="",
-        payload=_normal(job.payload),
-        delay_s=None if job.delay_s is None else float(job.delay_s),
-        run_at=None if job.run_at is None else job.run_at.astimezone(UTC),
-        tags=job.tags or None,
-    )
+    content = msgspec.structs.replace(normalized(job), id="", payload=_normal(job.payload))
     return blake2b(_encode(content), digest_size=16).hexdigest()
 
 

@@ -43,6 +43,9 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """Ranges (first, last) of numbers from the floor up that have taken effect."""
     answers: dict[int, Any] = {}
     """What was answered to them, where the request itself does not tell."""
+    digests: dict[int, str] = {}
+    """A short digest of what each of them asked for, so that a number used again for another
+    request is rejected. Requests that older code recorded have none."""
 
     def find(self, number: int) -> object:
         """The answer that was given to a request, None if it needs none, MISSING if not applied."""
@@ -51,10 +54,11 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
                 return self.answers.get(number)
         return MISSING
 
-    def record(self, number: int, answer: object) -> None:
+    def record(self, number: int, answer: object, digest: str) -> None:
         """Note that a request has taken effect."""
         if answer is not None:
             self.answers[number] = answer
+        self.digests[number] = digest
         done = self.done
         if done and done[-1][1] == number - 1:
             done[-1][1] = number
@@ -70,12 +74,18 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
             done[0][0] = floor
         else:
             self.done = [[max(first, floor), last] for first, last in done if last >= floor]
-        if floor - self.floor <= len(answers):
-            for number in range(self.floor, floor):
-                answers.pop(number, None)
-        elif answers:
-            self.answers = {n: answer for n, answer in answers.items() if n >= floor}
+        self.answers = _from(floor, self.floor, answers)
+        self.digests = _from(floor, self.floor, self.digests)
         self.floor = floor
+
+
+def _from(floor: int, old: int, by_number: dict[int, Any]) -> dict[int, Any]:
+    """Drop what lies below a new floor; costs the smaller of what is dropped and what is there."""
+    if floor - old > len(by_number):
+        return {n: kept for n, kept in by_number.items() if n >= floor}
+    for number in range(old, floor):
+        by_number.pop(number, None)
+    return by_number
 
 
 class Sessions:
@@ -107,7 +117,9 @@ class Sessions:
         session_id: str,
         number: int,
         answer: object,
+        digest: str,
         at: datetime,
+        *,
         version: int,
         floor: int = 0,
     ) -> None:
@@ -118,7 +130,7 @@ class Sessions:
         if session is None:
             session = Session(id=session_id, seq=table.next_seq, at=at, version=version)
             table.put(session)
-        session.record(number, answer)
+        session.record(number, answer, digest)
         if floor > session.floor:
             session.raise_floor(floor)
         session.at = at

@@ -25,6 +25,7 @@ from bucketq.model import (
     brokers,
     check,
     consumers,
+    content,
     finished,
     leases,
     operators,
@@ -212,7 +213,8 @@ def _find_earlier(state: State, request: Request) -> object:
     """The answer to the same request where it was applied before, or MISSING.
 
     Raises:
-        InvalidRequestError: The client said that it had the answer already.
+        InvalidRequestError: The client said that it had the answer already, or asked for something
+            else under this id.
         UnavailableError: It may have been applied and forgotten; nobody can tell any more.
     """
     session = state.sessions.table.by_id.get(request.session)
@@ -225,6 +227,7 @@ def _find_earlier(state: State, request: Request) -> object:
             raise InvalidRequestError(message)
         stored = session.find(request.number)
         if stored is not MISSING:
+            _check_same(request, session.digests.get(request.number))
             recall = _RECALL.get(type(request.operation))
             return stored if recall is None else recall(state, request.operation, stored)
     if request.since is not None and state.sessions.horizon > request.since:
@@ -237,9 +240,27 @@ def _find_earlier(state: State, request: Request) -> object:
     return MISSING
 
 
+def _check_same(request: Request, digest: str | None) -> None:
+    """Reject a request whose id was used for another: its answer would be that of the other."""
+    if digest is not None and not content.is_same(request.operation, digest):
+        message = (
+            f"request id reused: number {request.number} of session {request.session} was another "
+            "request, which took effect; send this one under an id of its own"
+        )
+        raise InvalidRequestError(message)
+
+
 def _remember(state: State, request: Request, answer: object, now: datetime) -> None:
     remember = _REMEMBER.get(type(request.operation))
     stored = answer if remember is None else remember(request.operation, answer)
     version, floor = state.version + 1, request.acknowledged_below
-    state.sessions.write(request.session, request.number, stored, now, version, floor)
+    state.sessions.write(
+        request.session,
+        request.number,
+        stored,
+        content.digest(request.operation),
+        now,
+        version=version,
+        floor=floor,
+    )
     state.changes.append(("sessions", request.session))

@@ -107,8 +107,8 @@ def small_state() -> State:
     state.put_token(token(1))
     state.put_consumer(consumer(1))
     state.put_writer(writer(1))
-    state.sessions.write("session-1", 1, ["job-1"], NOW, 1)
-    state.sessions.write("session-1", 3, None, NOW, 1)
+    state.sessions.write("session-1", 1, ["job-1"], "00c0ffee", NOW, version=1)
+    state.sessions.write("session-1", 3, None, "7f3a91d2", NOW, version=1)
     return state
 
 

@@ -241,6 +241,7 @@ WRONG_IN_ROW = [
     ("sessions", 0, "done", [[1, 2, 3]], "sessions[0] (session-1): done must be pairs"),
     ("sessions", 0, "done", [[3, 1]], "sessions[0] (session-1): done must be pairs"),
     ("sessions", 0, "answers", {"one": 1}, "$.sessions[0].answers"),
+    ("sessions", 0, "digests", {"one": "00"}, "$.sessions[0].digests"),
     ("sessions", 0, "at", "2024-05-17T12:00:00", "sessions[0].at is a time without a zone"),
     ("keys", 0, "at", "2024-05-17T12:00:00", "keys[0].at is a time without a zone"),
     ("keys", 0, "seq", None, "$.keys[0].seq"),

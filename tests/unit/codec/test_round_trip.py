@@ -132,6 +132,7 @@ def sessions(draw: st.DrawFn) -> list[Session]:
             floor=draw(numbers),
             done=draw(st.lists(spans.map(list), max_size=3)),
             answers=draw(st.dictionaries(numbers, answers, max_size=3)),
+            digests=draw(st.dictionaries(numbers, texts, max_size=3)),
         )
         for seq, session_id in enumerate(ids)
     ]

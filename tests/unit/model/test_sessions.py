@@ -1,12 +1,18 @@
 """A request that comes again has the effect of one, or is told that nobody knows."""
 
+from typing import Any
+
 import pytest
+from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.bulk import OpenConsumer, Publish, RemoveConsumer
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
+    Claim,
     Complete,
+    Configure,
     Fail,
     Pause,
     Purge,
@@ -18,7 +24,7 @@ from bucketq.model.operations import (
 )
 from bucketq.model.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
-from tests.unit.model.driver import START, Driver, lease_of, new_job, rows_of
+from tests.unit.model.driver import SECRET, START, Driver, lease_of, new_job, rows_of
 
 
 @pytest.fixture
@@ -55,6 +61,65 @@ def test_every_change_that_comes_again_is_answered_alike_and_made_once(queue: Dr
             assert (applied.error, applied.changes) == (None, [])
         assert rows_of(queue.state) == before
         queue.reload()
+
+
+def test_an_id_that_is_used_for_another_request_is_rejected(queue: Driver) -> None:
+    queue.push_many("a", "b", "c", "d", "e", "f", "g")
+    jobs = {job.id: lease_of(job) for job in queue.claim(limit=4)}
+    queue.kill("h", "i")
+    pairs: list[tuple[AnyOperation, AnyOperation]] = [
+        (push("j1"), push("j2")),
+        (push("j3"), Push(jobs=(new_job("j3", payload=2),))),
+        (Complete(job="a", lease=jobs["a"]), Complete(job="a", lease=jobs["a"], result=Raw(b"1"))),
+        (Fail(job="b", lease=jobs["b"], error="x"), Fail(job="b", lease=jobs["b"], error="y")),
+        (Release(job="c", lease=jobs["c"]), Release(job="d", lease=jobs["d"])),
+        (Cancel(job="e"), Cancel(job="f")),
+        (Redrive(jobs=("h",)), Redrive(jobs=("i",))),
+        (Purge(jobs=("i",)), Purge()),
+        (Pause(kind="mail"), Pause()),
+        (Resume(kind="mail"), Resume()),
+        (Configure(changes={"max_dead": 7}), Configure(changes={"max_dead": 8})),
+        (claim(limit=1), claim(limit=2)),
+        (OpenConsumer(consumer="a"), OpenConsumer(consumer="b")),
+        (Publish(writer="w", batch=1, jobs=()), Publish(writer="w", batch=2, jobs=())),
+        (RemoveConsumer(consumer="a"), RemoveConsumer(consumer="c")),
+        (Pause(), Resume()),
+    ]
+    for number, (first, _) in enumerate(pairs, 1):
+        assert queue.send(first, "s", number=number).changes, first
+    for _ in range(2):
+        for number, (first, other) in enumerate(pairs, 1):
+            before = rows_of(queue.state)
+            applied = queue.send(other, "s", number=number, since=0)
+            assert isinstance(applied.error, InvalidRequestError), other
+            assert "request id reused" in str(applied.error)
+            assert queue.send(first, "s", number=number, since=0).error is None
+            assert rows_of(queue.state) == before
+        queue.reload()
+
+
+def claim(**fields: Any) -> Claim:
+    return Claim(worker="w", secret=SECRET, **fields)
+
+
+def test_a_claim_may_come_again_from_another_process_with_less_time_to_wait(queue: Driver) -> None:
+    queue.push_many("a")
+    (job,) = queue.ok(claim(wait_s=20.0), "s", number=1)
+    again = Claim(worker="another", secret=SECRET[::-1], wait_s=1.5)
+    assert queue.ok(again, "s", number=1, since=0) == (job,)
+
+
+def test_a_request_that_older_code_recorded_is_answered_again(queue: Driver) -> None:
+    queue.ok(push("a"), "s", number=1)
+    queue.state.sessions.table.by_id["s"].digests.clear()
+    queue.reload()
+    assert queue.send(push("b"), "s", number=1).changes == []
+
+
+def test_what_cannot_be_encoded_under_a_used_id_is_rejected(queue: Driver) -> None:
+    queue.ok(push("a"), "s", number=1)
+    bad = Push(jobs=(new_job("b", delay_s="soon"), new_job("c", backoff=5)))
+    assert "reused" in str(queue.send(bad, "s", number=1).error)
 
 
 def test_the_same_number_of_another_session_is_another_request(queue: Driver) -> None:
@@ -112,21 +177,23 @@ def test_requests_may_come_out_of_order(queue: Driver) -> None:
 def test_numbers_in_a_row_are_one_range() -> None:
     session = Session(id="s", seq=1, at=START, version=1)
     for number in range(1, 1000):
-        session.record(number, None)
+        session.record(number, None, f"digest {number}")
     assert session.done == [[1, 999]]
     session.raise_floor(500)
     assert session.done == [[500, 999]]
     assert session.find(499) is MISSING
     assert session.find(500) is None
+    assert len(session.digests) == 500
 
 
 def test_a_floor_cuts_ranges_and_answers() -> None:
     session = Session(id="s", seq=1, at=START, version=1)
     for number in (1, 2, 5, 6, 9):
-        session.record(number, f"answer {number}")
+        session.record(number, f"answer {number}", f"digest {number}")
     session.raise_floor(6)
     assert session.done == [[6, 6], [9, 9]]
     assert session.answers == {6: "answer 6", 9: "answer 9"}
+    assert session.digests == {6: "digest 6", 9: "digest 9"}
     session.raise_floor(3)
     assert session.floor == 6
 
@@ -200,9 +267,9 @@ def test_which_session_is_forgotten_is_told_by_the_rows_and_not_by_the_past(
 def test_a_session_written_often_costs_one_place() -> None:
     sessions = Sessions()
     for version in range(1, 5000):
-        sessions.write("often", version, None, START, version, floor=version)
+        sessions.write("often", version, None, "", START, version=version, floor=version)
         if version % 100 == 0:
-            sessions.write(f"s{version}", 1, None, START, version)
+            sessions.write(f"s{version}", 1, None, "", START, version=version)
     assert len(sessions) == 50
     assert len(sessions._by_age) <= 2 * 50 + 64
     few = Settings(max_sessions=1)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
+from bucketq.model.content import digest
 from bucketq.model.job import NOTHING, Backoff
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.calls import (
@@ -63,6 +64,31 @@ def operation_of(got: Call) -> Any:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=kind_of)
 def test_an_operation_arrives_as_it_was_sent(operation: Any) -> None:
     assert carried(call(operation)) == [call(operation)]
+
+
+RECORDED = [each for each in OPERATIONS if not isinstance(each, (*ops.REPEATABLE, FlushArchive))]
+
+
+@pytest.mark.parametrize("operation", RECORDED, ids=kind_of)
+def test_a_request_has_the_same_digest_on_every_route(operation: Any) -> None:
+    """A retry may go through a broker although the first try did not, and the other way round."""
+    local = as_a_caller_has_it(operation)
+    (sent,) = carried(call(local))
+    assert digest(operation_of(sent)) == digest(local) == digest(operation)
+
+
+def as_a_caller_has_it(value: Any) -> Any:
+    """The same value with ints for whole floats and with times in another zone."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, datetime):
+        return value.astimezone(timezone(timedelta(hours=1))) if value.year > 1 else value
+    if isinstance(value, tuple):
+        return tuple(map(as_a_caller_has_it, value))
+    if isinstance(value, Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return type(value)(**{name: as_a_caller_has_it(item) for name, item in fields.items()})
+    return value
 
 
 def test_the_samples_have_every_operation_that_a_client_may_ask_for() -> None:

@@ -1,0 +1,100 @@
+"""A short digest of what a request asks for, to notice an id that is used for another request.
+
+It is the same at every try of one request and on every route: a retry may come from another
+process, with less time to wait, and what is an int or a local time in the caller's hands is a float
+and in UTC once it has been sent to a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from bucketq.model.base import NewJob, Operation
+from bucketq.model.bulk import Publish
+from bucketq.model.operations import Claim, Fail, GrantToken, Purge, Push, Release, ReleaseMany
+
+_DIGEST_BYTES = 4
+"""Enough to notice a mistake: another request has the same digest once in four billion times."""
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def is_same(operation: Operation, known: str) -> bool:
+    """Whether an operation, perhaps one that was never validated, has the digest ``known``."""
+    try:
+        return digest(operation) == known
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        return False  # What cannot be encoded was never applied.
+
+
+def digest(operation: Operation) -> str:
+    """Return the digest of an operation."""
+    normalize = _NORMALIZE.get(type(operation))
+    content = operation if normalize is None else normalize(operation)
+    return blake2b(_encode(content), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def normalized(job: NewJob) -> NewJob:
+    """The same job in the one form that all ways to write it have in common."""
+    backoff = job.backoff
+    return structs.replace(
+        job,
+        delay_s=_seconds(job.delay_s),
+        run_at=None if job.run_at is None else job.run_at.astimezone(UTC),
+        backoff=None if backoff is None else type(backoff)(*map(float, structs.astuple(backoff))),
+        tags=job.tags or None,
+    )
+
+
+def _jobs(operation: Push | Publish) -> Operation:
+    if not any(map(_has_options, operation.jobs)):
+        return operation
+    return structs.replace(operation, jobs=tuple(map(normalized, operation.jobs)))
+
+
+def _has_options(job: NewJob) -> bool:
+    """Whether a job has a field that can be written in several ways."""
+    return (
+        job.delay_s is not None
+        or job.run_at is not None
+        or job.backoff is not None
+        or job.tags is not None
+    )
+
+
+def _claim(claim: Claim) -> Operation:
+    """Leave out what each try has of its own: the name of who asks, a secret, time to wait."""
+    lease_s = _seconds(claim.lease_s)
+    return structs.replace(claim, worker="", secret="", wait_s=0.0, lease_s=lease_s)
+
+
+def _grant(grant: GrantToken) -> Operation:
+    """Leave out what only the process of the first try can make again; granting compares that."""
+    return structs.replace(grant, id="", digest="", ttl_s=_seconds(grant.ttl_s or None))
+
+
+def _release(release: Release | ReleaseMany) -> Operation:
+    return structs.replace(release, delay_s=_seconds(release.delay_s or None))
+
+
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+# The encoder leaves out a zero that is the default only if it is the very object of the class, so
+# such a zero becomes None.
+_NORMALIZE: dict[type[Operation], Callable[[Any], Operation]] = {
+    Push: _jobs,
+    Publish: _jobs,
+    Claim: _claim,
+    GrantToken: _grant,
+    Fail: lambda fail: structs.replace(fail, delay_s=_seconds(fail.delay_s)),
+    Release: _release,
+    ReleaseMany: _release,
+    Purge: lambda purge: structs.replace(purge, older_than_s=_seconds(purge.older_than_s or None)),
+}
