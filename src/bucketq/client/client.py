@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -30,11 +30,11 @@ from bucketq.client.routes import (
 )
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
-    AccessDeniedError,
     BucketQError,
     ClosedError,
     LeaseLostError,
     OverloadedError,
+    RejectedError,
     SupersededError,
     UnavailableError,
 )
@@ -43,6 +43,7 @@ from bucketq.model.operations import Claim, Request
 from bucketq.queue.arguments import as_several, lease_of
 from bucketq.queue.base import Held
 from bucketq.queue.give_back import give_back
+from bucketq.queue.requests import is_unjudged
 from bucketq.queue.verbs import Verbs
 from bucketq.rpc.transport import CannotAskError
 
@@ -174,7 +175,7 @@ class Client(Verbs[T]):
         deadline_s = loop.time() + self._timeout_s + wait_s
         version: int | None = None
         while True:
-            route = await self._way_for(request, version, deadline_s)
+            route = await self._way_for(request, deadline_s)
             if route is None:
                 break
             if version is None:
@@ -184,9 +185,7 @@ class Client(Verbs[T]):
             try:
                 return await route.submit(request, deadline_s - loop.time())
             except OverloadedError as error:
-                if loop.time() + error.retry_after_s >= deadline_s:
-                    raise
-                await asyncio.sleep(error.retry_after_s * (1 + fraction(self._clock)))
+                await self._hold_back(request, error, deadline_s)
                 continue
             except TimeoutError:
                 break
@@ -194,9 +193,17 @@ class Client(Verbs[T]):
                 self._give_up(route, error)
                 if isinstance(error, TurnedAwayError):
                     continue  # It was certainly not applied.
+            except RejectedError as error:
+                self._reject(request, error)
             # It may have been applied, and never before the version known when it was first sent.
             request = _sent_before(request, version)
         raise self._unknown(request, version or 0)
+
+    async def _hold_back(self, request: Request, error: OverloadedError, deadline_s: float) -> None:
+        """Wait for as long as a broker asks for; if there is no time for that, reject."""
+        if asyncio.get_running_loop().time() + error.retry_after_s >= deadline_s:
+            self._reject(request, error)
+        await asyncio.sleep(error.retry_after_s * (1 + fraction(self._clock)))
 
     def _with_time_left(self, request: Request, until_s: float) -> Request:
         """The same claim; it waits no longer than its caller does."""
@@ -205,18 +212,20 @@ class Client(Verbs[T]):
         wait_s = min(claim.wait_s, max(0.0, left_s))
         return replace(request, operation=replace(claim, wait_s=wait_s))
 
-    async def _way_for(
-        self, request: Request, version: int | None, deadline_s: float
-    ) -> Route | None:
-        """A way for a request. If nobody may show us one, what was sent before stays unknown."""
+    async def _way_for(self, request: Request, deadline_s: float) -> Route | None:
+        """A way for a request; None: none was found in time."""
         if self._route is not None and self._route.is_up:
             return self._route
         try:
             return await self._way(deadline_s)
-        except AccessDeniedError as error:
-            if request.since is None:
-                raise
-            raise self._unknown(request, version or 0) from error
+        except RejectedError as error:
+            self._reject(request, error)
+
+    def _reject(self, request: Request, error: RejectedError) -> NoReturn:
+        """Raise a rejection; what was sent before stays unknown, unless it was looked for."""
+        if is_unjudged(error, request):
+            raise self._still_unknown(request, error) from error
+        raise error
 
     async def _way(self, deadline_s: float) -> Route | None:
         """A way that is open; None: none was found in time. All callers look together."""

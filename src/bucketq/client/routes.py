@@ -12,13 +12,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast
 
 from bucketq.broker.leader import Leader
-from bucketq.errors import AccessDeniedError, ClosedError, RejectedError, SupersededError
+from bucketq.errors import (
+    AccessDeniedError,
+    BucketQError,
+    ClosedError,
+    RejectedError,
+    SupersededError,
+    UnavailableError,
+)
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, ReleaseMany, Request, Withdraw
 from bucketq.queue.direct import DirectQueue
+from bucketq.queue.requests import token_of
 from bucketq.queue.waiting import Caller
 from bucketq.rpc.errors import error_of
-from bucketq.rpc.messages import Answer, Call, FlushArchive
+from bucketq.rpc.messages import Answer, Call, FlushArchive, Refusal
 from bucketq.rpc.transport import LinkLostError, Wire
 
 _log = logging.getLogger("bucketq.client")
@@ -80,17 +88,19 @@ class Route(Protocol):
 class _Pending:
     """A call without an answer."""
 
-    __slots__ = ("answer", "asked_at", "expires_at", "request")
+    __slots__ = ("answer", "asked_at", "expires_at", "request", "version")
 
     def __init__(
         self,
         answer: asyncio.Future[Any],
         request: Request | FlushArchive,
+        version: int,
         now_s: float,
         ttl_s: float,
     ) -> None:
         self.answer = answer
         self.request = request
+        self.version = version
         self.asked_at = now_s
         self.expires_at = now_s + ttl_s
 
@@ -99,6 +109,14 @@ class _Pending:
         """The claim, if it is one."""
         operation = self.request.operation if isinstance(self.request, Request) else None
         return operation if isinstance(operation, Claim) else None
+
+    def error_of(self, refusal: Refusal) -> BucketQError:
+        """Read a refusal; only this side knows how to name a request that may be repeated."""
+        error = error_of(refusal)
+        is_unknown = isinstance(error, UnavailableError) and refusal.is_repeatable
+        if is_unknown and isinstance(self.request, Request):
+            return UnavailableError(str(error), request=token_of(self.request, self.version))
+        return error
 
 
 class BrokerRoute:
@@ -234,8 +252,11 @@ class BrokerRoute:
         self._wake.set()
 
     async def close(self) -> None:
-        """End the conversation, once what was withdrawn has been sent."""
+        """End the conversation, once claims that wait for an answer have been withdrawn."""
         if self._lost is None:
+            for pending in self._pending.values():
+                if (claim := pending.claim) is not None:
+                    self._send_withdrawal(cast("Request", pending.request), claim.secret)
             self._is_closing = True
             self._wake.set()
             await asyncio.wait([self._tasks[0]], timeout=_LAST_MESSAGE_S)
@@ -250,7 +271,7 @@ class BrokerRoute:
             raise RouteLostError(self._lost)
         self._tag = tag = self._tag + 1
         answer = self._loop.create_future()
-        self._pending[tag] = _Pending(answer, request, self._loop.time(), ttl_s)
+        self._pending[tag] = _Pending(answer, request, self._version, self._loop.time(), ttl_s)
         self._outbox.append(Call(tag, request, ttl_s))
         self._wake.set()
         return await answer
@@ -297,7 +318,7 @@ class BrokerRoute:
             if pending.claim is not None and answer.value:
                 self._on_stray_jobs(answer.value)
         elif answer.refusal is not None:
-            pending.answer.set_exception(error_of(answer.refusal))
+            pending.answer.set_exception(pending.error_of(answer.refusal))
         else:
             pending.answer.set_result(answer.value)
 

@@ -42,6 +42,7 @@ from bucketq.queue.object import ObjectQueue
 from bucketq.queue.pace import Gather
 from bucketq.queue.parking import Parking
 from bucketq.queue.register import Register, Settled
+from bucketq.queue.requests import is_unjudged
 from bucketq.queue.waiting import Caller, Waiting
 from bucketq.store.backoff import Backoff
 from bucketq.store.conditional import Verdict
@@ -411,7 +412,9 @@ class GroupCommitQueue(ObjectQueue[T]):
         for waiting in settled:
             self._waiting_bytes -= waiting.size_bytes
             applied = waiting.applied
-            if error is not None or applied is None:
+            if error is not None and is_unjudged(error, waiting.request):
+                waiting.tell(None, self._still_unknown(waiting.request, error))
+            elif error is not None or applied is None:
                 waiting.tell(None, error)
             else:
                 waiting.tell(applied.answer, applied.error)

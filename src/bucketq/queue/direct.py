@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.errors import UnavailableError
+from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, Claim, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.sessions import MISSING
@@ -22,6 +22,7 @@ from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
 from bucketq.queue.pace import Courtesy
 from bucketq.queue.register import Register
+from bucketq.queue.requests import is_unjudged
 from bucketq.store.backoff import Backoff
 from bucketq.store.conditional import Verdict
 
@@ -104,6 +105,10 @@ class DirectQueue(ObjectQueue[T]):
                 return await self._try_until_certain(attempts)
         except TimeoutError as error:
             raise self._unknown(attempts.request, self._register.version) from error
+        except RejectedError as error:
+            if is_unjudged(error, attempts.request):
+                raise self._still_unknown(attempts.request, error) from error
+            raise
 
     async def _try_until_certain(self, attempts: _Attempts) -> Any:
         backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)

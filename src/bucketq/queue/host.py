@@ -88,6 +88,14 @@ class Host(ABC):
         )
         return UnavailableError(message, request=token_of(request, version))
 
+    def _still_unknown(self, request: Request, error: Exception) -> UnavailableError:
+        """What a caller is told whose request was sent before and is turned away now."""
+        message = (
+            f"{self._where} rejected a repeated request, whose first try may have taken effect: "
+            f"{error}. The outcome is unknown; try again with the same request"
+        )
+        return UnavailableError(message, request=token_of(request, 0))
+
     def _why(self) -> str:
         """What is known of the reason, as the end of a sentence."""
         return ""

@@ -19,9 +19,16 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from bucketq.clock import Clock, crockford, id_time, new_id
-from bucketq.errors import InvalidRequestError
+from bucketq.errors import (
+    AccessDeniedError,
+    ClosedError,
+    InvalidRequestError,
+    OverloadedError,
+    QueueNotFoundError,
+    StoreRefusedError,
+)
 from bucketq.model.base import Operation
-from bucketq.model.operations import AnyOperation, Request
+from bucketq.model.operations import AnyOperation, Claim, Request
 
 _TOKEN = re.compile(
     r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,15}))?"
@@ -32,6 +39,14 @@ _HASH_BYTES = 10
 _HASHES = 2**80
 _FOUR = 2**20
 """How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
+_UNJUDGED = (
+    StoreRefusedError,
+    OverloadedError,
+    AccessDeniedError,
+    QueueNotFoundError,
+    ClosedError,
+)
+"""Rejections that come before a request is compared with those that have taken effect."""
 _PAIRS = tuple(crockford(number, 2) for number in range(1024))
 
 
@@ -95,6 +110,19 @@ def token_of(request: Request, version: int) -> str | None:
     since = version if request.since is None else request.since
     token = f"{_verb(type(request.operation))}.{request.session}.{request.number}.{since}"
     return token if request.made_ms is None else f"{token}.{request.made_ms}"
+
+
+def is_unjudged(error: Exception, request: Request) -> bool:
+    """Whether an error rejects this try of a request, and says nothing about an earlier one.
+
+    ``apply`` finds a request that has taken effect before it rejects anything, so its rejections
+    are final. A store that refuses, or a broker that lets no one in, has not looked.
+    """
+    if request.since is None:
+        return False  # It was never sent before.
+    if isinstance(error, ClosedError) and isinstance(request.operation, Claim):
+        return False  # A claim is withdrawn when its queue is closed.
+    return isinstance(error, _UNJUDGED)
 
 
 def parse_token(token: object, operation: type[Operation]) -> RequestId:

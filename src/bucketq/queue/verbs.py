@@ -25,7 +25,7 @@ from bucketq.queue.base import MAX_WAIT_S, Held, Names
 from bucketq.queue.bulk import BulkVerbs
 from bucketq.queue.give_back import give_back
 from bucketq.queue.job import Job, JobPage, JobSpec
-from bucketq.queue.requests import RequestId, RequestIds, parse_token
+from bucketq.queue.requests import RequestId, RequestIds, is_unjudged, parse_token
 
 T = TypeVar("T")
 
@@ -387,9 +387,13 @@ class Verbs(BulkVerbs[T], Generic[T]):
     async def _submit_as(
         self, request_id: RequestId, operation: ops.AnyOperation, ids: RequestIds
     ) -> Any:
+        request = request_id.request(operation)
         try:
-            answer = await self._submit(request_id.request(operation))
-        except RejectedError:
+            answer = await self._submit(request)
+        except RejectedError as error:
+            if is_unjudged(error, request):
+                ids.abandon(request_id)
+                raise self._still_unknown(request, error) from error
             ids.settle(request_id)
             raise
         except BaseException:

@@ -89,6 +89,8 @@ def _write_error(sent: pb.Error, refusal: Refusal) -> None:
         sent.retry_after_ms = to_ms(refusal.retry_after_s)
     if refusal.leader is not None:
         sent.leader = refusal.leader
+    if refusal.is_repeatable:
+        sent.is_repeatable = True
 
 
 def to_ms(seconds: float) -> int:
@@ -102,6 +104,7 @@ def _read_error(sent: pb.Error) -> Refusal:
         message=sent.message,
         retry_after_s=sent.retry_after_ms / 1000 if sent.HasField("retry_after_ms") else None,
         leader=sent.leader if sent.HasField("leader") else None,
+        is_repeatable=sent.is_repeatable,
     )
 
 

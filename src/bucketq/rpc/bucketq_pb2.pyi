@@ -498,16 +498,18 @@ class Published(_message.Message):
     def __init__(self, fresh: _Optional[bool] = ...) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("kind", "message", "retry_after_ms", "leader")
+    __slots__ = ("kind", "message", "retry_after_ms", "leader", "is_repeatable")
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    IS_REPEATABLE_FIELD_NUMBER: _ClassVar[int]
     kind: str
     message: str
     retry_after_ms: int
     leader: str
-    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., leader: _Optional[str] = ...) -> None: ...
+    is_repeatable: bool
+    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., leader: _Optional[str] = ..., is_repeatable: _Optional[bool] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
     __slots__ = ("hello", "calls", "token")

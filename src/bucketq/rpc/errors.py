@@ -27,6 +27,7 @@ def refusal_of(error: Exception) -> Refusal:
             message=str(error),
             retry_after_s=getattr(error, "retry_after_s", None),
             leader=getattr(error, "leader", None),
+            is_repeatable=getattr(error, "request", None) is not None,
         )
     message = f"the broker failed with {type(error).__name__}: {error}; its log tells more"
     return Refusal(kind="UnavailableError", message=message)

@@ -127,6 +127,8 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """With ``OverloadedError``: when it makes sense to try again."""
     leader: str | None = None
     """With ``SupersededError``: the address of the broker that leads now, where it is known."""
+    is_repeatable: bool = False
+    """With ``UnavailableError``: whether the same request, sent again, will have an answer."""
 
 
 class Answer(Struct, frozen=True, gc=False):

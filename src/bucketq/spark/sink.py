@@ -125,7 +125,7 @@ class JobWriter(DataSourceArrowWriter):
     def _told(self, error: BucketQError, done: int, total: int) -> BucketQError:
         """What became of the write, and what to do about it."""
         again = f'write the same rows again with option("writeId", "{self._write_id}")'
-        if isinstance(error, UnavailableError):
+        if not isinstance(error, RejectedError):
             return UnavailableError(
                 f"{done:,} of {total:,} jobs are pushed, and of the next commit that is not known: "
                 f"{error}; {again}, which doubles nothing"

@@ -141,7 +141,7 @@ def _check_size(total: int, settings: Settings) -> None:
 
 def _told(error: BucketQError, batch: int) -> BucketQError:
     """What became of a batch, and what to do about it."""
-    if isinstance(error, UnavailableError):
+    if not isinstance(error, RejectedError):
         return UnavailableError(
             f"whether batch {batch} was pushed is not known: {error}; start the query again, which "
             "doubles nothing"

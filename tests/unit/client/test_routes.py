@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from bucketq.client.routes import BrokerRoute, RouteLostError
-from bucketq.errors import InvalidRequestError, OverloadedError, QueueFullError, SupersededError
+from bucketq.errors import (
+    InvalidRequestError,
+    OverloadedError,
+    QueueFullError,
+    SupersededError,
+    UnavailableError,
+)
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Push, ReadStats, Request, Withdraw
+from bucketq.queue.requests import token_of
 from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.transport import LinkLostError
@@ -120,6 +127,23 @@ async def test_a_refusal_arrives_as_the_error_that_it_was() -> None:
         with pytest.raises(type(error), match=str(error)) as raised:
             await call
         assert vars(raised.value) == vars(error)
+    await way.route.close()
+
+
+@virtual
+async def test_an_unknown_outcome_names_the_request_if_it_may_be_repeated() -> None:
+    way = Way()
+    calls = [way.submit(PUSH), way.submit(PUSH)]
+    await settle()
+    forgotten = refusal_of(UnavailableError("forgotten"))
+    unknown = refusal_of(UnavailableError("unknown", request="as the broker would name it"))
+    way.wire.answer(Answer(1, None, forgotten), Answer(2, None, unknown))
+    named = []
+    for call in calls:
+        with pytest.raises(UnavailableError) as raised:
+            await call
+        named.append(raised.value.request)
+    assert named == [None, token_of(PUSH, 7)]
     await way.route.close()
 
 

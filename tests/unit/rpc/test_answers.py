@@ -66,6 +66,8 @@ def test_hints_of_an_error_arrive() -> None:
     gone = carried(Answer(1, None, refusal_of(errors.SupersededError("x", leader="h:1"))))
     assert slow.refusal == Refusal(kind="OverloadedError", message="x", retry_after_s=1.5)
     assert gone.refusal == Refusal(kind="SupersededError", message="x", leader="h:1")
+    unknown = carried(Answer(1, None, refusal_of(errors.UnavailableError("x", request="r"))))
+    assert unknown.refusal == Refusal(kind="UnavailableError", message="x", is_repeatable=True)
 
 
 @pytest.mark.parametrize(
