@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.cli.console import Console, finish
 
 
@@ -33,3 +35,26 @@ def test_stats_tell_how_many_finished_jobs_wait_for_the_archive(console: Console
         assert f"{told} for the archive" in console.ok("stats", "URL").out
     console.ok("archive", "flush", "URL")
     assert "for the archive" not in console.ok("stats", "URL").out
+
+
+def test_a_kind_that_no_worker_has_a_handler_for_is_pointed_out(console: Console) -> None:
+    (console.folder / "tasks.py").write_text(
+        "import bucketq\n"
+        'worker = bucketq.Worker(mode="direct")\n'
+        '@worker.handler("mail")\n'
+        "def mail(payload: object) -> None: ...\n"
+        '@worker.handler("report")\n'
+        "def report(payload: object) -> None: ...\n"
+    )
+    for kind in ("mial", "report", "mail"):
+        console.ok("push", "URL", kind, "1")
+    words = ("work", "tasks", "--url", "URL", "--burst", "--kinds", "mail", "--log-format", "json")
+    ran = console.spawn(*words)
+    warned = [line for line in map(json.loads, ran.err.splitlines()) if line["level"] == "warning"]
+    assert [line["event"].rpartition(": ")[2] for line in warned] == ["mial (1)"]
+    shown = console.ok("stats", "URL").out
+    assert "none of their kind running: mial (1), report (1);" in shown
+    assert console.ok("stats", "URL", "--json").json["unclaimed"] == {"mial": 1, "report": 1}
+    console.ok("claim", "URL", "--kind", "mial")
+    console.ok("pause", "URL", "report")
+    assert "none of their kind" not in console.ok("stats", "URL").out

@@ -38,7 +38,7 @@ async def stats(out: Output, url: Url) -> None:
         found = await queue.stats()
     totals = {status: found.total(status) for status in STATUSES}
     if out.json:
-        out.value(plain(found) | {"totals": totals})
+        out.value(plain(found) | {"totals": totals, "unclaimed": found.unclaimed()})
         return
     rows: list[list[object]] = [
         [kind + ("  (paused)" if kind in found.paused_kinds else "")]
@@ -54,6 +54,8 @@ async def stats(out: Output, url: Url) -> None:
         print("paused: no jobs are handed out (bucketq resume)")
     if found.oldest_queued_s is not None:
         print(f"oldest waiting job: {duration(max(0.0, found.oldest_queued_s))}")
+    if found.unclaimed():
+        out.result(_without_worker(found.unclaimed()), None)
     if totals["done"]:
         print(_waiting_for_archive(totals["done"]))
     if found.broker is not None and found.broker.address:
@@ -61,6 +63,14 @@ async def stats(out: Output, url: Url) -> None:
     print(
         f"version {found.version:,}, {size(found.bytes)}, {counted(found.keys, 'key')}, "
         f"{counted(found.sessions, 'session')}"
+    )
+
+
+def _without_worker(kinds: dict[str, int]) -> str:
+    named = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.items())
+    return (
+        f"waiting with none of their kind running: {named}; unless they are delayed, look for a "
+        "worker with a handler for them"
     )
 
 

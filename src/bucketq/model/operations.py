@@ -400,6 +400,21 @@ class Stats(Struct, frozen=True, kw_only=True):
         """How many jobs of all kinds have this status."""
         return sum(by_status.get(status, 0) for by_status in self.counts.values())
 
+    def unclaimed(self) -> dict[str, int]:
+        """How many jobs wait of each kind that has none running, and is not paused.
+
+        Perhaps no worker has a handler for it; perhaps they are delayed, or just pushed.
+        """
+        if self.paused:
+            return {}
+        return {
+            kind: by_status["queued"]
+            for kind, by_status in self.counts.items()
+            if by_status.get("queued")
+            and not by_status.get("running")
+            and kind not in self.paused_kinds
+        }
+
 
 class Snapshot(Struct, frozen=True, kw_only=True):
     """Everything at one version."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from bucketq.worker.abandoned import worth_waiting_s
 from bucketq.worker.attempt import Attempt, End, Ended, is_expected
 from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
+from bucketq.worker.hints import Hints
 from bucketq.worker.lease import LeaseKeeper, News
 from bucketq.worker.pace import Pace
 from bucketq.worker.runner import Runner
@@ -79,6 +80,7 @@ class Engine:
         concurrency: int,
         burst: bool = False,
         drain_s: float = 30.0,
+        known: Collection[str] = (),
     ) -> None:
         """Make an engine.
 
@@ -91,6 +93,7 @@ class Engine:
             concurrency: How many handlers run at once.
             burst: Whether to end when there is nothing to do.
             drain_s: How long handlers may go on after ``stop``.
+            known: Kinds that have a handler too, though this engine does not claim them.
         """
         self._queue = queue
         self._handlers = handlers
@@ -117,8 +120,7 @@ class Engine:
         self._watching: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self._hurrying = False
-        self._is_paused = False
-        """Whether jobs are held back, as far as that was told."""
+        self._hints = Hints(handlers, known)
         self.has_begun = False
         self.is_running = False
         self.tally = Tally()
@@ -195,12 +197,14 @@ class Engine:
             del self._looks[id(looking)]
 
     async def _look(self) -> Stats | None:
-        """Count the jobs of the queue if that is allowed and quick."""
+        """Count the jobs of the queue if that is allowed and quick, and log what is odd."""
         try:
             async with asyncio.timeout(_LAST_WORDS_S):
-                return await self._queue.stats()
+                stats = await self._queue.stats()
         except (BucketQError, TimeoutError):
             return None
+        self._hints.look(stats)
+        return stats
 
     async def _read_settings(self) -> None:
         try:
@@ -211,24 +215,12 @@ class Engine:
 
     async def _refresh(self) -> None:
         while True:
-            await self._tell_of_pause()
+            await self._look()
             await asyncio.sleep(_REFRESH_S)
             try:
                 await self._read_settings()
             except UnavailableError:
                 return  # The worker is in a hurry to end, and waits for no answer.
-
-    async def _tell_of_pause(self) -> None:
-        """Say once that no jobs are handed out, to somebody who wonders why nothing happens."""
-        stats = await self._look()
-        if stats is None:
-            return
-        kinds = [kind for kind in stats.paused_kinds if kind in self._handlers]
-        is_paused = stats.paused or bool(kinds)
-        if is_paused and not self._is_paused:
-            what = "the queue" if stats.paused else ", ".join(kinds)
-            _log.warning("%s is paused: jobs come when somebody resumes it (bucketq resume)", what)
-        self._is_paused = is_paused
 
     async def _claim_on(self) -> None:
         """Claim whenever there is room, until it is stopped or a burst is over."""

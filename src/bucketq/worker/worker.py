@@ -334,6 +334,7 @@ class Worker:
             concurrency=self.slots,
             burst=burst,
             drain_s=self.drain_s,
+            known=self._handlers,
         )
 
     def _stop_serving(self, *, hurry: bool) -> None:

@@ -282,6 +282,39 @@ async def test_a_pause_is_told_of_once_and_waited_for(
 
 
 @virtual
+async def test_kinds_without_a_handler_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with opened() as (queue, way):
+        for kind in ("mial", "mial", "elsewhere", "paused", "mail", "known"):
+            await queue.push(kind, 1)
+        await queue.pause("paused")
+        await queue.claim("elsewhere", lease_s=3600)
+        await queue.push("elsewhere", 2)
+        async with working(way, nothing, known=("known",)) as engine:
+            await until(lambda: engine.tally.count("done") == 1)
+            await asyncio.sleep(600)
+            [told] = caplog.messages
+            assert told.endswith("and none of their kind is running: mial (2)")
+            await queue.push("later", 1)
+            await asyncio.sleep(70)
+            assert caplog.messages[1:] == [told.replace("mial (2)", "later (1)")]
+
+
+@virtual
+async def test_a_line_names_ten_kinds_without_a_handler_at_most(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with opened() as (queue, way):
+        for number in range(12):
+            await queue.push(f"kind-{number:02}", 1)
+        async with working(way, nothing):
+            await until(lambda: bool(caplog.messages))
+    [told] = caplog.messages
+    assert "kind-09 (1)" in told
+    assert "kind-10" not in told
+    assert told.endswith(" and 2 more kinds")
+
+
+@virtual
 async def test_new_settings_are_heeded_within_a_minute() -> None:
     recorder = Recorder()
     async with opened() as (queue, way), working(way, recorder.bind()):
