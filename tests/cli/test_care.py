@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,67 @@ def test_a_backup_that_cannot_be_written_says_so(console: Console) -> None:
     (console.folder / "not.json").write_text("<html>")
     ran = console.run("restore", "URL", "not.json", "--replace")
     assert (ran.code, "not valid JSON at line 1" in ran.err) == (6, True)
+
+
+def cut_off(whole: bytes) -> bytes:
+    return whole[:-40]
+
+
+def cut_in_half(whole: bytes) -> bytes:
+    return whole[: len(whole) // 2]
+
+
+def emptied(whole: bytes) -> bytes:
+    return whole[:0]
+
+
+def broken_json(whole: bytes) -> bytes:
+    return whole.replace(b'"kind":"k"', b'"kind":k')
+
+
+def another_file(whole: bytes) -> bytes:
+    return b"notes\n" + whole
+
+
+def edited(whole: bytes) -> bytes:
+    return whole.replace(b'"kind":"k"', b'"kind":"q"')
+
+
+def indented(whole: bytes) -> bytes:
+    return json.dumps(json.loads(whole), indent=1).encode()
+
+
+def senseless(whole: bytes) -> bytes:
+    return whole.replace(b'"status":"queued"', b'"status":"happy"')
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [cut_off, cut_in_half, emptied, broken_json, another_file, edited, indented, senseless],
+    ids=lambda damage: damage.__name__,
+)
+def test_what_the_error_recommends_for_a_damaged_object_works(
+    console: Console, damage: Callable[[bytes], bytes]
+) -> None:
+    console.ok("push", "URL", "k", "1")
+    console.ok("backup", "URL", "copy.json")
+    body = damage(console.path.read_bytes())
+    assert body != console.path.read_bytes()
+    console.path.write_bytes(body)
+    told = console.run("stats", "URL")
+    assert told.code == 6
+    advice = told.err
+    if "`bucketq repair`" in advice:
+        looked = console.run("repair", "URL")
+        assert looked.code == 6
+        advice = looked.out
+    if "bucketq repair --accept" in advice:
+        console.ok("repair", "URL", "--accept")
+    else:
+        assert "bucketq restore --replace" in advice
+        assert console.run("repair", "URL", "--accept").code == 6
+        console.ok("restore", "URL", "copy.json", "--replace")
+    assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 1
 
 
 def test_repair_of_a_truncated_object_points_to_restore(console: Console) -> None:

@@ -188,7 +188,10 @@ async def repair(
     if found.refusal is None and found.summary is not None:
         advice = f"it can be accepted as it is ({_jobs(found.summary)}): bucketq repair --accept"
     else:
-        advice = f"it cannot be accepted as it is ({found.refusal}): bucketq restore brings a copy"
+        advice = (
+            f"it cannot be accepted as it is ({found.refusal}): bring back a copy with bucketq "
+            "restore --replace"
+        )
     out.result(f"{place.where}: {found.problem}\n{advice}", plain(found))
     return exits.CORRUPT
 

@@ -29,9 +29,11 @@ _FIRST_LINE = re.compile(
 )
 _FORMAT = re.compile(rb'\s*\{\s*"format"\s*:\s*(-?\d{1,18})\s*[,}]')
 _BYTE = re.compile(r"\(byte (\d+)\)")
-_REPAIR = (
-    "the object is left as it is; restore a copy of it, or look at it and accept it as it is "
-    "with `bucketq repair --accept`"
+_LEFT = "the object is left as it is"
+_RESTORE = "see that the address is right, and bring back a copy with `bucketq restore --replace`"
+_ACCEPT = (
+    "look at it and accept it as it is with `bucketq repair --accept`, or bring back a copy with "
+    "`bucketq restore --replace`"
 )
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """What bytes that are not a queue can raise while they are read."""
@@ -138,7 +140,7 @@ def check_frame(body: bytes, where: str) -> None:
     """Check the first line, and what it says of the rest."""
     first = _FIRST_LINE.match(body)
     if first is None:
-        _refuse(where, _why_not_ours(body))
+        _refuse(where, _why_not_ours(body), is_acceptable=_is_acceptable(body))
     rest_bytes = len(body) - first.end()
     if rest_bytes < int(first[3]) and not body.endswith(END):
         _refuse(
@@ -154,7 +156,17 @@ def check_frame(body: bytes, where: str) -> None:
             f"changed by hand or damaged: the first line promises {int(first[3])} bytes with "
             f"checksum {first[2].decode()}, found are {rest_bytes} with {checksum:08x}"
             f"{f' ({broken})' if broken else ''}",
+            is_acceptable=not broken and _is_acceptable(body),
         )
+
+
+def _is_acceptable(body: bytes) -> bool:
+    """Whether `repair --accept` would take it: nothing is to be recommended that is refused."""
+    try:
+        decode(body, "", accept=True)
+    except CorruptStateError:
+        return False
+    return True
 
 
 def _why_not_ours(body: bytes) -> str:
@@ -374,6 +386,7 @@ def _check_times(found: _Object) -> None:
             raise ValueError(message)
 
 
-def _refuse(where: str, reason: str) -> NoReturn:
-    message = f"{where} is not a queue that can be trusted: {reason}; {_REPAIR}"
+def _refuse(where: str, reason: str, *, is_acceptable: bool = False) -> NoReturn:
+    advice = f"{_LEFT}; {_ACCEPT if is_acceptable else _RESTORE}"
+    message = f"{where} is not a queue that can be trusted: {reason}; {advice}"
     raise CorruptStateError(message)
