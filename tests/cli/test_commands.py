@@ -241,3 +241,17 @@ def test_errors_of_programs_are_objects_on_stderr(console: Console) -> None:
     assert (ran.code, ran.out) == (3, "")
     error = json.loads(ran.err)
     assert (error["kind"], error["exit_code"]) == ("QueueNotFoundError", 3)
+
+
+@pytest.mark.parametrize("verb", ["heartbeat", "complete", "fail", "release"])
+def test_a_job_that_is_gone_is_a_lost_lease_for_its_worker(console: Console, verb: str) -> None:
+    """Whether another worker's completion is archived yet must not change the exit code."""
+    console.ok("push", "URL", "k", "1")
+    job = console.ok("claim", "URL", "--json").json
+    console.ok("complete", "URL", job["id"], job["lease"])
+    before = console.run(verb, "URL", job["id"], "another-lease")
+    console.ok("archive", "flush", "URL")
+    after = console.run(verb, "URL", job["id"], "another-lease")
+    assert (before.code, after.code) == (4, 4)
+    assert "stop working on it" in after.err + after.out
+    assert console.run("show", "URL", job["id"]).code == 3

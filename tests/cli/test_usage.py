@@ -39,6 +39,60 @@ def test_a_wrong_command_line_is_told_as_text_elsewhere(console: Console) -> Non
         assert ran.err.startswith("Usage: ")
 
 
+ADDRESSLESS = [
+    ("push", "email", '{"to": "ada"}'),
+    ("push", "email"),
+    ("push",),
+    ("stats",),
+    ("ls", "--kind", "email"),
+    ("show", "my-job"),
+    ("complete", "my-job", "my-lease"),
+    ("config", "lease_s=60"),
+    ("import", "jobs.jsonl"),
+    ("restore", "copy.json"),
+    ("stats", "queue"),
+    ("serve",),
+    ("archive", "ls"),
+    ("consumer", "remove", "spark"),
+]
+
+
+@pytest.mark.parametrize("words", ADDRESSLESS, ids=" ".join)
+def test_without_an_address_it_names_the_variable(console: Console, words: tuple[str, ...]) -> None:
+    ran = console.run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("Usage: ")
+    assert "address of the queue is missing" in ran.err
+    assert "BUCKETQ_URL" in ran.err
+    told = json.loads(console.run(*words, "--json").err)
+    assert "BUCKETQ_URL" in told["error"]
+    assert told["kind"] == "UsageError"
+
+
+def test_a_path_in_place_of_the_address_is_told_as_an_address(console: Console) -> None:
+    ran = console.run("stats", str(console.path))
+    assert ran.code == 2
+    assert f"write it as file://{console.path}" in ran.err
+
+
+def test_a_mistake_in_an_option_is_told_before_a_missing_address(console: Console) -> None:
+    assert "--frobnicate" in console.run("push", "email", "--frobnicate").err
+    assert console.run("push", "--help").code == 0
+
+
+def test_what_may_be_a_password_is_not_repeated(console: Console) -> None:
+    ran = console.run("stats", "ada:secret@bucket/queue.json")
+    assert (ran.code, "secret" in ran.err + ran.out) == (2, False)
+
+
+def test_a_named_queue_is_served_alone_whatever_the_variable_says(console: Console) -> None:
+    other = (console.folder / "other.json").as_uri()
+    named = f"jobs={console.url}"
+    ran = console.spawn("serve", named, "--idle-exit", "0.5s", env={"BUCKETQ_URL": other})
+    assert ran.out.startswith("serving jobs at "), ran
+    assert not (console.folder / "other.json").exists()
+
+
 def test_a_single_address_is_the_other_one_where_the_variable_tells_the_queue(
     console: Console,
 ) -> None:

@@ -28,7 +28,13 @@ from bucketq.errors import BucketQError, UnavailableError
 ADDRESS_VARIABLE = "BUCKETQ_URL"
 DEFAULT_TIMEOUT_S = 60.0
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# `file:/path` is one too. `serve` takes NAME=URL.
+_ADDRESS = re.compile(r"([a-z0-9][a-z0-9._-]*=)?([A-Za-z][A-Za-z0-9+.-]*://|file:/)")
+_NO_ADDRESS = (
+    "the address of the queue is missing: write it first, like file:///srv/jobs/queue.json or "
+    f"s3://bucket/queue.json, or set {ADDRESS_VARIABLE}; the address of a file is file:// and its "
+    "whole path"
+)
 _OTHER_ADDRESS = (["source"], ["target"])
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What every mistake on a command line is; typer gives it no name of its own."""
@@ -63,13 +69,36 @@ class QueueCommand(TyperCommand):
         """Put the address from the environment in its place where none is given."""
         address = os.environ.get(ADDRESS_VARIABLE)
         names = [param.name for param in self.params if param.param_type_name == "argument"]
-        if address and names[:1] == ["url"]:
-            places = _positionals(args, self._options_with_value())
-            if _lacks_address([args[place] for place in places], names):
-                place = places[0] if places else len(args)
-                args = [*args[:place], address, *args[place:]]
+        if names[:1] != ["url"]:
+            return self._parse(ctx, args)
+        places = _positionals(args, self._options_with_value())
+        given = [args[place] for place in places]
+        if not address:
+            return self._parse(ctx, args, None if _has_address(given) else given[:1])
+        if _lacks_address(given, names):
+            place = places[0] if places else len(args)
+            args = [*args[:place], address, *args[place:]]
+        return self._parse(ctx, args)
+
+    def _parse(self, ctx: Any, args: list[str], no_address: list[str] | None = None) -> list[str]:
+        """Parse, and report a missing address as that, not as what another word fails to be.
+
+        Afterwards, so that --help is answered and a wrong option is named. ``no_address`` has what
+        is in the place of the address, if anything is.
+        """
         with usage_errors_told(args):
-            return super().parse_args(ctx, args)
+            try:
+                rest = super().parse_args(ctx, args)
+            except _UsageError as error:
+                kind = getattr(getattr(error, "param", None), "param_type_name", "")
+                if no_address is not None and kind == "argument":
+                    raise _UsageError(_NO_ADDRESS, ctx) from None
+                raise
+            # The store says best how a path is written as an address.
+            is_told_later = ctx.resilient_parsing or any(map(_is_path, no_address or ()))
+            if no_address is not None and not is_told_later:
+                raise _UsageError(_NO_ADDRESS, ctx)
+        return rest
 
     def _options_with_value(self) -> set[str]:
         return {
@@ -109,12 +138,20 @@ def usage_errors_told(args: list[str]) -> Iterator[None]:
         raise typer.Exit(exits.USAGE) from None
 
 
+def _has_address(given: list[str]) -> bool:
+    return bool(given) and _ADDRESS.match(given[0]) is not None
+
+
 def _lacks_address(given: list[str], names: list[str]) -> bool:
     """Whether the address of the queue is not among the arguments that are given."""
-    if not given or not _ADDRESS.match(given[0]):
+    if not _has_address(given):
         return True
     # A single address: the other argument, where that may be one as well.
     return len(given) == 1 and names[1:] in _OTHER_ADDRESS
+
+
+def _is_path(word: str) -> bool:
+    return word.startswith(("/", "./", "../")) or ".json" in word
 
 
 def _positionals(args: list[str], with_value: set[str]) -> list[int]:

@@ -6,6 +6,7 @@ from bucketq.errors import (
     BucketQError,
     CorruptStateError,
     InvalidRequestError,
+    JobGoneError,
     JobNotFoundError,
     QueueNotFoundError,
     RejectedError,
@@ -36,6 +37,8 @@ MEANING = {
 }
 
 _CODES: tuple[tuple[type[BucketQError], int], ...] = (
+    # For a worker it is a lost lease, whether the job is archived already or not yet.
+    (JobGoneError, REJECTED),
     (JobNotFoundError, NOTHING),
     (QueueNotFoundError, NOTHING),
     (InvalidRequestError, USAGE),
