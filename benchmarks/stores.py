@@ -5,8 +5,9 @@ only those. Each server runs on this machine and is stopped again, so what is me
 share and the server's, without a network. The figures of the real services are set by the
 services: tens of milliseconds for each write.
 
-Columns: the median of a conditional write and of a read that finds nothing new, with bodies of
-1 KiB and of 1 MiB; then pushes a second into a queue, by one caller who waits for each (direct),
+Columns: the median of a conditional write, of a read that finds nothing new, and of a read that
+finds what another process has just written (a file is synced before that is returned), with bodies
+of 1 KiB and of 1 MiB; then pushes a second into a queue, by one caller who waits for each (direct),
 and by 64 callers whose pushes share commits (group commit), with the number of commits it took.
 """
 
@@ -33,7 +34,7 @@ from tests.servers.server import ENVIRON, Server
 
 STORES = ["memory", "file", *SERVERS]
 CALLERS = 64
-_LINE = "{:<10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10} {:>10}"
+_LINE = "{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10} {:>10}"
 
 
 async def times_ms(seconds: float, work: Callable[[], Awaitable[object]]) -> list[float]:
@@ -47,8 +48,10 @@ async def times_ms(seconds: float, work: Callable[[], Awaitable[object]]) -> lis
     return found
 
 
-async def requests(store: ObjectStore, key: str, size: int, seconds: float) -> tuple[float, float]:
-    """The median time of a conditional write, and of a read that finds nothing new."""
+async def requests(
+    store: ObjectStore, other: ObjectStore, key: str, size: int, seconds: float
+) -> tuple[float, float, float]:
+    """The median time of a conditional write, and of reads: of nothing new, of another's write."""
     number = 0
 
     def body() -> bytes:
@@ -65,7 +68,14 @@ async def requests(store: ObjectStore, key: str, size: int, seconds: float) -> t
     async def read() -> None:
         assert await store.get_if_changed(key, etag) is None
 
-    return median(await times_ms(seconds, write)), median(await times_ms(seconds, read))
+    writes, reads = await times_ms(seconds, write), await times_ms(seconds, read)
+    found: list[float] = []
+    for _ in writes[: 1 + len(writes) // 4]:
+        await write()
+        began = perf_counter()
+        await other.get(key)
+        found.append(1000 * (perf_counter() - began))
+    return median(writes), median(reads), median(found)
 
 
 async def pushes_direct(url: str, seconds: float) -> float:
@@ -90,13 +100,15 @@ async def pushes_together(url: str, seconds: float) -> tuple[float, float]:
 
 async def measure(name: str, new_url: Callable[[], str], seconds: float) -> None:
     """Measure one store, and print its line."""
-    location = open_store(new_url())
-    small_write, small_read = await requests(location.store, "small", 1024, seconds)
-    large_write, large_read = await requests(location.store, "large", 1 << 20, seconds)
-    await location.store.close()
+    url = new_url()
+    store, other = open_store(url).store, open_store(url).store
+    small = await requests(store, other, "small", 1024, seconds)
+    large = await requests(store, other, "large", 1 << 20, seconds)
+    await store.close()
+    await other.close()
     direct = await pushes_direct(new_url(), seconds)
     together, commits = await pushes_together(new_url(), seconds)
-    times = [f"{ms:.2f}" for ms in (small_write, small_read, large_write, large_read)]
+    times = [f"{ms:.2f}" for ms in (*small, *large)]
     print(_LINE.format(name, *times, f"{direct:.0f}", f"{together:.0f}", f"{commits:.0f}"))
 
 
@@ -120,8 +132,9 @@ def main() -> None:
     if unknown := set(chosen.stores) - set(STORES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(STORES)}")
     os.environ.update(ENVIRON)
-    print(_LINE.format("", "write", "read", "write", "read", "direct", "group", "group"))
-    heads = ("1 KiB ms", "1 KiB ms", "1 MiB ms", "1 MiB ms", "pushes/s", "pushes/s", "commits/s")
+    requested = ("write", "read", "read new")
+    print(_LINE.format("", *requested, *requested, "direct", "group", "group"))
+    heads = (*["1 KiB ms"] * 3, *["1 MiB ms"] * 3, "pushes/s", "pushes/s", "commits/s")
     print(_LINE.format("store", *heads))
     for name in chosen.stores or STORES:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

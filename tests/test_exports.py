@@ -36,6 +36,7 @@ EXPORTS = [
     "LeaseLostError",
     "LeaseRef",
     "NewerFormatError",
+    "NotDurableError",
     "OverloadedError",
     "PayloadError",
     "PayloadTooLargeError",

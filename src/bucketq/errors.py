@@ -8,7 +8,7 @@ The tree has four branches, and a handler needs no more than these:
 * ``SupersededError``: the queue that was connected to is no longer the one in the
   object. Connect again.
 * ``RejectedError``: it will never succeed as written. Nothing was changed.
-* ``CorruptStateError``: the object cannot be trusted. Call a person.
+* ``CorruptStateError``: the object, or the disk under it, cannot be trusted. Call a person.
 """
 
 from __future__ import annotations
@@ -117,6 +117,20 @@ class ClosedError(RejectedError, RuntimeError):
 
 class CorruptStateError(BucketQError):
     """The object is not one that bucketq wrote; it is left untouched for a person to look at."""
+
+
+class NotDurableError(CorruptStateError):
+    """The disk did not confirm a write: it may be lost when the power fails, so the queue stops.
+
+    Check the disk, then connect again. Whether the requests under way have taken effect is
+    unknown; ``request`` names this one, to be passed to the same verb again as that of an
+    ``UnavailableError``.
+    """
+
+    def __init__(self, message: str, *, request: str | None = None) -> None:
+        """Keep the request, so that a retry can carry the same id."""
+        super().__init__(message)
+        self.request = request
 
 
 class NewerFormatError(CorruptStateError):

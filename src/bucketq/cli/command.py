@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from bucketq.cli import exits
 from bucketq.cli.output import Output, flush_each_line
-from bucketq.errors import BucketQError, UnavailableError
+from bucketq.errors import BucketQError, NotDurableError, UnavailableError
 
 ADDRESS_VARIABLE = "BUCKETQ_URL"
 DEFAULT_TIMEOUT_S = 60.0
@@ -244,7 +244,7 @@ def _tell(out: Output, error: BucketQError) -> int:
         traceback.print_exc()
     code = exits.code_of(error)
     fields: dict[str, object] = {"kind": type(error).__name__, "exit_code": code}
-    request = error.request if isinstance(error, UnavailableError) else None
+    request = error.request if isinstance(error, UnavailableError | NotDurableError) else None
     if request:
         fields["request"] = request
     out.error(str(error), **fields)

@@ -31,7 +31,7 @@ MEANING = {
     NOTHING: "no such queue, job, token or consumer; nothing to claim",
     REJECTED: "refused: lease lost, queue full, no permission, changed meanwhile, ...",
     UNAVAILABLE: "the outcome is unknown; repeat it with --request where one is shown",
-    CORRUPT: "the object cannot be trusted, and was left as it is",
+    CORRUPT: "the object, or the disk under it, cannot be trusted",
     INTERRUPTED: "stopped by Ctrl-C",
     UNREAD: "whoever read the output has closed the pipe",
 }

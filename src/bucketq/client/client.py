@@ -33,6 +33,7 @@ from bucketq.errors import (
     BucketQError,
     ClosedError,
     LeaseLostError,
+    NotDurableError,
     OverloadedError,
     RejectedError,
     SupersededError,
@@ -161,6 +162,15 @@ class Client(Verbs[T]):
 
     async def _submit(self, request: Request) -> Any:
         """Send a request, one way after another, until it is answered or the time is over."""
+        try:
+            return await self._submit_wanted(request)
+        except NotDurableError as error:
+            if error.request is not None:
+                raise
+            raise self._stopped(error, request, 0) from error  # A broker does not name it.
+
+    async def _submit_wanted(self, request: Request) -> Any:
+        """Send a request; a claim that waits is known as such, so that it can be withdrawn."""
         operation = request.operation
         if not isinstance(operation, Claim) or not operation.wait_s:
             return await self._try(request, 0.0)

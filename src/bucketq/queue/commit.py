@@ -30,6 +30,7 @@ from bucketq.codec import Document
 from bucketq.errors import (
     BucketQError,
     ClosedError,
+    NotDurableError,
     OverloadedError,
     StoreRefusedError,
     UnavailableError,
@@ -425,4 +426,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._in_flight, self._batch, self._parked = [], [], Parking()
         self._waiting_bytes = 0
         for waiting in left:
-            waiting.tell(None, error or self._unknown(waiting.request, waiting.since))
+            if isinstance(error, NotDurableError):
+                waiting.tell(None, self._stopped(error, waiting.request, waiting.since))
+            else:
+                waiting.tell(None, error or self._unknown(waiting.request, waiting.since))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.errors import RejectedError, UnavailableError
+from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, Claim, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.sessions import MISSING
@@ -105,6 +105,8 @@ class DirectQueue(ObjectQueue[T]):
                 return await self._try_until_certain(attempts)
         except TimeoutError as error:
             raise self._unknown(attempts.request, self._register.version) from error
+        except NotDurableError as error:
+            raise self._stopped(error, attempts.request, self._register.version) from error
         except RejectedError as error:
             if is_unjudged(error, attempts.request):
                 raise self._still_unknown(attempts.request, error) from error

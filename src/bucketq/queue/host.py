@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from bucketq.clock import Clock
-from bucketq.errors import ClosedError, UnavailableError
+from bucketq.errors import ClosedError, NotDurableError, UnavailableError
 from bucketq.model.operations import Claim, Request
 from bucketq.queue.requests import token_of
 
@@ -95,6 +95,10 @@ class Host(ABC):
             f"{error}. The outcome is unknown; try again with the same request"
         )
         return UnavailableError(message, request=token_of(request, 0))
+
+    def _stopped(self, error: NotDurableError, request: Request, version: int) -> NotDurableError:
+        """What a caller is told whose request may be lost with the power, or may never be."""
+        return NotDurableError(str(error), request=token_of(request, version))
 
     def _why(self) -> str:
         """What is known of the reason, as the end of a sentence."""

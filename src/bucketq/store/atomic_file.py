@@ -1,12 +1,15 @@
 """Files that are replaced whole or not at all, by one of many processes at a time.
 
-This is the part of the file store that knows about locks and syncing; it knows nothing of keys
-or of what an error means to the caller, and raises ``OSError``.
+This is the part of the file store that knows in which order files are written, renamed and synced;
+it knows nothing of keys or of what an error means to the caller, and raises ``OSError``.
 
 Promises:
 
 * A write is whole or has not happened, for every reader, in every process, through
   ``SIGKILL`` and power loss. How, is told below.
+* What a read returns is durable, like what a write has put in place. Its writer may have died
+  between the rename and the sync, so the reader syncs it too, unless its caller knows that this
+  version has been synced.
 * Compare and rename are one step between all processes: they happen under ``flock`` on
   ``.bucketq.lock`` in the file's directory. That one is never unlinked and never renamed,
   because a lock on a file that can be replaced locks nothing.
@@ -41,7 +44,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 try:
@@ -52,20 +55,14 @@ except ImportError as missing:
         "keep the queue on object storage instead"
     ) from missing
 
-from bucketq.store import owned_file
+from bucketq.store import directories, owned_file
+from bucketq.store.directories import UnsyncedError
 
 Demand = Callable[[os.stat_result | None], None]
 """Raises unless the file that is there, or None, is one that may be replaced."""
 
-_LOCK_NAME = ".bucketq.lock"
 _LOOKS_MAX = 100
 _STAMP_STEP_NS_MAX = 1 << 36  # About a minute: no filesystem keeps times more coarsely.
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-
-class UnsyncedError(OSError):
-    """The file has been replaced, and the disk may or may not keep it so."""
 
 
 def is_reserved(name: str) -> bool:
@@ -78,19 +75,24 @@ def etag_of(info: os.stat_result) -> str:
     return f"{info.st_mtime_ns:x}-{info.st_ino:x}-{info.st_size:x}"
 
 
-def read(path: Path, known_etag: str | None) -> tuple[bytes | None, str]:
+def read(
+    path: Path, known_etag: str | None, durable_etag: str | None = None
+) -> tuple[bytes | None, str]:
     """Read a file and its etag; the bytes are None where the etag is the known one.
 
     It takes no lock, for a file that somebody has open is never written to: the one that was
-    opened stays whole, whatever replaces it meanwhile.
+    opened stays whole, whatever replaces it meanwhile. The durable etag is that of a version that
+    the caller knows to be on the disk under its name; any other is synced before it is returned.
     """
     for _ in range(_LOOKS_MAX):
-        if found := _read_named(path, known_etag):
+        if found := _read_named(path, known_etag, durable_etag):
             return found
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
-def _read_named(path: Path, known_etag: str | None) -> tuple[bytes | None, str] | None:
+def _read_named(
+    path: Path, known_etag: str | None, durable_etag: str | None
+) -> tuple[bytes | None, str] | None:
     """Read a file; None means that it was replaced while it was being opened.
 
     Between the two halves of opening, looking up the name and counting as a reader, the file
@@ -105,15 +107,35 @@ def _read_named(path: Path, known_etag: str | None) -> tuple[bytes | None, str] 
     try:
         info = os.fstat(descriptor)
         _demand_regular(info)
-        if (etag := etag_of(info)) == known_etag:
-            return None, etag
-        named = path.stat(follow_symlinks=False)
-        if not os.path.samestat(info, named):
-            return None
-        with open(descriptor, "rb", buffering=0, closefd=False) as file:
-            return file.read(), etag_of(named)
+        etag = etag_of(info)
+        body: bytes | None = None
+        if etag != known_etag:
+            named = path.stat(follow_symlinks=False)
+            if not os.path.samestat(info, named):
+                return None
+            with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                body = file.read()
+            etag = etag_of(named)
+        if etag != durable_etag:
+            _make_durable(descriptor, path)
+        return body, etag
     finally:
         os.close(descriptor)
+
+
+def _make_durable(file: int, path: Path) -> None:
+    """Sync a file that was found under its name, and that name.
+
+    The data of a file that bucketq wrote is on the disk already. Syncing it again costs little,
+    and one that was copied into place by hand needs it.
+    """
+    try:
+        _sync_file(file)
+    except OSError as error:
+        raise UnsyncedError(error.errno, error.strerror) from error
+    with directories.opened(path.parent) as directory:
+        if directory is not None:
+            directories.sync(directory)
 
 
 def write(
@@ -122,9 +144,9 @@ def write(
     demand: Demand,
     *,
     makes_parents: bool,
-    sweeps: bool,
+    is_first: bool,
     recycles: bool = False,
-    settled_etag: str | None = None,
+    durable_etag: str | None = None,
 ) -> str:
     """Put a file in place, if what is there meets the demand; return its etag.
 
@@ -132,22 +154,26 @@ def write(
     the disk what a writer would do that has already lost. The file is made ready to replace
     what the second look finds, and under the lock once more if the last one finds another.
 
-    A write that recycles uses spares, and leaves one. The settled etag is that of a version
-    of which the caller knows that it was replaced, and the directory synced since.
+    The first write of a process in a directory cleans up behind dead writers, and makes the
+    directory itself durable if it may have been made for this. A write that recycles uses spares,
+    and leaves one. The durable etag is that of a version that the caller knows to be on the disk
+    under its name.
     """
-    with _opened_directory(path.parent, makes=makes_parents) as directory:
+    with directories.opened(path.parent, makes=makes_parents) as directory:
         if directory is None:
             demand(None)
             raise FileNotFoundError(errno.ENOENT, "no such directory")
         current = _find(directory, path.name)
         demand(current)
-        if sweeps:
+        if is_first:
             owned_file.sweep(directory)
+            if makes_parents:
+                directories.sync_above(path.parent)
         recycles = recycles and current is not None
         spare = owned_file.take_spare(directory, path) if recycles else None
         with owned_file.owned(directory, spare) as (file, hidden_name):
-            if spare is not None and etag_of(os.fstat(file)) != settled_etag:
-                os.fsync(directory)
+            if spare is not None and not _is_at(directory, path.name, durable_etag):
+                directories.sync(directory)
             # What cannot be leased now could not be later, as a spare.
             can_recycle = recycles and (spare is not None or owned_file.lease(file))
             _fill(file, body)
@@ -158,7 +184,7 @@ def write(
             etag = "" if current is None else _stamp(file, directory, current)
             if can_recycle and current is not None:
                 owned_file.keep_spare(directory, path.name, current)
-            with _locked(directory):
+            with directories.locked(directory):
                 found = _find(directory, path.name)
                 demand(found)
                 if found is None or current is None or not _is_same(found, current):
@@ -167,57 +193,36 @@ def write(
                 if not owned_file.is_named(directory, hidden_name, file):
                     raise FileNotFoundError(errno.ENOENT, f"somebody has removed {hidden_name}")
                 os.rename(hidden_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
-        _sync_directory(directory)
+        directories.sync(directory)
     return etag
 
 
 def delete(path: Path) -> None:
-    """Remove a file, if it is there, and keep its time for whoever comes after it."""
-    with _opened_directory(path.parent, makes=False) as directory:
-        if directory is None or _find(directory, path.name) is None:
+    """Remove a file, if it is there, and keep its time for whoever comes after it.
+
+    The directory is synced even if the file is gone already: another process may have removed it
+    and died before it synced that.
+    """
+    with directories.opened(path.parent) as directory:
+        if directory is None:
             return
-        with _locked(directory) as lock:
-            current = _find(directory, path.name)
-            if current is None:
-                return
-            # Only the owner of the lock file may set its time. Where that is another user,
-            # a successor's etag rests on the clock and the inode alone.
-            with contextlib.suppress(PermissionError):
-                _set_time(lock, max(current.st_mtime_ns, os.fstat(lock).st_mtime_ns))
-            os.unlink(path.name, dir_fd=directory)
-            owned_file.drop_spares(directory, path.name)
-        _sync_directory(directory)
+        if _find(directory, path.name) is not None:
+            with directories.locked(directory) as lock:
+                _unlink(directory, path.name, lock)
+        directories.sync(directory)
 
 
-@contextlib.contextmanager
-def _opened_directory(path: Path, *, makes: bool) -> Iterator[int | None]:
-    """Open a directory, so that all steps of a write meet in the same one; None: there is none."""
-    try:
-        descriptor = os.open(path, _DIRECTORY)
-    except FileNotFoundError:
-        if not makes:
-            yield None
-            return
-        _make_directory(path)
-        descriptor = os.open(path, _DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _make_directory(path: Path) -> None:
-    """Make a directory, and those above it, so that they outlive a power loss."""
-    try:
-        path.mkdir()
-    except FileNotFoundError:
-        _make_directory(path.parent)
-        path.mkdir(exist_ok=True)
-    except FileExistsError:
+def _unlink(directory: int, name: str, lock: int) -> None:
+    """Remove a file and its spares, under the lock."""
+    current = _find(directory, name)
+    if current is None:
         return
-    with _opened_directory(path.parent, makes=False) as parent:
-        if parent is not None:
-            os.fsync(parent)
+    # Only the owner of the lock file may set its time. Where that is another user,
+    # a successor's etag rests on the clock and the inode alone.
+    with contextlib.suppress(PermissionError):
+        _set_time(lock, max(current.st_mtime_ns, os.fstat(lock).st_mtime_ns))
+    os.unlink(name, dir_fd=directory)
+    owned_file.drop_spares(directory, name)
 
 
 def _find(directory: int, name: str) -> os.stat_result | None:
@@ -228,6 +233,12 @@ def _find(directory: int, name: str) -> os.stat_result | None:
         return None
     _demand_regular(info)
     return info
+
+
+def _is_at(directory: int, name: str, etag: str | None) -> bool:
+    """Tell whether a name still means the version that bears an etag."""
+    current = _find(directory, name)
+    return current is not None and etag_of(current) == etag
 
 
 def _demand_writable(directory: int, name: str, current: os.stat_result | None) -> None:
@@ -258,23 +269,6 @@ def _demand_regular(info: os.stat_result) -> None:
         raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
 
 
-@contextlib.contextmanager
-def _locked(directory: int) -> Iterator[int]:
-    """Hold the lock of a directory, for very few system calls; yield the lock file."""
-    while True:
-        lock = os.open(
-            _LOCK_NAME, os.O_RDONLY | os.O_CREAT | owned_file.SAFE, 0o666, dir_fd=directory
-        )
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            # Somebody may have removed it by hand: then others lock another file.
-            if owned_file.is_named(directory, _LOCK_NAME, lock):
-                yield lock
-                return
-        finally:
-            owned_file.release(lock)
-
-
 def _fill(temp: int, body: bytes) -> None:
     """Write the bytes and see them on the disk.
 
@@ -289,10 +283,15 @@ def _fill(temp: int, body: bytes) -> None:
         rest = rest[os.write(temp, rest) :]
     if os.fstat(temp).st_size > len(body):
         os.ftruncate(temp, len(body))
+    _sync_file(temp)
+
+
+def _sync_file(file: int) -> None:
+    """See the bytes of a file on the disk."""
     if sys.platform == "darwin":
-        fcntl.fcntl(temp, fcntl.F_FULLFSYNC)  # There, fsync leaves it in the disk's cache.
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)  # There, fsync leaves it in the disk's cache.
     else:
-        os.fdatasync(temp)  # With the size; the times follow with the directory.
+        os.fdatasync(file)  # With the size; the times follow with the directory.
 
 
 def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
@@ -307,7 +306,7 @@ def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
     Syncing the directory later makes this durable too; were it lost with the power, nobody
     would be left who knows the lost etag.
     """
-    lock = _find(directory, _LOCK_NAME)
+    lock = _find(directory, directories.LOCK_NAME)
     floor_ns = 0 if lock is None else lock.st_mtime_ns
     if current is not None:
         floor_ns = max(floor_ns, current.st_mtime_ns)
@@ -334,11 +333,3 @@ def _dress(temp: int, current: os.stat_result) -> None:
 def _set_time(descriptor: int, time_ns: int) -> None:
     """Set the time of a file to the nanosecond, as far as the filesystem keeps it."""
     os.utime(descriptor, ns=(time_ns, time_ns))
-
-
-def _sync_directory(directory: int) -> None:
-    """See a rename or an unlink on the disk."""
-    try:
-        os.fsync(directory)
-    except OSError as error:
-        raise UnsyncedError(error.errno, error.strerror) from error

@@ -54,6 +54,10 @@ class ObjectStore(Protocol):
     Any method may raise ``StoreRefusedError``, which is final: *this* call changed nothing
     and never will.
 
+    What a read returns is durable, like what a write that was answered has put there: queues
+    acknowledge requests on the strength of either. Any method may raise ``NotDurableError`` if
+    that cannot be said of it; the store is of no more use then.
+
     An etag is never used twice for different bytes of one key.
     """
 

@@ -2,8 +2,11 @@
 
 Promises: keys stay below the root; what the operating system refuses is told as an error that
 says what to do; blocking I/O runs in the store's own threads, so that a slow disk holds up
-neither the event loop nor its default executor. That writes are whole, atomic and durable is
-the promise of ``atomic_file``.
+neither the event loop nor its default executor. That writes are whole, atomic and durable, and
+that reads are durable too, is the promise of ``atomic_file``.
+
+After a sync that failed, every further call raises ``NotDurableError``: the disk may have lost what
+this process has seen, and nothing that it could read or sync would prove the contrary.
 
 May touch: the files below its root.
 """
@@ -26,6 +29,7 @@ from bucketq.errors import (
     BucketQError,
     ClosedError,
     InvalidRequestError,
+    NotDurableError,
     StoreRefusedError,
     UnavailableError,
 )
@@ -36,11 +40,13 @@ from bucketq.store.base import (
     PreconditionFailedError,
     StoredObject,
 )
+from bucketq.store.directories import UnsyncedError
 
 _T = TypeVar("_T")
 _Entries = list[str | ObjectInfo]
 
 _THREADS_MAX = 8
+_DURABLE_MAX = 1000  # A version that was forgotten is synced once more; an archive has many files.
 
 # The errors after which trying again cannot help, and what to do instead. Any other one
 # (EIO, EMFILE, ESTALE, ...) may pass, and after a write leaves the outcome unknown.
@@ -74,10 +80,12 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="bucketq-file")
-        # Directories in which this store has looked for what dead writers left.
-        self._swept: set[Path] = set()
-        # The etag of what this store has replaced last under each name, directory synced.
-        self._settled: dict[Path, str] = {}
+        # Directories in which this store has written before.
+        self._used: set[Path] = set()
+        # The version of each file that this store last knew to be on the disk.
+        self._durable: dict[Path, str] = {}
+        # The first sync that failed, as a message; set by the thread that saw it.
+        self._failure: str | None = None
         self._closed = False
 
     @property
@@ -122,9 +130,7 @@ class LocalStore:
                 )
 
         # A queue is replaced again and again, an object that is put hardly ever.
-        new_etag = await self._write(key, body, demand_etag, makes_parents=False, recycles=True)
-        self._settled[self._path(key)] = etag
-        return new_etag
+        return await self._write(key, body, demand_etag, makes_parents=False, recycles=True)
 
     async def put(self, key: str, body: bytes) -> str:
         """Write an object whatever is there; return its etag."""
@@ -164,10 +170,13 @@ class LocalStore:
 
     async def _read(self, key: str, known_etag: str | None) -> tuple[bytes | None, str]:
         path = self._path(key)
+        read = partial(atomic_file.read, path, known_etag, self._durable.get(path))
         try:
-            return await self._run("read", path, partial(atomic_file.read, path, known_etag))
+            body, etag = await self._run("read", path, read)
         except FileNotFoundError as error:
             raise ObjectMissingError(f"there is no object {key} in {self.url}") from error
+        self._note_durable(path, etag)
+        return body, etag
 
     async def _write(
         self,
@@ -185,13 +194,19 @@ class LocalStore:
             body,
             demand,
             makes_parents=makes_parents,
-            sweeps=path.parent not in self._swept,
+            is_first=path.parent not in self._used,
             recycles=recycles,
-            settled_etag=self._settled.get(path),
+            durable_etag=self._durable.get(path),
         )
         etag = await self._run("write", path, write)
-        self._swept.add(path.parent)
+        self._used.add(path.parent)
+        self._note_durable(path, etag)
         return etag
+
+    def _note_durable(self, path: Path, etag: str) -> None:
+        if len(self._durable) >= _DURABLE_MAX and path not in self._durable:
+            self._durable.clear()
+        self._durable[path] = etag
 
     def _path(self, key: str) -> Path:
         """Say where an object lives, once its key is known to stay below the root."""
@@ -202,8 +217,30 @@ class LocalStore:
         """Do blocking work on a file in a thread of this store."""
         if self._closed:
             raise ClosedError(f"the store {self.url} is closed; open it again")
+        self._demand_synced()
+        watched = partial(self._watch, path, work)
         with _explained(verb, path):
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, watched)
+        # Another thread's sync may have failed meanwhile, and this one's have proved nothing.
+        self._demand_synced()
+        return result
+
+    def _watch(self, path: Path, work: Callable[[], _T]) -> _T:
+        """Do work in a thread; note a failed sync even if nobody waits for the result any more."""
+        try:
+            return work()
+        except UnsyncedError as error:
+            reason = (error.strerror or str(error)).lower()
+            self._failure = self._failure or (
+                f"cannot sync {path}: {reason}; what was last written there may be lost when the "
+                "power fails, so this process does not use it any more: check the disk "
+                "(`dmesg` may say what failed), then connect again"
+            )
+            raise NotDurableError(self._failure) from error
+
+    def _demand_synced(self) -> None:
+        if self._failure is not None:
+            raise NotDurableError(self._failure)
 
 
 def check_key(key: str) -> None:
@@ -238,7 +275,7 @@ def _explain(error: OSError, verb: str, path: Path) -> BucketQError:
     """Tell a refusal for good from an error that may pass."""
     what = f"cannot {verb} {path}: {(error.strerror or str(error)).lower()}"
     advice = _ADVICE.get(error.errno or 0)
-    if advice is None or isinstance(error, atomic_file.UnsyncedError):
+    if advice is None:
         return UnavailableError(f"{what}; the outcome is unknown, try again")
     return StoreRefusedError(f"{what}; {advice}")
 

@@ -30,6 +30,7 @@ CODES = {
     "ClosedError": "FAILED_PRECONDITION",
     "CorruptStateError": "DATA_LOSS",
     "NewerFormatError": "DATA_LOSS",
+    "NotDurableError": "DATA_LOSS",
 }
 
 

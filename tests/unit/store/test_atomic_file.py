@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from bucketq.errors import StoreRefusedError
-from bucketq.store import atomic_file, owned_file
+from bucketq.store import atomic_file, directories, owned_file
 from bucketq.store.base import StoredObject
 from bucketq.store.local import LocalStore
 
@@ -268,7 +268,7 @@ async def test_a_lock_file_that_was_removed_by_hand_is_made_again(
 
 def test_a_lock_ends_though_a_forked_child_has_a_copy_of_its_descriptor(tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_RDONLY)
-    with atomic_file._locked(directory) as lock:
+    with directories.locked(directory) as lock:
         copy = os.dup(lock)
     with (tmp_path / ".bucketq.lock").open() as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)

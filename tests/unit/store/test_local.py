@@ -381,20 +381,6 @@ async def test_an_io_error_while_syncing_the_file_leaves_the_outcome_unknown(
     assert visible_names(tmp_path) == {KEY}
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-async def test_any_error_while_syncing_the_directory_leaves_the_outcome_unknown(
-    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    etag = await store.create(KEY, b"one")
-    fail_fsync(monkeypatch, code, stat.S_ISDIR)
-    with pytest.raises(UnavailableError, match="outcome is unknown"):
-        await store.replace(KEY, b"two", etag)
-    assert (await store.get(KEY)).body == b"two"
-    with pytest.raises(UnavailableError, match="outcome is unknown"):
-        await store.delete(KEY)
-    assert visible_names(tmp_path) == set()
-
-
 async def test_a_hand_edit_changes_the_etag(store: LocalStore, tmp_path: Path) -> None:
     etag = await store.create(KEY, b"one")
     (tmp_path / KEY).write_bytes(b"edited")

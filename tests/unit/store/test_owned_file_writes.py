@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -17,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from bucketq.errors import StoreRefusedError, UnavailableError
+from bucketq.errors import NotDurableError, StoreRefusedError, UnavailableError
 from bucketq.store import atomic_file, owned_file
 from bucketq.store.base import PreconditionFailedError
 from bucketq.store.local import LocalStore
+from tests.unit.store.disk import Disk
 from tests.unit.store.spares import KEY, Versions, during_fill
 
 if sys.platform != "linux":
@@ -131,7 +133,7 @@ async def test_a_reader_who_is_late_with_opening_finds_the_new_version(
         body, etag = atomic_file.read(versions.path, None)
     assert body == b"two"
     assert etag == atomic_file.etag_of(versions.path.stat())
-    assert len(paths) == 2
+    assert paths.count(versions.path) == 2
     os.close(writer)
 
 
@@ -209,10 +211,13 @@ async def test_a_spare_that_is_removed_by_hand_while_it_is_filled_is_not_taken_f
 
 
 async def noted_steps(
-    versions: Versions, monkeypatch: pytest.MonkeyPatch, *bodies: bytes
+    versions: Versions,
+    monkeypatch: pytest.MonkeyPatch,
+    *bodies: bytes,
+    into: list[str] | None = None,
 ) -> list[str]:
     """What a write does to the disk, in order."""
-    steps: list[str] = []
+    steps: list[str] = [] if into is None else into
 
     def noting(name: str) -> Callable[..., Any]:
         call = getattr(os, name)
@@ -247,26 +252,77 @@ async def test_what_another_has_replaced_is_overwritten_only_after_a_sync_of_the
     await versions.begin(b"one")
     await versions.go_on(b"two")
     other_store = LocalStore(tmp_path)
-    stored = await other_store.get(KEY)
     other = Versions(other_store, versions.path)
-    other._etag = stored.etag
+    other._etag = versions._etag
     steps = await noted_steps(other, monkeypatch, b"six")
     assert steps == ["fsync", "write", "fdatasync", "link", "rename", "fsync"]
     await other_store.close()
 
 
-async def test_what_was_replaced_without_a_sync_of_the_directory_is_not_taken_for_settled(
-    store: LocalStore, versions: Versions, monkeypatch: pytest.MonkeyPatch
+async def test_what_was_replaced_by_a_version_that_was_read_is_overwritten_without_another_sync(
+    versions: Versions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read a version syncs the directory, and with it that the one before lost its name."""
+    await versions.begin(b"one")
+    await versions.go_on(b"two")
+    other_store = LocalStore(tmp_path)
+    other = Versions(other_store, versions.path)
+    other._etag = (await other_store.get(KEY)).etag
+    steps = await noted_steps(other, monkeypatch, b"six")
+    assert steps == ["write", "fdatasync", "link", "rename", "fsync"]
+    await other_store.close()
+
+
+async def test_what_is_replaced_while_a_spare_is_taken_is_overwritten_only_after_a_sync(
+    versions: Versions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version that was read is known to be durable; that it lost its name since is not."""
+    await versions.begin(b"one")
+    await versions.go_on(b"two")
+    take = owned_file.take_spare
+
+    def take_later(directory: int, path: Path) -> tuple[int, str] | None:
+        # Another writer makes the version that this one has read a spare, and is about to sync.
+        for spare in versions.spares():
+            spare.unlink()
+        os.link(path, path.with_name(f".bucketq.{KEY}.0.spare"))
+        (tmp_path / "third").write_bytes(b"three")
+        (tmp_path / "third").chmod(stat.S_IMODE(path.stat().st_mode))
+        (tmp_path / "third").rename(path)
+        return take(directory, path)
+
+    monkeypatch.setattr(owned_file, "take_spare", take_later)
+    steps: list[str] = []
+    with pytest.raises(PreconditionFailedError):
+        await noted_steps(versions, monkeypatch, b"six", into=steps)
+    assert steps == ["link", "rename", "fsync", "write", "fdatasync"]  # The first two by another.
+
+
+async def test_a_spare_is_not_overwritten_if_the_sync_before_it_fails(
+    versions: Versions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await versions.begin(b"one")
+    await versions.go_on(b"two")
+    disk, other_store = Disk(monkeypatch), LocalStore(tmp_path)
+    disk.failures_left = 1
+    with pytest.raises(NotDurableError):
+        await other_store.replace(KEY, b"six", versions._etag)
+    assert [spare.read_bytes() for spare in versions.spares()] in ([], [b"one"])
+    assert versions.path.read_bytes() == b"two"
+    await other_store.close()
 
-    def failing(_: int) -> None:
-        raise atomic_file.UnsyncedError(errno.EIO, os.strerror(errno.EIO))
 
+async def test_what_was_replaced_without_a_sync_of_the_directory_is_not_taken_for_settled(
+    versions: Versions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await versions.begin(b"one")
     with monkeypatch.context() as patch:
-        patch.setattr(atomic_file, "_sync_directory", failing)
-        with pytest.raises(UnavailableError):
+        Disk(patch).failures_left = 1
+        with pytest.raises(NotDurableError):
             await versions.go_on(b"two")
-    versions._etag = (await store.get(KEY)).etag
-    steps = await noted_steps(versions, monkeypatch, b"six")
+    other_store = LocalStore(tmp_path)
+    other = Versions(other_store, versions.path)
+    other._etag = atomic_file.etag_of(versions.path.stat())
+    steps = await noted_steps(other, monkeypatch, b"six")
     assert steps == ["fsync", "write", "fdatasync", "link", "rename", "fsync"]
+    await other_store.close()
