@@ -24,6 +24,7 @@ from bucketq.model.operations import (
     Complete,
     Expire,
     Heartbeat,
+    Outbox,
     Pulse,
     ReadOutbox,
     ReadStats,
@@ -279,14 +280,13 @@ def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_letting_jobs_go_before_they_are_archived_is_noticed(monkeypatch: Patch) -> None:
-    async def move_some(self: Archiver, min_age_s: float) -> int:
-        outbox = await self._submit(Request(ReadOutbox(min_age_s=min_age_s)))
+    async def move(self: Archiver, outbox: Outbox) -> int:
         jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
         left = await self._submit(Request(Archived(jobs=jobs)))
-        await self._write(outbox)
+        await self._write(outbox.jobs, outbox.version)
         return int(left)
 
-    monkeypatch.setattr(Archiver, "move_some", move_some)
+    monkeypatch.setattr(Archiver, "_move", move)
     expect("a job is always somewhere")
 
 

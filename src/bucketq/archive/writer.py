@@ -31,6 +31,11 @@ class SegmentWriter:
         self._store = store
         self._layout = layout
 
+    @property
+    def where(self) -> str:
+        """The address of the archive, for messages."""
+        return f"{self._store.url.rstrip('/')}/{self._layout.root}"
+
     async def write(self, jobs: Iterable[FinishedJob], version: int) -> list[str]:
         """Write jobs that the queue held as done at ``version``; return the keys.
 

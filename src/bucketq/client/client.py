@@ -109,7 +109,7 @@ class Client(Verbs[T]):
         await self._leave()
 
     async def flush_archive(self) -> int:
-        """Archive everything that is finished now, and return how many jobs have left."""
+        """Archive everything that is finished now, and return how many jobs left by this call."""
         self._guard()
         deadline_s = asyncio.get_running_loop().time() + self._timeout_s
         while True:

@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 
 from bucketq.model import check
+from bucketq.model.done import Done, finished_at, line_bytes
+from bucketq.model.job import JobRecord
 from bucketq.model.operations import Archived, Outbox, ReadOutbox
 from bucketq.model.state import State
 
+_MAX_NUMBER = 2**63 - 1
+
 
 def outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
-    """Read the finished jobs that have waited long enough, in the order of their pushes."""
+    """Read the finished jobs that are to leave, those that finished first before the others."""
     check.delay(operation.min_age_s, "min_age_s")
-    check.whole_number(operation.limit, "limit", 1, 1_000_000)
-    before = now - timedelta(seconds=operation.min_age_s)
-    jobs = sorted((state.jobs.by_id[job_id] for job_id in state.done), key=lambda job: job.seq)
-    ready = [
-        (job, state.extra.get(("jobs", job.id)))
-        for job in jobs
-        if not operation.min_age_s or job.finished_at is None or job.finished_at <= before
-    ]
-    return Outbox(state.version, tuple(ready[: operation.limit]))
+    check.whole_number(operation.limit, "limit", 0, _MAX_NUMBER)
+    if operation.keep_bytes is not None:
+        check.whole_number(operation.keep_bytes, "keep_bytes", 0, _MAX_NUMBER)
+    chosen = islice(_leaving(state.done, operation, now), operation.limit or None)
+    return Outbox(state.version, tuple((job, state.extra.get(("jobs", job.id))) for job in chosen))
+
+
+def is_due(done: Done, age_s: float, now: datetime) -> bool:
+    """Whether a finished job has waited for this long, or finished that far in the future."""
+    oldest, newest, age = done.oldest(), done.newest(), timedelta(seconds=age_s)
+    if oldest is None or newest is None:
+        return False
+    return now - finished_at(oldest) >= age or newest - now >= age
+
+
+def _leaving(done: Done, operation: ReadOutbox, now: datetime) -> Iterator[JobRecord]:
+    age = timedelta(seconds=operation.min_age_s)
+    newest = done.newest()
+    is_any_ahead = newest is not None and newest - now >= age
+    left_bytes, keep_bytes = done.size_bytes, operation.keep_bytes
+    for job in done:
+        is_over = keep_bytes is not None and left_bytes > keep_bytes
+        if is_over or abs(now - finished_at(job)) >= age:
+            left_bytes -= line_bytes(job) if keep_bytes is not None else 0
+            yield job
+        elif not is_any_ahead:
+            return  # They come in order: the others are younger still.
 
 
 def let_go(state: State, operation: Archived, now: datetime) -> int:

@@ -244,10 +244,14 @@ class Archived(Operation, frozen=True):
 
 
 class ReadOutbox(Operation, frozen=True):
-    """Read finished jobs that wait for the archive. Answers an ``Outbox``."""
+    """Read finished jobs that wait for the archive, oldest first. Answers an ``Outbox``."""
 
     min_age_s: float = 0.0
-    limit: int = 1000
+    """Only those that finished so long ago; or so far ahead, for then a clock was set back."""
+    keep_bytes: int | None = None
+    """Younger ones too, as long as the rest of them takes more bytes than this."""
+    limit: int = 0
+    """At most this many; 0: all."""
 
 
 class Get(Operation, frozen=True):

@@ -21,10 +21,16 @@ from bucketq.model.base import NewJob
 from bucketq.model.content import normalized
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Push
+from bucketq.model.settings import MIB
 from bucketq.model.state import State
 
 _LINE_BYTES = 200
 """About what a waiting job's line takes beside its payload."""
+
+_LEAST_OUTBOX_BYTES = 64 * MIB
+"""How much room finished jobs have at least, however small the queue is. They have as much as all
+others together, and no push is refused for them before: an archiver that works keeps them far
+below this, but one that fails must not let the object grow without end."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _id = attrgetter("id")
@@ -143,18 +149,29 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
 def _check_room(
     state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], added_bytes: int
 ) -> None:
-    settings = state.settings
-    if len(state.jobs.by_id) + len(fresh) > settings.max_jobs:
+    settings, done = state.settings, state.done
+    unfinished = len(state.jobs.by_id) - len(done)
+    if unfinished + len(fresh) > settings.max_jobs:
         message = (
-            f"queue full: it holds {len(state.jobs):,} jobs, {settings.max_jobs:,} are allowed "
-            "(max_jobs); try again when some have left"
+            f"queue full: it holds {unfinished:,} jobs that are not finished, "
+            f"{settings.max_jobs:,} are allowed (max_jobs); try again when some are finished"
         )
         raise QueueFullError(message)
-    size_bytes = state.size_bytes + state.added_bytes
+    size_bytes = max(0, state.size_bytes + state.added_bytes - done.size_bytes)
     if size_bytes + added_bytes > settings.max_bytes:
         message = (
-            f"queue full: the object has about {size_bytes:,} bytes, {settings.max_bytes:,} are "
-            "allowed (max_bytes); try again when some jobs have left"
+            f"queue full: the object has about {size_bytes:,} bytes without finished jobs, "
+            f"{settings.max_bytes:,} are allowed (max_bytes); try again when some jobs are finished"
+        )
+        raise QueueFullError(message)
+    outbox_bytes = max(settings.max_bytes, _LEAST_OUTBOX_BYTES)
+    if done.size_bytes > outbox_bytes:
+        trouble = state.archive_trouble
+        message = (
+            f"queue full: {len(done):,} finished jobs ({done.size_bytes:,} bytes, at most "
+            f"{outbox_bytes:,} are allowed) wait for the archive"
+            + (f", and archiving fails: {trouble}; " if trouble else "; ")
+            + "run `bucketq archive flush`, or keep a broker or a worker running that archives them"
         )
         raise QueueFullError(message)
     new_keys = sum(key not in state.keys for key in keyed) if keyed else 0
@@ -168,7 +185,7 @@ def _check_room(
     if len(fresh) + len(state.counts) <= settings.max_kinds:
         return  # A kind has one count or more, so there cannot be too many.
     kinds = {job.kind for job in fresh}
-    present = {kind for kind, _ in state.counts}
+    present = {kind for kind, status in state.counts if status != "done"}
     if len(present | kinds) > settings.max_kinds:
         message = (
             f"too many kinds: the queue holds {len(present):,}, {settings.max_kinds:,} are "

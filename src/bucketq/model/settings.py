@@ -36,9 +36,10 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     max_keys: int = 100_000
     """How many idempotency keys are remembered at once."""
     max_jobs: int = 1_000_000
-    """How many jobs the queue holds, finished ones that are not archived yet included."""
+    """How many jobs that are not finished the queue holds."""
     max_bytes: int = 256 * MIB
-    """How large the object may grow before a push is refused."""
+    """How large the object may grow before a push is refused; finished jobs do not count, and may
+    take as much again while they wait for the archive (64 MiB at least)."""
     max_payload_bytes: int = MIB
     """The largest payload."""
     max_result_bytes: int = 64 * KIB
@@ -50,7 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     max_tags: int = 16
     """How many tags a job bears."""
     max_kinds: int = 1000
-    """How many kinds of job the queue holds at once."""
+    """How many kinds of jobs that are not finished the queue holds at once."""
     max_batch_jobs: int = 10_000
     """How many jobs go in one ``push_many``, ``claim``, ``heartbeat`` or page of ``jobs``."""
     max_batch_bytes: int = 64 * MIB
@@ -60,7 +61,8 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     dead_retention_s: float = 14 * 86400.0
     """How long a dead job is kept for a redrive."""
     archive_after_s: float = 10.0
-    """How long a finished job stays in the queue before it leaves for the archive."""
+    """How long a finished job stays in the queue before it leaves for the archive. It leaves sooner
+    if finished jobs take more than 4 MiB together."""
     archive_retention_s: float = 0.0
     """How long the archive keeps a finished job; 0: for ever."""
     session_retention_s: float = 600.0

@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from bucketq.model.ages import Ages
 from bucketq.model.bulk import ConsumerRecord, WriterRecord
+from bucketq.model.done import Done
 from bucketq.model.job import BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.lane import Lane
 from bucketq.model.sessions import Sessions
@@ -62,7 +63,7 @@ class State:
         self.size_bytes = 0
         """How large the object was at this version."""
         self.added_bytes = 0
-        """About how much was pushed since."""
+        """About how much was pushed since, less the finished jobs that left."""
         self.changes: list[Change] = []
         """What was changed since the last commit was prepared."""
 
@@ -70,8 +71,10 @@ class State:
         self.delayed: list[tuple[datetime, int, str]] = []
         self.running: dict[str, None] = {}
         self.dead: dict[str, None] = {}
-        self.done: dict[str, None] = {}
+        self.done = Done()
         """The outbox: jobs that wait to be archived."""
+        self.archive_trouble = ""
+        """Why this process cannot archive them, for errors that result from it."""
         self.counts: dict[tuple[str, Status], int] = {}
         self.token_expires_at: datetime | None = None
         """When the next token expires; None: none ever does."""
@@ -163,7 +166,7 @@ class State:
         self._replace_all(jobs, "running", "done")
         for job in jobs:
             del self.running[job.id]
-            self.done[job.id] = None
+            self.done.add(job)
 
     def put_job(self, job: JobRecord) -> None:
         """Add a job, or replace the record of one, and keep the indexes right."""
@@ -189,7 +192,9 @@ class State:
 
     def remove_job(self, job_id: str) -> None:
         """Take out a job that is in the archive."""
+        before_bytes = self.done.size_bytes
         self._leave(self.jobs.by_id[job_id])
+        self.added_bytes += self.done.size_bytes - before_bytes
         self.jobs.remove(job_id)
         self.extra.pop(("jobs", job_id), None)
         self.changes.append(("jobs", job_id))
@@ -336,7 +341,7 @@ class State:
         elif job.status == "running":
             self.running[job.id] = None
         elif job.status == "done":
-            self.done[job.id] = None
+            self.done.add(job)
         else:
             self._bury(job)
 
@@ -382,7 +387,7 @@ class State:
         elif job.status == "running":
             del self.running[job.id]
         elif job.status == "done":
-            del self.done[job.id]
+            self.done.remove(job.id)
         else:
             del self.dead[job.id]
 

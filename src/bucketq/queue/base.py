@@ -307,8 +307,9 @@ class Queue(Protocol[T]):
         ...
 
     async def flush_archive(self) -> int:
-        """Archive everything that is finished now, and return how many jobs have left.
+        """Archive everything that is finished now, and return how many jobs left by this call.
 
+        All of it has left when this returns, also if another process archives at the same time.
         A queue that stays open does that by itself, ``archive_after_s`` after a job has finished.
         """
         ...

@@ -62,7 +62,7 @@ class ObjectQueue(Verbs[T]):
         return self._register.version
 
     async def flush_archive(self) -> int:
-        """Archive everything that is finished now, and return how many jobs have left."""
+        """Archive everything that is finished now, and return how many jobs left by this call."""
         self._guard()
         if self._archiver is None:
             message = f"the queue {self._where} was opened without an archive"

@@ -1,29 +1,47 @@
-"""How finished jobs leave the queue for the archive, behind everybody's back.
+"""How finished jobs leave the queue for the archive, in the background.
 
 First the segment, then the commit that lets its jobs go; never the other way round. Only jobs
 that a landed commit shows as done are taken, and a job that is done never changes, so nothing has
 to be locked: two processes that archive at once write a job twice, and readers see it once.
+
+Every commit writes the finished jobs again, so they must not pile up: a look moves all that is
+due, and when they take much room they leave before their time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from bucketq.archive import SegmentWriter
+from bucketq.archive.writer import FinishedJob
 from bucketq.clock import Clock, fraction
-from bucketq.errors import BucketQError, UnavailableError
+from bucketq.errors import BucketQError, ClosedError, SupersededError, UnavailableError
+from bucketq.model.done import line_bytes
+from bucketq.model.finished import is_due
 from bucketq.model.operations import Archived, Outbox, ReadOutbox, Request
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
 
 _LOOK_S = 1.0
+_BUSY_LOOK_S = 0.25
+"""The same after jobs had to leave before their time; more come soon."""
+_LONGEST_LOOK_S = 10.0
+"""How often archiving that fails is tried again, at least."""
 _PRUNE_S = 3600.0
-_BATCH_JOBS = 5000
+_CROWD_BYTES = 4 << 20
+"""Finished jobs that take more leave before their time, until half of it is left: each commit
+writes them again. Measured with batches of 100, in memory: with 8 MiB a quarter fewer cycles in a
+second of CPU, with 16 MiB half as many."""
+_READ_JOBS = 50_000
+"""How many are taken from the outbox at once: few enough for no caller to notice the pause."""
+_SEGMENT_JOBS = 5000
+_SEGMENT_BYTES = 8 << 20
+"""A segment has at most so many jobs and bytes, so that writing one never takes long."""
 
 
 class Archiver:
@@ -36,66 +54,108 @@ class Archiver:
         self._submit = submit
         self._writer = writer
         self._clock = clock
+        self._turn = asyncio.Lock()
+        self._trouble = ""
+        self._look_s = _LOOK_S
+        self._was_crowded = False
 
     async def run(self, current: Callable[[], State | None]) -> None:
-        """Archive what has been finished for long enough, for as long as the queue is open.
+        """Archive what is due, for as long as the queue is open.
 
         ``current`` shows the state in memory: a queue without finished jobs costs no request.
         """
         loop = asyncio.get_running_loop()
         prune_at = loop.time() + _PRUNE_S
         while True:
-            await asyncio.sleep(_LOOK_S * (1 + fraction(self._clock)))
-            state = current()
-            if state is None:
-                continue
+            await asyncio.sleep(self._look_s * (1 + fraction(self._clock)))
             try:
-                if self._is_due(state):
-                    await self.move_some(state.settings.archive_after_s)
-                if loop.time() >= prune_at:
+                while await self._move_due(current()):
+                    pass
+                state = current()
+                if state is not None and loop.time() >= prune_at:
                     prune_at = loop.time() + _PRUNE_S
                     await self._prune(state.settings.archive_retention_s)
-            except BucketQError:
-                continue  # They stay where they are; the next look tries again.
-            except Exception:  # noqa: BLE001 - whatever it is, archiving goes on
-                _log.exception("archiving failed; the jobs stay in the queue")
+            except (ClosedError, SupersededError):
+                continue  # The queue closes, and this task ends with it.
+            except Exception as error:  # noqa: BLE001 - whatever it is, archiving goes on
+                self._note_failure(error, current())
+            else:
+                self._note_success()
+                self._look_s = _BUSY_LOOK_S if self._was_crowded else _LOOK_S
 
     async def flush(self) -> int:
-        """Archive everything that is finished now; return how many jobs left."""
+        """Archive everything that is finished now; return how many jobs left by this.
+
+        Everything has left when it returns, whether another process was faster or not. What
+        finishes meanwhile is not waited for.
+        """
+        async with self._turn:
+            return await self._move(await self._submit(Request(ReadOutbox())))
+
+    async def _move_due(self, state: State | None) -> bool:
+        """Archive jobs that are due; return whether there may be more."""
+        if state is None:
+            return False
+        age_s = state.settings.archive_after_s
+        self._was_crowded = is_crowded = state.done.size_bytes > _CROWD_BYTES
+        if not is_crowded and not is_due(state.done, age_s, self._clock.now()):
+            return False
+        keep_bytes = _CROWD_BYTES // 2 if is_crowded else None
+        read = ReadOutbox(min_age_s=age_s, keep_bytes=keep_bytes, limit=_READ_JOBS)
+        async with self._turn:
+            outbox: Outbox = await self._submit(Request(read))
+            await self._move(outbox)
+        return len(outbox.jobs) == _READ_JOBS
+
+    async def _move(self, outbox: Outbox) -> int:
+        """Archive jobs, and let them go; return how many left by this."""
         count = 0
-        while moved := await self.move_some(0.0):
-            count += moved
+        for jobs in _segments(outbox.jobs):
+            await self._write(jobs, outbox.version)
+            ids = tuple((job.id, job.seq) for job, _ in jobs)
+            count += await self._submit(Request(Archived(jobs=ids)))
         return count
 
-    async def move_some(self, min_age_s: float) -> int:
-        """Archive a batch of jobs that were finished ``min_age_s`` ago; return how many left."""
-        read = ReadOutbox(min_age_s=min_age_s, limit=_BATCH_JOBS)
-        outbox: Outbox = await self._submit(Request(read))
-        if not outbox.jobs:
-            return 0
-        await self._write(outbox)
-        jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
-        left: int = await self._submit(Request(Archived(jobs=jobs)))
-        return left
-
-    async def _write(self, outbox: Outbox) -> None:
+    async def _write(self, jobs: Sequence[FinishedJob], version: int) -> None:
         for attempt in range(5):
             try:
-                await self._writer.write(outbox.jobs, outbox.version)
+                await self._writer.write(jobs, version)
             except UnavailableError:
                 await asyncio.sleep(fraction(self._clock) * 2**attempt)
             else:
                 return
-        await self._writer.write(outbox.jobs, outbox.version)
+        await self._writer.write(jobs, version)
 
     async def _prune(self, retention_s: float) -> None:
         if retention_s:
             await self._writer.prune(self._clock.now() - timedelta(seconds=retention_s))
 
-    def _is_due(self, state: State) -> bool:
-        oldest = next(iter(state.done), None)
-        if oldest is None:
-            return False
-        finished_at = state.jobs.by_id[oldest].finished_at
-        age = timedelta(seconds=state.settings.archive_after_s)
-        return finished_at is None or self._clock.now() - finished_at >= age
+    def _note_failure(self, error: Exception, state: State | None) -> None:
+        """Log it, unless archiving has failed since it was logged last."""
+        self._look_s = min(2 * self._look_s, _LONGEST_LOOK_S)
+        if not self._trouble:
+            text = "archiving to %s fails, and finished jobs stay in the queue: %s"
+            is_ours = isinstance(error, BucketQError)
+            _log.warning(text, self._writer.where, error, exc_info=None if is_ours else error)
+        self._trouble = str(error) or type(error).__name__
+        if state is not None:
+            state.archive_trouble = self._trouble
+
+    def _note_success(self) -> None:
+        if self._trouble:
+            _log.info("archiving to %s works again", self._writer.where)
+        self._trouble = ""
+
+
+def _segments(jobs: Sequence[FinishedJob]) -> Iterator[Sequence[FinishedJob]]:
+    """Cut jobs into what goes in one segment."""
+    start, size_bytes = 0, 0
+    for place, (job, _) in enumerate(jobs):
+        length = line_bytes(job)
+        is_full = place - start == _SEGMENT_JOBS or size_bytes + length > _SEGMENT_BYTES
+        if is_full and place > start:
+            yield jobs[start:place]
+            start, size_bytes = place, 0
+        size_bytes += length
+    if start < len(jobs):
+        yield jobs[start:]

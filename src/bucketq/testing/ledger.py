@@ -61,10 +61,9 @@ class Ledger:
         for job in state.jobs:
             if job.id not in known:
                 self.born.setdefault(msgspec.json.decode(job.payload, type=str), version)
-        for job_id in state.done:
-            job = state.jobs.by_id[job_id]
-            if job.outcome == "completed" and job_id not in self.completed:
-                self.completed[job_id] = (version, job.worker or "")
+        for job in state.done:
+            if job.outcome == "completed" and job.id not in self.completed:
+                self.completed[job.id] = (version, job.worker or "")
         for row in state.consumers:
             old = before.consumers.get(row.id) if before else None
             if row == old:

@@ -13,6 +13,7 @@ from bucketq.errors import JobNotFoundError, UnavailableError
 from bucketq.model.operations import Request
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
+from bucketq.queue.job import JobSpec
 from bucketq.queue.register import Register
 from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
 from bucketq.testing.clock import EPOCH
@@ -152,6 +153,104 @@ def test_two_processes_that_archive_at_once_lose_nothing() -> None:
             assert sorted(await archived(store)) == sorted(ids)
 
     run(main, seed=5)
+
+
+async def finish_many(queue: Any, count: int, payload: str = "") -> None:
+    for _ in range(0, count, 1000):
+        await queue.push_many([JobSpec(kind="k", payload=payload)] * 1000)
+        await queue.complete_many((job, None) for job in await queue.claim(limit=1000))
+
+
+def test_a_look_archives_all_that_is_due() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+            await finish_many(queue, 20_000)
+            done_by = loop.time() + 10 + 2 + 2  # Its time, the next look, and some commits.
+            while (await queue.stats()).total("done"):
+                assert loop.time() < done_by
+                await asyncio.sleep(0.1)
+            assert len(await archived(store)) == 20_000
+
+    run(main)
+
+
+def test_finished_jobs_leave_sooner_if_they_take_much_room() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+            await queue.config(archive_after_s=3600.0)
+            await finish_many(queue, 20_000, "x" * 100)
+            await asyncio.sleep(5)
+            kept = (await queue.stats()).total("done")
+            assert 1000 < kept < 12_000
+            await asyncio.sleep(60)
+            assert (await queue.stats()).total("done") == kept
+            assert len(await archived(store)) == 20_000 - kept
+
+    run(main)
+
+
+def test_a_segment_is_bounded_by_jobs_and_bytes() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+            await queue.config(archive_after_s=3600.0)
+            for _ in range(12):
+                await queue.push("k", "x" * 1_000_000)
+            for job in await queue.claim(limit=12):
+                await queue.complete(job)
+            assert await queue.flush_archive() == 12
+            layout = Layout.of(KEY)
+            sizes = [len(c.body) for c in store.commits if c.body and layout.parse(c.key)]
+            assert len(sizes) > 1
+            assert max(sizes) <= 8 << 20
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_flush_returns_when_all_has_left_also_if_another_process_was_faster(
+    queue_type: type[Any],
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with (
+            open_queue(loop, store, queue_type, "one") as one,
+            open_queue(loop, store, GroupCommitQueue, "two") as two,
+        ):
+            await two.config(archive_after_s=3600.0)
+            for _ in range(4):
+                await finish_many(two, 10_000)
+
+                async def flush(queue: Any) -> int:
+                    count: int = await queue.flush_archive()
+                    assert (await queue.stats()).total("done") == 0
+                    return count
+
+                counts = await asyncio.gather(flush(one), flush(two), flush(two))
+                assert sum(counts) == 10_000
+            assert len(await archived(store)) == 40_000
+
+    run(main)
+
+
+def test_a_flush_does_not_wait_for_what_finishes_meanwhile() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+
+            async def work() -> None:
+                while True:
+                    await finish_many(queue, 1000)
+
+            await finish_many(queue, 5000)
+            working = loop.create_task(work())
+            assert await queue.flush_archive() >= 5000
+            working.cancel()
+            await asyncio.wait([working])
+
+    run(main)
 
 
 def test_an_id_used_again_while_two_processes_archive_loses_no_completion() -> None:

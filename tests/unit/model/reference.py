@@ -186,7 +186,8 @@ class Reference(BulkReference):
             raise InvalidRequestError
         answer = [self._known(job, now) for job in operation.jobs]
         fresh = [job for job, known in zip(operation.jobs, answer, strict=True) if not known]
-        if fresh and len(self.jobs) + len(fresh) > self.settings.max_jobs:
+        unfinished = [row for row in self.jobs.values() if row["status"] != "done"]
+        if fresh and len(unfinished) + len(fresh) > self.settings.max_jobs:
             raise QueueFullError
         new_keys = {job.key for job in fresh if job.key and job.key not in self.keys}
         if new_keys and len(self.keys) + len(new_keys) > self.settings.max_keys:

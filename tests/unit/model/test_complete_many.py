@@ -40,7 +40,7 @@ def test_each_job_is_done_with_its_own_result(queue: Driver) -> None:
     }
     assert [bytes(job.result) for job in done] == [b"[1]", b"", b'"AAE="']
     assert [job.result_encoding for job in done] == [None, None, "base64"]
-    assert list(queue.state.done) == ["j1", "j2", "j3"]
+    assert [job.id for job in queue.state.done] == ["j1", "j2", "j3"]
 
 
 def test_a_job_finished_among_others_is_as_one_finished_alone(queue: Driver) -> None:
@@ -149,7 +149,7 @@ def test_a_bad_result_refuses_all_of_them(
     one, two = claimed(queue, "j1", "j2")
     worse = Completion(job="j2", lease=lease_of(two), **bad)  # type: ignore[arg-type]
     queue.refused(many(finished(one), worse), error)
-    assert queue.state.done == {}
+    assert not queue.state.done
 
 
 def test_more_jobs_than_a_batch_holds_are_refused() -> None:

@@ -11,6 +11,7 @@ from bucketq.errors import (
     PayloadTooLargeError,
     QueueFullError,
 )
+from bucketq.model import pushes
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -94,11 +95,48 @@ def test_a_limit_counts_what_is_there_already() -> None:
     queue.ok(push(1))
 
 
-def test_finished_jobs_count_until_they_leave() -> None:
-    queue = Driver(max_jobs=1)
-    queue.push("j1")
-    queue.complete(queue.claim_one())
-    queue.refused(push(1), QueueFullError)
+@pytest.mark.parametrize("reload", [False, True])
+def test_finished_jobs_do_not_fill_a_queue(reload: bool) -> None:
+    queue = Driver(max_jobs=1, max_kinds=1, max_bytes=4000)
+    for number in range(30):
+        queue.push(f"j{number}", f"kind{number}", payload="x" * 1000)
+        queue.complete(queue.claim_one())
+        queue.commit()
+    if reload:
+        queue.reload()
+    assert queue.state.size_bytes > 30_000
+    queue.push("last")
+    assert "max_jobs" in queue.refused(push(1), QueueFullError)
+
+
+def test_what_waits_is_refused_at_the_same_size_whether_jobs_finished_or_left_since() -> None:
+    queue = Driver()
+    for number in range(9):
+        queue.push(f"j{number}", payload="x" * 1000)
+        queue.complete(queue.claim_one())
+    queue.commit()
+    queue.ok(Configure(changes={"max_bytes": 4000}))
+    queue.let_go(*(f"j{number}" for number in range(9)))
+    queue.ok(push(2, payload="y" * 1000))
+    queue.commit()
+    assert "max_bytes" in queue.refused(push(4, payload="y" * 1000), QueueFullError)
+
+
+def test_finished_jobs_that_nobody_archives_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pushes, "_LEAST_OUTBOX_BYTES", 2000)
+    queue = Driver(max_bytes=4000)
+    while queue.state.done.size_bytes <= 4000:
+        queue.push(f"j{len(queue.state.jobs)}")
+        queue.complete(queue.claim_one())
+    message = queue.refused(push(1), QueueFullError)
+    assert "bucketq archive flush" in message
+    assert "archiving fails" not in message
+    queue.state.archive_trouble = "no space left"
+    assert "archiving fails: no space left" in queue.refused(push(1), QueueFullError)
+    queue.ok(Configure(changes={"max_bytes": 9000}))
+    queue.ok(push(1))
 
 
 def test_a_known_job_takes_no_room() -> None:

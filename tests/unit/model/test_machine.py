@@ -382,9 +382,16 @@ class QueueMachine(BulkRules):
     @precondition(lambda self: self.state.done)
     @rule(number=pick)
     def archive(self, number: int) -> None:
-        ready = apply(self.state, Request(ReadOutbox(limit=1 + number % 4)), self.now).answer
-        done = [row["id"] for row in self.reference.with_status("done")]
-        assert [job.id for job, _ in ready.jobs] == done[: 1 + number % 4]
+        read = ReadOutbox(limit=1 + number % 4, min_age_s=float(number % 3))
+        rows = sorted(self.reference.with_status("done"), key=lambda row: row["finished_at"])
+        due = [
+            row["id"]
+            for row in rows
+            if abs(self.now - row["finished_at"]) >= timedelta(seconds=read.min_age_s)
+        ]
+        for state in (self.state, self.twin.state):
+            ready = apply(state, Request(read), self.now).answer
+            assert [job.id for job, _ in ready.jobs] == due[: read.limit]
         other = (chosen(self.ids, number), 1 + number % 8)
         self.send(Archived(jobs=(other, *((job.id, job.seq) for job, _ in ready.jobs), other)))
 
@@ -451,9 +458,11 @@ class QueueMachine(BulkRules):
             for status, index in (
                 ("running", state.running),
                 ("dead", state.dead),
-                ("done", state.done),
+                ("done", [job.id for job in state.done]),
             ):
                 assert set(index) == {row["id"] for row in self.reference.with_status(status)}
+            lines = [len(msgspec.json.encode(job)) + 2 for job in state.done]
+            assert state.done.size_bytes == sum(lines)
             assert [job.id for job in state.dead_jobs()] == [
                 row["id"] for row in self.reference.dead()
             ]

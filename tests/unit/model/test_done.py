@@ -1,0 +1,121 @@
+"""Finished jobs wait for the archive in the order in which they finished."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from bucketq.model.done import Done
+from bucketq.model.finished import is_due
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import Archived, ReadOutbox
+from tests.unit.model.driver import START, Driver
+
+
+def finished(seq: int, at_s: float = 0.0, job_id: str = "") -> JobRecord:
+    return JobRecord(
+        id=job_id or f"j{seq}",
+        kind="k",
+        status="done",
+        seq=seq,
+        payload=Raw(b"1"),
+        pushed_at=START,
+        finished_at=START + timedelta(seconds=at_s),
+        outcome="completed",
+    )
+
+
+def after(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), max_size=40))
+def test_they_come_in_order_whatever_the_clock_did_and_whoever_has_left(
+    steps: list[tuple[int, bool]],
+) -> None:
+    done = Done()
+    there: list[JobRecord] = []
+    for seq, (at_s, leaves) in enumerate(steps, start=1):
+        job = finished(seq, at_s)
+        done.add(job)
+        there.append(job)
+        if leaves:
+            left = there.pop(seq % len(there))
+            done.remove(left.id)
+        there.sort(key=lambda job: (job.finished_at, job.seq))
+        assert list(done) == there
+        assert done.oldest() == (there[0] if there else None)
+        assert len(done) == len(there)
+        assert done.size_bytes == sum(len(msgspec.json.encode(job)) + 2 for job in there)
+        newest = done.newest()
+        assert (newest is None) == (not there)
+        assert newest is None or all(job.finished_at <= newest for job in there if job.finished_at)
+
+
+def test_a_later_job_under_the_same_id_is_not_taken_for_the_one_that_left() -> None:
+    done = Done()
+    done.add(finished(1, job_id="again"))
+    done.remove("again")
+    done.add(finished(2, job_id="again"))
+    assert [job.seq for job in done] == [2]
+
+
+def test_jobs_that_left_are_forgotten() -> None:
+    done = Done()
+    for seq in range(20_000):
+        done.add(finished(seq, -seq if seq % 2 else seq))
+        if seq >= 10:
+            done.remove(f"j{seq - 10}")
+        assert len(done._run) + len(done._late) < 3000
+
+
+def test_a_job_is_due_by_its_age_or_if_it_finished_far_in_the_future() -> None:
+    done = Done()
+    assert not is_due(done, 0.0, after(0))
+    done.add(finished(1))
+    assert is_due(done, 0.0, after(0))
+    assert [is_due(done, 10.0, after(at_s)) for at_s in (9, 10)] == [False, True]
+    assert [is_due(done, 10.0, after(at_s)) for at_s in (-9, -10)] == [False, True]
+
+
+def test_the_outbox_is_read_by_age_from_the_oldest_on() -> None:
+    queue = Driver()
+    queue.push_many("j1", "j2", "j3", "ahead", "running")
+    one, two, three, ahead, _ = queue.claim(limit=5)
+    for job in (three, one):
+        queue.complete(job)
+        queue.wait(1)
+    queue.wait(3600)
+    queue.complete(ahead)
+    queue.wait(-3600)
+    queue.complete(two)
+
+    def ids(**fields: float) -> list[str]:
+        read = ReadOutbox(**fields)  # type: ignore[arg-type]
+        return [job.id for job, _ in queue.ok(read).jobs]
+
+    assert ids() == ["j3", "j1", "j2", "ahead"]
+    assert ids(limit=2) == ["j3", "j1"]
+    assert ids(min_age_s=1.0) == ["j3", "j1", "ahead"]
+    assert ids(min_age_s=2.0, limit=1) == ["j3"]
+    queue.ok(Archived(jobs=(("ahead", ahead.seq),)))
+    assert ids(min_age_s=1.0) == ["j3", "j1"]
+    assert ids(min_age_s=7200.0) == []
+
+
+def test_younger_jobs_are_read_too_until_what_stays_is_small_enough() -> None:
+    queue = Driver()
+    queue.push_many("j1", "j2", "j3", "j4")
+    for job in queue.claim(limit=4):
+        queue.complete(job)
+    line = queue.state.done.size_bytes // 4
+
+    def count(keep_bytes: int) -> int:
+        return len(queue.ok(ReadOutbox(min_age_s=60.0, keep_bytes=keep_bytes)).jobs)
+
+    assert [count(keep * line) for keep in (0, 1, 2, 3, 4, 9)] == [4, 3, 2, 1, 0, 0]
+    assert count(line - 1) == 4
