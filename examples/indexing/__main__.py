@@ -15,7 +15,7 @@ from pathlib import Path
 import bucketq.spark
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.spark.session import session
-from bucketq.worker.engine import Tally
+from bucketq.worker.tally import Tally
 from examples.indexing import corpus
 from examples.indexing.console import Watch, show, waiting
 from examples.indexing.demo import demo

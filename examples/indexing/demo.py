@@ -30,7 +30,7 @@ from bucketq.spark.compaction import compact
 from bucketq.spark.page import page
 from bucketq.spark.report import Report, report
 from bucketq.spark.session import demand_spark, session
-from bucketq.worker.engine import Tally
+from bucketq.worker.tally import Tally
 from examples.indexing import corpus
 from examples.indexing.console import Watch, console, coverage, show, waiting
 from examples.indexing.home import open_home

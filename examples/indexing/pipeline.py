@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import bucketq
 from bucketq.errors import BucketQError
-from bucketq.worker.engine import Tally
+from bucketq.worker.tally import Tally
 from examples.indexing import corpus, manifest
 from examples.indexing.home import open_home
 from examples.indexing.wal import Document

@@ -15,7 +15,7 @@ import bucketq
 from bucketq.errors import BucketQError, CorruptStateError, InvalidRequestError, UnavailableError
 from bucketq.store.base import PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
-from bucketq.worker.engine import Tally
+from bucketq.worker.tally import Tally
 from examples.indexing import corpus, manifest, parts, pipeline, tasks
 from examples.indexing.home import Home, open_home
 from examples.indexing.ranking import words_of

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from bucketq.client.routes import BrokerRoute
+from bucketq.errors import BucketQError
+from bucketq.model.job import JobRecord
+from bucketq.model.operations import LeaseRef, ReleaseMany
+from bucketq.model.transitions import _HANDLERS
 from bucketq.queue.job import Job
 from bucketq.testing.weather import Weather
 from bucketq.worker.attempt import Attempt
@@ -81,6 +86,33 @@ def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:
 def test_a_claim_that_is_given_up_without_a_word_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(BrokerRoute, "_send_withdrawal", lambda *_: None)
     expect("a drained engine holds nothing", weather="visits", first=50)
+
+
+def test_giving_back_what_a_withdrawn_claim_got_one_at_a_time_is_noticed(
+    monkeypatch: Patch,
+) -> None:
+    async def give_back(queue: Any, records: Iterable[JobRecord]) -> None:
+        for record in records:
+            with suppress(BucketQError):
+                await queue.release(LeaseRef(record.id, record.lease or ""))
+            await asyncio.sleep(0.5)  # As long as a write takes.
+
+    for module in ("bucketq.queue.verbs", "bucketq.client.client"):
+        monkeypatch.setattr(f"{module}.give_back", give_back)
+    expect(
+        "a drained engine holds nothing",
+        "no lease is taken from a healthy worker",
+        weather="visits",
+    )
+
+
+def test_a_release_that_says_so_and_keeps_the_job_is_noticed(monkeypatch: Patch) -> None:
+    def release_many(_state: Any, operation: ReleaseMany, _now: object) -> tuple[bool, ...]:
+        return (True,) * len(operation.leases)
+
+    handlers: dict[Any, Any] = {**_HANDLERS, ReleaseMany: release_many}
+    monkeypatch.setattr("bucketq.model.transitions._HANDLERS", handlers)
+    expect("released means released", weather="calm")
 
 
 def test_a_handler_that_is_counted_out_too_early_is_noticed(monkeypatch: Patch) -> None:

@@ -20,9 +20,10 @@ from bucketq.cli.output import Output, counted
 from bucketq.cli.reload import Reloader, ended_with_parent
 from bucketq.cli.worker_line import WorkerLine
 from bucketq.errors import InvalidRequestError
+from bucketq.worker.forced_exit import ForcedExit
 
 if TYPE_CHECKING:
-    from bucketq.worker.engine import Tally
+    from bucketq.worker.tally import Tally
     from bucketq.worker.worker import Worker
 
 _log = logging.getLogger("bucketq.worker")
@@ -56,7 +57,7 @@ Burst = Annotated[bool, typer.Option("--burst", help="End when no job can be cla
 Drain = Annotated[
     str,
     typer.Option(
-        "--drain", metavar="DURATION", help="How long handlers may go on when it is stopped."
+        "--drain", metavar="DURATION", help="How long it may take to end when it is stopped."
     ),
 ]
 Name = Annotated[
@@ -183,7 +184,8 @@ async def _work(
         worker.stop()
 
     try:
-        with worker.stopped_by_signals(), ended_with_parent(end):
+        # Not called off: the process ends with this command.
+        with worker.stopped_by_signals(ForcedExit()), ended_with_parent(end):
             await worker.run(burst=burst, kinds=kinds)
     finally:
         for task in beside:

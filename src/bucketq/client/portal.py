@@ -17,6 +17,10 @@ from bucketq.errors import ClosedError
 A = TypeVar("A")
 
 
+_CANCEL_S = 1.0
+"""How long tasks that were left behind may take to end."""
+
+
 class Portal:
     """An event loop in a thread."""
 
@@ -57,8 +61,18 @@ class Portal:
     def stop(self) -> None:
         """End the loop and the thread."""
         if not self.is_inherited:
+            self.call(_cancel_others)
             self.call(self.loop.shutdown_default_executor)
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
             self.loop.close()
         self._stopped = True
+
+
+async def _cancel_others() -> None:
+    """Cancel what was left behind on this loop, so that nothing is destroyed while it waits."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_CANCEL_S)

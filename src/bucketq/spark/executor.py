@@ -25,9 +25,10 @@ from bucketq.spark.batching import BatchSize, SparkRunner
 from bucketq.spark.register import check_session
 from bucketq.spark.shipment import pack
 from bucketq.spark.task import Orders
-from bucketq.worker.engine import Engine, Tally
+from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.runner import Runner
+from bucketq.worker.tally import Tally
 from bucketq.worker.threads import ThreadRunner
 from bucketq.worker.worker import Worker
 
@@ -67,7 +68,7 @@ def run(
         batch_jobs: How many jobs go to Spark at once at the most; left out, it follows the pace.
         burst: Whether to end when there is nothing to do.
         kinds: The kinds to work on; left out, all that have a handler.
-        drain: How long handlers may go on when it is stopped, in seconds.
+        drain: How long it may take to end when it is stopped, in seconds.
         **options: Those of ``connect``, beside what the worker has.
     """
     worker = SparkWorker(spark, handlers, batch_jobs=batch_jobs)

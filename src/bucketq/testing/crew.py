@@ -104,8 +104,9 @@ async def _work_shift(post: Post, name: str) -> None:
             engine.stop(hurry=True)
     await running
     shift.ended_s = loop.time()
-    if shift.hurried_s is None and shift.ended_s >= shift.stopped_s + drain_s:
-        shift.hurried_s = shift.stopped_s + drain_s
+    hurry_at = shift.stopped_s + engine.drain.handlers_s
+    if shift.hurried_s is None and shift.ended_s >= hurry_at:
+        shift.hurried_s = hurry_at
 
 
 async def _first_of(waits: list[Any]) -> None:

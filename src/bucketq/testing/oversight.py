@@ -26,12 +26,11 @@ from bucketq.testing.weather import STORM_S, Weather
 from bucketq.testing.world import World
 
 _AT_ONCE_S = 0.001
-_GIVEN_BACK_S = 5.0
+_GIVEN_BACK_S = 2.0
 """How long a claim that was withdrawn by a drain may take to be undone.
 
-Its jobs are given back one after the other, and each may lose races against others who write
-directly: with ten jobs and six writers that took 2.8 s. Half of a lease is still far from what
-somebody else would have to wait for a job that is not given back.
+Its jobs are given back in one commit, which may lose races against six others that write directly.
+One commit for each of ten jobs took 2.8 s.
 """
 _SETTLING = ("complete", "complete_many", "fail", "release", "release_many")
 

@@ -35,7 +35,7 @@ Stop = Literal["lost", "silent", "cancel", "timeout", "hurry"]
 End = Literal["done", "retried", "dead", "cancelled", "released", "lost", "unsettled"]
 """What became of an attempt."""
 
-_LAST_WORDS_S = 1.0
+_STOP_S = 1.0
 """How long a handler that was told to stop is waited for before its job is settled without it."""
 
 
@@ -56,14 +56,19 @@ class Attempt:
         self.handler = handler
         self.claimed_s = now_s
         self.stopped: Stop | None = None
+        self._stop_s = _STOP_S
         self._context = Context(job)
         self._task: asyncio.Task[Any] | None = None
         self._moved: asyncio.Future[None] | None = None
         """Set when the handler is over or was told to stop."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def stop(self, reason: Stop) -> None:
-        """Tell the handler to stop; the first reason counts, but a lost lease overrides."""
+    def stop(self, reason: Stop, stop_s: float = _STOP_S) -> None:
+        """Tell the handler to stop; the first reason counts, but a lost lease overrides.
+
+        After ``stop_s`` the job is settled without the handler.
+        """
+        self._stop_s = min(self._stop_s, stop_s)
         is_over = self._task is not None and self._task.done()
         if reason == "lost" or (self.stopped is None and not is_over):
             self.stopped = reason
@@ -97,7 +102,7 @@ class Attempt:
         await moved
         while not self._task.done():
             # Somebody who cancelled a job wants to know that it stands still, and waits for it.
-            patience_s = None if self.stopped == "cancel" else _LAST_WORDS_S
+            patience_s = None if self.stopped == "cancel" else self._stop_s
             _, running = await asyncio.wait([self._task], timeout=patience_s)
             if running and self.stopped != "cancel":
                 return

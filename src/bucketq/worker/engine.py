@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from bucketq.clock import Clock
@@ -21,7 +20,8 @@ from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 from bucketq.worker.abandoned import worth_waiting_s
-from bucketq.worker.attempt import Attempt, End, Ended, is_expected
+from bucketq.worker.attempt import Attempt, Ended, is_expected
+from bucketq.worker.drain import Drain
 from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
 from bucketq.worker.hints import Hints
@@ -29,6 +29,7 @@ from bucketq.worker.lease import LeaseKeeper, News
 from bucketq.worker.pace import Pace
 from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling, Unsettled
+from bucketq.worker.tally import Tally
 
 _log = logging.getLogger("bucketq.worker")
 
@@ -39,31 +40,16 @@ _LONGEST_BACKLOG_S = 2.0
 _MOST_UNSETTLED = 2000
 _REFRESH_S = 60.0
 """How often the queue's settings are read again."""
-_LAST_WORDS_S = 5.0
-"""How long jobs may take to be given back when the worker is in a hurry."""
+_LOOK_S = 5.0
+"""How long counting the jobs may take."""
+_WITHDRAW_S = 1.0
+"""How long withdrawing a claim may take, which needs no answer."""
 _NOTICES: dict[News, str] = {
     "lost": "lease lost",
     "silent": "lease in doubt",
     "cancel": "cancel asked",
 }
 """What is told of a job when its handler is told to stop."""
-
-
-@dataclass
-class Tally:
-    """What a worker has done so far."""
-
-    claimed: int = 0
-    running: int = 0
-    waiting: int = 0
-    """Claimed, and not yet begun."""
-    ends: dict[End, int] = field(default_factory=dict)
-    left: Stats | None = None
-    """The queue at the end of a burst, where it could be read: what is left is not due yet."""
-
-    def count(self, end: End) -> int:
-        """How many attempts ended so."""
-        return self.ends.get(end, 0)
 
 
 class Engine:
@@ -92,7 +78,7 @@ class Engine:
             name: The name under which jobs are claimed.
             concurrency: How many handlers run at once.
             burst: Whether to end when there is nothing to do.
-            drain_s: How long handlers may go on after ``stop``.
+            drain_s: How long it may take to end after ``stop``.
             known: Kinds that have a handler too, though this engine does not claim them.
         """
         self._queue = queue
@@ -101,7 +87,7 @@ class Engine:
         self._name = name
         self._concurrency = concurrency
         self._burst = burst
-        self._drain_s = drain_s
+        self.drain = Drain(drain_s)
         self._clock = clock
         self._wait_s = 0.0 if burst else _WAIT_S
         self._settling = Settling(queue, clock)
@@ -127,12 +113,15 @@ class Engine:
 
     def stop(self, *, hurry: bool = False) -> None:
         """Claim no more; let handlers finish, or with ``hurry`` tell them to stop."""
+        now_s = asyncio.get_running_loop().time()
         self._stopped.set()
+        self.drain.begin(now_s)
         if hurry:
             self._hurrying = True
+            self.drain.hurry(now_s)
             self._settling.give_up()
             for attempt in list(self._attempts.values()):
-                attempt.stop("hurry")
+                attempt.stop("hurry", self.drain.stop_s(now_s))
         self._changed.set()
 
     @property
@@ -167,7 +156,7 @@ class Engine:
             # Nobody keeps what is claimed where a chore has failed, or the queue is gone: then
             # handlers work in vain.
             self.stop(hurry=any(map(_has_failed, (claiming, *chores))))
-            await asyncio.wait([claiming])
+            await asyncio.wait([claiming], timeout=_WITHDRAW_S)
             await self._drain()
             if is_burst_over:
                 self.tally.left = await self._look()
@@ -199,7 +188,7 @@ class Engine:
     async def _look(self) -> Stats | None:
         """Count the jobs of the queue if that is allowed and quick, and log what is odd."""
         try:
-            async with asyncio.timeout(_LAST_WORDS_S):
+            async with asyncio.timeout(_LOOK_S):
                 stats = await self._queue.stats()
         except (BucketQError, TimeoutError):
             return None
@@ -416,11 +405,12 @@ class Engine:
             self._give_back_next()
         if self._watching is not None:
             self._watching.cancel()
+        loop = asyncio.get_running_loop()
         if not self._hurrying:
-            await self._until_settled(self._drain_s)
+            await self._until_settled(self.drain.handlers_left_s(loop.time()))
         if self._tasks:
             self.stop(hurry=True)
-            await self._until_settled(_LAST_WORDS_S)
+            await self._until_settled(self.drain.settle_left_s(loop.time()))
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -28,7 +28,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Unpack
 
-from bucketq.client.connect import Options, connect
+from bucketq.client.connect import Connection, Options, connect
 from bucketq.client.portal import Portal
 from bucketq.clock import SystemClock
 from bucketq.errors import ClosedError, InvalidRequestError
@@ -36,10 +36,13 @@ from bucketq.model import check
 from bucketq.model.job import Backoff
 from bucketq.model.operations import Stats
 from bucketq.queue.base import Queue
-from bucketq.worker.engine import Engine, Tally
+from bucketq.worker.drain import Drain
+from bucketq.worker.engine import Engine
+from bucketq.worker.forced_exit import ForcedExit
 from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
 from bucketq.worker.home import HomeRunner
 from bucketq.worker.runner import Runner, Runners
+from bucketq.worker.tally import Tally
 from bucketq.worker.threads import ThreadRunner
 
 _log = logging.getLogger("bucketq.worker")
@@ -71,8 +74,9 @@ class Worker:
         Args:
             url: The address of the queue, as for ``connect``; left out, BUCKETQ_URL when it runs.
             concurrency: How many handlers run at once.
-            drain: How long handlers may go on when the worker is stopped, in seconds; then they
-                are told to stop, and their jobs are given back.
+            drain: How long the worker may take to end when it is stopped, in seconds. Shortly
+                before that, handlers that still run are told to stop, and their jobs are given
+                back.
             **options: Those of ``connect``; ``worker`` is the name under which jobs are claimed.
         """
         self.url: str | None = None
@@ -201,28 +205,37 @@ class Worker:
             raise
         finally:
             self._portal = None
-            await asyncio.to_thread(portal.stop)
+            await _stop(portal)
 
     def run_sync(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
         """Work without asyncio, in the main thread, until Ctrl-C or SIGTERM.
 
-        The first lets handlers finish, a second tells them to stop, a third ends the process.
+        The first lets handlers finish, a second tells them to stop, a third ends the process. So
+        does the end of the drain time if a handler blocks the event loop until then.
         """
+        forced_exit = ForcedExit()
 
         async def main() -> None:
-            with self.stopped_by_signals():
+            with self.stopped_by_signals(forced_exit):
                 await self.run(burst=burst, kinds=kinds)
 
-        asyncio.run(main())
+        try:
+            asyncio.run(main())
+        finally:
+            forced_exit.call_off()
 
     def stop(self, *, hurry: bool = False) -> None:
         """Claim no more and end when all handlers have; with ``hurry``, tell them to stop.
 
         It may be called from any thread, and from a signal handler.
         """
+        self._tell_to_stop(hurry=hurry)
+
+    def _tell_to_stop(self, *, hurry: bool, forced_exit: ForcedExit | None = None) -> None:
         portal = self._portal
         if portal is not None:
-            portal.loop.call_soon_threadsafe(partial(self._stop_serving, hurry=hurry))
+            stop = partial(self._stop_serving, hurry=hurry, forced_exit=forced_exit)
+            portal.loop.call_soon_threadsafe(stop)
 
     async def stats(self) -> Stats:
         """Count the jobs of the queue that it works on; it writes nothing."""
@@ -234,8 +247,10 @@ class Worker:
         return await asyncio.wrap_future(looking)
 
     @contextmanager
-    def stopped_by_signals(self) -> Iterator[None]:
+    def stopped_by_signals(self, forced_exit: ForcedExit | None = None) -> Iterator[None]:
         """Let Ctrl-C and SIGTERM stop it; the second one hurries, the third ends the process.
+
+        With ``forced_exit`` the process ends within the drain time, whatever else goes on in it.
 
         Not through the event loop: a handler may be blocking that. A signal that this process
         was started to ignore, as shells do for Ctrl-C behind ``&``, stays ignored. A SIGTERM
@@ -259,7 +274,7 @@ class Worker:
             _log.info(
                 "%s: %s", signal.Signals(number).name, _MEANINGS[min(told, len(_MEANINGS)) - 1]
             )
-            self.stop(hurry=told > 1)
+            self._tell_to_stop(hurry=told > 1, forced_exit=forced_exit)
 
         for number in before:
             signal.signal(number, tell)
@@ -304,16 +319,32 @@ class Worker:
         runner: Runner | None = None
         try:
             runner = await self._make_runner(home, handlers)
-            async with connect(url, **self._options) as queue:
+            connection = connect(url, **self._options)
+            queue = await connection.__aenter__()
+            try:
                 self._engine = self._make_engine(queue, handlers, runner, burst=burst)
                 _log.info("working on %s: %s", url, ", ".join(handlers))
                 await self._engine.run()
+            finally:
+                await self._hang_up(connection)
         except asyncio.CancelledError:
             return  # It was stopped while it was still looking for the queue.
         finally:
             if runner is not None:
                 await runner.close()
             self._serving = None
+
+    async def _hang_up(self, connection: Connection[Any]) -> None:
+        """Close the queue, for as long as the drain allows."""
+        loop = asyncio.get_running_loop()
+        closing = loop.create_task(connection.__aexit__(None, None, None))
+        left_s = None if self._engine is None else self._engine.drain.close_left_s(loop.time())
+        await asyncio.wait([closing], timeout=left_s)
+        if closing.done():
+            closing.result()
+        else:
+            _log.warning("the queue did not close in time: requests without an answer are left")
+            closing.cancel()
 
     async def _make_runner(
         self, home: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
@@ -337,8 +368,13 @@ class Worker:
             known=self._handlers,
         )
 
-    def _stop_serving(self, *, hurry: bool) -> None:
+    def _stop_serving(self, *, hurry: bool, forced_exit: ForcedExit | None) -> None:
         """Stop, on the portal's loop."""
+        if forced_exit is not None:
+            now_s = asyncio.get_running_loop().time()
+            drain = Drain(self.drain_s) if self._engine is None else self._engine.drain
+            (drain.hurry if hurry else drain.begin)(now_s)
+            forced_exit.within(drain.left_s(now_s))
         if self._engine is not None and self._engine.is_running:
             self._engine.stop(hurry=hurry)
         elif self._serving is not None:
@@ -356,6 +392,15 @@ def _runners(
 
         runners["process"] = ProcessRunner(handlers)
     return runners
+
+
+async def _stop(portal: Portal) -> None:
+    """Stop a portal, in a thread of its own: handlers may keep all those of the loop busy."""
+    threads = ThreadRunner()
+    try:
+        await threads.call(portal.stop)
+    finally:
+        await threads.close()
 
 
 def _loop_time_s() -> float | None:

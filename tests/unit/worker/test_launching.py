@@ -134,7 +134,7 @@ async def test_a_sigterm_right_after_another_is_the_same_one(
     """``timeout`` of GNU sends it to a process, and to the group that it is in."""
     heard: list[bool] = []
     worker = bucketq.Worker()
-    monkeypatch.setattr(worker, "stop", lambda *, hurry: heard.append(hurry))
+    monkeypatch.setattr(worker, "_tell_to_stop", lambda *, hurry, **_: heard.append(hurry))
     monkeypatch.setattr("bucketq.worker.worker._ECHO_S", echo_s)
     with worker.stopped_by_signals():
         for _ in range(2):
