@@ -103,7 +103,8 @@ def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
         if self._document is None or request.operation.__class__.__name__ != "Push":
             return await task
         await asyncio.sleep(0)
-        waiting = self._batch[-1] if self._batch else None
+        batch = self._backlog.batch
+        waiting = batch[-1] if batch else None
         if waiting is None or waiting.applied is None:
             return await task
         return waiting.applied.result()

@@ -101,7 +101,7 @@ class Leader(GroupCommitQueue[Any]):
     @property
     def waiting(self) -> tuple[int, int]:
         """How many requests have no answer yet, and how many bytes they carry."""
-        return len(self._batch) + len(self._in_flight), self._waiting_bytes
+        return len(self._backlog), self._backlog.size_bytes
 
     @property
     def parked(self) -> int:
@@ -223,7 +223,7 @@ class Leader(GroupCommitQueue[Any]):
             operation, shown = waiting.request.operation, waiting.conversation.shown
             error = refusal(document.state, shown, operation, self._clock.now())
             if error is not None:
-                self._drop(waiting)
+                self._backlog.drop(waiting)
                 waiting.tell(None, error)
                 return
         if type(waiting.request.operation) is Heartbeat:
@@ -247,7 +247,7 @@ class Leader(GroupCommitQueue[Any]):
                 self._silence.hear(pulse.job, attempt, now_s)
             is_good = is_good and pulse.held and not pulse.cancel_requested
         if is_good and now_s - self._looked_at <= PROOF_S:
-            self._drop(waiting)
+            self._backlog.drop(waiting)
             waiting.tell(found, None)
 
     def _look_up(self, document: Document, request: Request, now: datetime) -> Applied:
@@ -268,7 +268,7 @@ class Leader(GroupCommitQueue[Any]):
 
     def _answer_in_flight(self, error: BucketQError | None) -> None:
         now_s = asyncio.get_running_loop().time()
-        for waiting in self._in_flight:
+        for waiting in self._backlog.in_flight:
             # Its worker learns of it now, however long the write took.
             operation, applied = waiting.request.operation, waiting.applied
             if type(operation) is Claim and applied is not None:

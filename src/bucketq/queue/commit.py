@@ -13,13 +13,16 @@ answer is older than its question.
 A claim that may wait and finds nothing is parked, and fed before the next write goes out. While
 claims are parked the object is looked at once a second, for what others have pushed.
 
-A bad request fails alone. If the owning task cannot go on (the object is gone, or cannot be
-trusted), everybody is told; nobody waits on a queue that has gone mute.
+A bad request fails alone. A store that refuses is asked again with growing pauses; a write that it
+refuses is refused to those who asked for it, and reads beside it are answered. Claims that wait
+outlive a refusal that passes, and are refused when it lasts. If the owning task cannot go on (the
+object is gone, or cannot be trusted), everybody is told; no one waits on a queue gone mute.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import Any, TypeVar
 
@@ -31,13 +34,14 @@ from bucketq.errors import (
     BucketQError,
     ClosedError,
     NotDurableError,
-    OverloadedError,
     StoreRefusedError,
     UnavailableError,
 )
 from bucketq.model.operations import CLAIMS, READS, Claim, Request, Tidy, Withdraw
 from bucketq.model.operators import is_untidy
 from bucketq.model.transitions import Applied, apply
+from bucketq.queue.backlog import Backlog
+from bucketq.queue.faults import PassingFault
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
 from bucketq.queue.pace import Gather
@@ -50,8 +54,11 @@ from bucketq.store.conditional import Verdict
 
 T = TypeVar("T")
 
-_MAX_WAITING = 20_000
-_MAX_WAITING_BYTES = 256 * 1024 * 1024
+_log = logging.getLogger("bucketq")
+
+_LONGEST_REFUSAL_S = 5.0
+"""How long claims wait on while the store refuses: credentials that are renewed, or rights that are
+still on their way to every server, end no worker."""
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
 _LOOK_S = 1.0
@@ -68,13 +75,15 @@ class GroupCommitQueue(ObjectQueue[T]):
     def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
         """Make a queue over a register; the options are those of ``ObjectQueue``."""
         super().__init__(register, clock, **options)
-        self._batch: list[Waiting] = []
-        self._in_flight: list[Waiting] = []
-        self._waiting_bytes = 0
+        self._backlog = Backlog()
         self._parked: Parking[Waiting] = Parking()
         self._wake = asyncio.Event()
         self._gather = Gather()
         self._leases = LeaseWatch()
+        self._unreadable = PassingFault(clock, _log, f"{self._where}: cannot be read")
+        self._unwritable = PassingFault(clock, _log, f"{self._where}: cannot be written")
+        self._rests_until = 0.0
+        """Until when a store that has refused is left alone, unless there are requests."""
         self._looked_at = 0.0
         """When the object was last known to be what is in memory, by the loop's time."""
         self._task: asyncio.Task[None] | None = None
@@ -133,8 +142,7 @@ class GroupCommitQueue(ObjectQueue[T]):
             return  # Its client hung up before its turn came: it would take jobs for no one.
         if self._parked and self._document and type(waiting.request.operation) in CLAIMS:
             self._hand_out(self._document)  # Whoever has waited longer goes first.
-        self._waiting_bytes += waiting.size_bytes
-        self._batch.append(waiting)
+        self._backlog.add(waiting)
         if self._document is not None:
             self._apply(waiting, self._document)
         self._wake.set()
@@ -152,24 +160,17 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def admit(self, waiting: Waiting) -> None:
         """Raise ``OverloadedError`` where too much waits already."""
-        count = len(self._batch) + len(self._in_flight)
-        too_large = self._waiting_bytes + waiting.size_bytes > _MAX_WAITING_BYTES
-        if count >= _MAX_WAITING or (too_large and count):
-            message = (
-                f"{count} requests ({self._waiting_bytes:,} bytes) wait to be written to "
-                f"{self._where} already: wait for some answers before you send more"
-            )
-            raise OverloadedError(message, retry_after_s=self._gather.last_s)
+        self._backlog.admit(waiting, self._where, self._gather.last_s)
 
     async def _run(self) -> None:
         """Own the state: commit batch after batch, until the queue is closed and all is said."""
         try:
             while True:
                 await self._until_needed()
-                if self._closed is not None and not self._batch:
+                if self._closed is not None and not self._backlog.batch:
                     return
-                if self._batch:
-                    await self._gather.wait(lambda: len(self._batch))
+                if self._backlog.batch:
+                    await self._gather.wait(lambda: len(self._backlog.batch))
                 # Before the round: what it finds in the object is to be attended to after it.
                 self._wake.clear()
                 await self._round()
@@ -184,10 +185,12 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     async def _until_needed(self) -> None:
         """Sleep until there is a request, or something else to attend to."""
-        if self._batch or self._closed is not None:
+        if self._backlog.batch or self._closed is not None:
             return
         loop = asyncio.get_running_loop()
         needed_at = self._needed_at()
+        if needed_at is not None:
+            needed_at = max(needed_at, self._rests_until)
         timer = None if needed_at is None else loop.call_at(needed_at, self._wake.set)
         try:
             await self._wake.wait()
@@ -211,14 +214,22 @@ class GroupCommitQueue(ObjectQueue[T]):
         return min(times)
 
     async def _round(self) -> None:
-        """Settle the requests that have come so far; what the store refuses, it refuses to them."""
+        """Settle the requests that have come so far; a look that is refused, is refused to them."""
         try:
             await self._settle_batch()
         except StoreRefusedError as error:
-            if not self._in_flight:
-                self._in_flight, self._batch = self._batch, []
+            if not self._backlog.in_flight:
+                self._backlog.send()
             self._document = None
             self._answer_in_flight(error)
+            self._rest(self._unreadable.strike(error))
+            if self._unreadable.lasts_s >= _LONGEST_REFUSAL_S:
+                self._send_away(error)
+        else:
+            self._unreadable.passed()
+
+    def _rest(self, pause_s: float) -> None:
+        self._rests_until = asyncio.get_running_loop().time() + pause_s
 
     async def _settle_batch(self) -> None:
         if self._document is None:
@@ -230,10 +241,10 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._feed(document)
         if self._document is not document:
             return
-        self._in_flight, self._batch = self._batch, []
+        self._backlog.send()
         if not document.state.has_changes:
             self._read(document)
-            if self._in_flight or self._is_look_due():
+            if self._backlog.in_flight or self._is_look_due():
                 await self._confirm(document)
             return
         now = self._clock.now()
@@ -243,11 +254,32 @@ class GroupCommitQueue(ObjectQueue[T]):
         began_at = asyncio.get_running_loop().time()
         prepared = self._register.prepare(document)
         self._read(document)
-        settled = await self._register.commit(document, prepared)
+        try:
+            settled = await self._register.commit(document, prepared)
+        except StoreRefusedError as error:
+            await self._refuse_write(error)
+            return
+        self._unwritable.passed()
         self._looked_at = began_at
         took_s = asyncio.get_running_loop().time() - began_at
-        self._gather.wrote(took_s, len(self._in_flight), len(self._batch))
+        self._gather.wrote(took_s, len(self._backlog.in_flight), len(self._backlog.batch))
         self._settle(document, settled, base_version)
+
+    async def _refuse_write(self, error: StoreRefusedError) -> None:
+        """Refuse the writes of a batch; its reads are answered by a look at what is there."""
+        self._document = None
+        self._rest(self._unwritable.strike(error))
+        reads = self._backlog.split(self._reads)
+        self._answer_in_flight(error)
+        if reads:
+            self._backlog.in_flight = reads
+            began_at = asyncio.get_running_loop().time()
+            document = await self._load()
+            self._check(document)
+            self._looked_at = began_at
+            self._read(document)
+            self._answer_in_flight(None)
+            self._adopt(document)
 
     def _attend(self, document: Document) -> None:
         """Do what nobody asks for, before a write goes out."""
@@ -282,8 +314,7 @@ class GroupCommitQueue(ObjectQueue[T]):
             # Whatever it gets now is its answer, and it is not parked again; unless that is lost
             # to another writer, and there is time left.
             until, parked.until = parked.until, 0.0
-            self._batch.append(parked)
-            self._waiting_bytes += parked.size_bytes
+            self._backlog.add(parked)
             self._apply(parked, document)
             parked.until = until
             if self._document is not document:
@@ -292,8 +323,7 @@ class GroupCommitQueue(ObjectQueue[T]):
     def _expire_parked(self, parked: Waiting) -> None:
         """Answer a claim that has found nothing, with everything else that changes nothing."""
         parked.applied = _NOTHING
-        self._waiting_bytes += parked.size_bytes
-        self._batch.append(parked)
+        self._backlog.add(parked)
 
     def _is_look_due(self) -> bool:
         now_s = asyncio.get_running_loop().time()
@@ -302,7 +332,7 @@ class GroupCommitQueue(ObjectQueue[T]):
     def _read(self, document: Document) -> None:
         """Let the reads of a batch see exactly the version that is about to be written."""
         now = self._clock.now()
-        for waiting in self._in_flight:
+        for waiting in self._backlog.in_flight:
             if type(waiting.request.operation) in self._reads and not waiting.is_told:
                 try:
                     waiting.applied = self._look_up(document, waiting.request, now)
@@ -329,7 +359,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         if settled.verdict is Verdict.LANDED:
             self._answer_in_flight(None)
         elif settled.verdict is Verdict.FORGOTTEN:
-            for waiting in self._in_flight:
+            for waiting in self._backlog.in_flight:
                 since = min(waiting.since, base_version)
                 waiting.request = replace(waiting.request, since=since)
         if settled.document is not document:
@@ -337,15 +367,14 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def _start_over(self, document: Document) -> None:
         """Apply every request without an answer to a fresh state."""
-        self._batch = self._in_flight + self._batch
-        self._in_flight = []
+        self._backlog.put_back()
         self._adopt(document)
 
     def _adopt(self, document: Document) -> None:
         """Go on with a state that was just read."""
         self._check(document)
         self._document = document
-        for waiting in list(self._batch):
+        for waiting in list(self._backlog.batch):
             if self._document is document:
                 self._apply(waiting, document)
         self._wake.set()
@@ -372,7 +401,7 @@ class GroupCommitQueue(ObjectQueue[T]):
             waiting.applied = applied = apply(document.state, request, self._clock.now())
         except Exception as error:  # noqa: BLE001 - a fault of ours must not take others down
             self._document = None  # It may be half changed: nobody goes on with it.
-            self._drop(waiting)
+            self._backlog.drop(waiting)
             waiting.tell(None, error)
             return
         if type(request.operation) is Withdraw:
@@ -388,7 +417,7 @@ class GroupCommitQueue(ObjectQueue[T]):
             and not waiting.is_told
             and waiting.until > asyncio.get_running_loop().time()
         ):
-            self._drop(waiting)
+            self._backlog.drop(waiting)
             self._parked.add(waiting)
 
     def _withdraw(self, waiting: Waiting, withdraw: Withdraw, applied: Applied) -> None:
@@ -396,22 +425,12 @@ class GroupCommitQueue(ObjectQueue[T]):
         for parked in self._parked.withdraw(withdraw.secret):
             parked.tell((), None)
         if not applied.changes:
-            self._drop(waiting)
+            self._backlog.drop(waiting)
             waiting.tell(applied.answer, applied.error)
-
-    def _drop(self, waiting: Waiting) -> None:
-        """Take a request out of the batch; mostly it is the last that came."""
-        if self._batch[-1] is waiting:
-            self._batch.pop()
-        else:
-            self._batch.remove(waiting)
-        self._waiting_bytes -= waiting.size_bytes
 
     def _answer_in_flight(self, error: BucketQError | None) -> None:
         """Hand out the answers of the batch that was just settled."""
-        settled, self._in_flight = self._in_flight, []
-        for waiting in settled:
-            self._waiting_bytes -= waiting.size_bytes
+        for waiting in self._backlog.settle():
             applied = waiting.applied
             if error is not None and is_unjudged(error, waiting.request):
                 waiting.tell(None, self._still_unknown(waiting.request, error))
@@ -422,9 +441,8 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def _tell_everybody(self, error: Exception | None) -> None:
         """Leave nobody waiting for a queue that commits no more."""
-        left = [*self._in_flight, *self._batch, *self._parked]
-        self._in_flight, self._batch, self._parked = [], [], Parking()
-        self._waiting_bytes = 0
+        left = [*self._backlog.clear(), *self._parked]
+        self._parked = Parking()
         for waiting in left:
             if isinstance(error, NotDurableError):
                 waiting.tell(None, self._stopped(error, waiting.request, waiting.since))

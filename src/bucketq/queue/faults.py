@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from logging import Logger
 
 from bucketq.clock import Clock
@@ -21,13 +22,26 @@ class PassingFault:
         self._log = log
         self._what = what
         self._backoff: Backoff | None = None
+        self._since_s = 0.0
 
     async def wait(self, error: Exception) -> None:
         """Log the fault if it is new, and wait before the next try."""
+        await asyncio.sleep(self.strike(error))
+
+    def strike(self, error: Exception) -> float:
+        """Log the fault if it is new; return how long to wait before the next try."""
         if self._backoff is None:
             self._backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+            self._since_s = asyncio.get_running_loop().time()
             self._log.warning("%s, retrying until it passes: %s", self._what, error)
-        await self._backoff.wait()
+        return self._backoff.next_s()
+
+    @property
+    def lasts_s(self) -> float:
+        """For how long it has lasted; 0 if there is none."""
+        if self._backoff is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._since_s
 
     def passed(self) -> None:
         """Note that it works; the next fault is a new one."""

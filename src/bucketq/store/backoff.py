@@ -18,5 +18,10 @@ class Backoff:
 
     async def wait(self) -> None:
         """Wait a while; longer at each call."""
-        await asyncio.sleep(self._bound_s * fraction(self._clock))
+        await asyncio.sleep(self.next_s())
+
+    def next_s(self) -> float:
+        """How long to wait now; longer at each call."""
+        wait_s = self._bound_s * fraction(self._clock)
         self._bound_s = min(2 * self._bound_s, self._most_s)
+        return wait_s

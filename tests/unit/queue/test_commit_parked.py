@@ -263,5 +263,5 @@ async def test_hundreds_of_claims_and_pushes_at_once_find_each_other() -> None:
 
 
 def assert_idle(queue: GroupCommitQueue[Any]) -> None:
-    assert (len(queue._parked), queue._batch, queue._in_flight) == (0, [], [])
-    assert queue._waiting_bytes == 0
+    assert (len(queue._parked), len(queue._backlog)) == (0, 0)
+    assert queue._backlog.size_bytes == 0

@@ -21,6 +21,7 @@ from bucketq.errors import (
 from bucketq.model import transitions
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.operations import Push, ReadStats
+from bucketq.queue import backlog as backlog_module
 from bucketq.queue import commit as commit_module
 from tests.unit.queue.worlds import (
     KEY,
@@ -229,7 +230,7 @@ async def test_a_refused_read_refuses_who_asked_and_the_queue_goes_on(verb: str)
 async def test_too_many_requests_at_once_are_refused_and_the_others_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(commit_module, "_MAX_WAITING", 10)
+    monkeypatch.setattr(backlog_module, "_MAX_WAITING", 10)
     world = World()
     async with world.embedded() as queue:
         answers = await asyncio.gather(
@@ -246,7 +247,7 @@ async def test_too_many_requests_at_once_are_refused_and_the_others_kept(
 async def test_too_many_bytes_at_once_are_refused_but_never_a_request_that_is_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(commit_module, "_MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(backlog_module, "_MAX_WAITING_BYTES", 1000)
     world = World()
     async with world.embedded() as queue:
         for _ in range(3):
@@ -274,7 +275,7 @@ async def test_room_is_given_back_by_every_end_that_a_request_can_have(
         with pytest.raises(InvalidRequestError):
             await queue.config(lease_s=-1)
         await queue.stats()
-        assert queue._waiting_bytes == 0
+        assert queue._backlog.size_bytes == 0
 
 
 @virtual
