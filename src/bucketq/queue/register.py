@@ -237,8 +237,10 @@ class Register:
         self, document: Document, prepared: Prepared, base: _Seen
     ) -> Document | None:
         """Read the object after a write: None if it is unchanged, ``document`` if it is ours."""
+        trouble = self.trouble
         found = await self._get_if_changed(base.etag, len(prepared.body))
         if found is None:
+            self.trouble = trouble  # That it can be read is not why it cannot be written.
             return None
         if found.body == prepared.body:
             self._know(found.etag, document.state, prepared)

@@ -46,6 +46,7 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 try:
     import fcntl
@@ -145,6 +146,7 @@ def write(
     *,
     makes_parents: bool,
     is_first: bool,
+    given_up: Event,
     recycles: bool = False,
     durable_etag: str | None = None,
 ) -> str:
@@ -157,7 +159,7 @@ def write(
     The first write of a process in a directory cleans up behind dead writers, and makes the
     directory itself durable if it may have been made for this. A write that recycles uses spares,
     and leaves one. The durable etag is that of a version that the caller knows to be on the disk
-    under its name.
+    under its name. Once the caller has given up, the lock is not waited for any longer.
     """
     with directories.opened(path.parent, makes=makes_parents) as directory:
         if directory is None:
@@ -184,7 +186,7 @@ def write(
             etag = "" if current is None else _stamp(file, directory, current)
             if can_recycle and current is not None:
                 owned_file.keep_spare(directory, path.name, current)
-            with directories.locked(directory):
+            with directories.locked(directory, given_up):
                 found = _find(directory, path.name)
                 demand(found)
                 if found is None or current is None or not _is_same(found, current):
@@ -197,7 +199,7 @@ def write(
     return etag
 
 
-def delete(path: Path) -> None:
+def delete(path: Path, given_up: Event) -> None:
     """Remove a file, if it is there, and keep its time for whoever comes after it.
 
     The directory is synced even if the file is gone already: another process may have removed it
@@ -207,7 +209,7 @@ def delete(path: Path) -> None:
         if directory is None:
             return
         if _find(directory, path.name) is not None:
-            with directories.locked(directory) as lock:
+            with directories.locked(directory, given_up) as lock:
                 _unlink(directory, path.name, lock)
         directories.sync(directory)
 

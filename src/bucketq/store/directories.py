@@ -5,20 +5,33 @@ sync fails, nothing in this module tries again: the kernel reports such an error
 forget what it could not write, so that the next sync succeeds and proves nothing. The caller gets
 ``UnsyncedError``, which is final.
 
+The lock of a directory is held for some tens of microseconds, unless its holder is stopped just
+then. So it is asked for again and again and never waited for in the kernel: a thread that waits
+there cannot be ended, and keeps its process from exiting.
+
 May touch: the directories it is given, those above them, and their lock files.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 from bucketq.store import owned_file
 
 LOCK_NAME = ".bucketq.lock"
+
+# The lock is held for less than the first pause. The last one is short enough to be fair to those
+# who have waited for longer, and long enough to cost nothing while the holder is stopped.
+_FIRST_PAUSE_S = 0.0001
+_LAST_PAUSE_S = 0.01
+# Shorter than a queue waits for an answer of its store (10 s), which then can say what is wrong.
+_LONGEST_WAIT_S = 5.0
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -86,18 +99,45 @@ def sync_above(path: Path) -> None:
             os.close(descriptor)
 
 
+class HeldError(OSError):
+    """Another process holds the lock of a directory and does not let go of it."""
+
+
 @contextlib.contextmanager
-def locked(directory: int) -> Iterator[int]:
-    """Hold the lock of a directory, for very few system calls; yield the lock file."""
+def locked(directory: int, given_up: Event) -> Iterator[int]:
+    """Hold the lock of a directory, for very few system calls; yield the lock file.
+
+    Raises ``HeldError`` if another process holds it for too long, or as soon as the caller has
+    given up.
+    """
     while True:
         lock = os.open(
             LOCK_NAME, os.O_RDONLY | os.O_CREAT | owned_file.SAFE, 0o666, dir_fd=directory
         )
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _take(lock, given_up)
             # Somebody may have removed it by hand: then others lock another file.
             if owned_file.is_named(directory, LOCK_NAME, lock):
                 yield lock
                 return
         finally:
             owned_file.release(lock)
+
+
+def _take(lock: int, given_up: Event) -> None:
+    """Take a lock, asking again after longer and longer pauses while another process holds it."""
+    pause_s, waited_s = _FIRST_PAUSE_S, 0.0
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if waited_s >= _LONGEST_WAIT_S or given_up.wait(pause_s):
+                message = (
+                    f"another process holds {LOCK_NAME} and does not let go of it; `lslocks` shows "
+                    "which, and if it is stopped, continue or kill it"
+                )
+                raise HeldError(errno.EAGAIN, message) from error
+            waited_s += pause_s
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+        else:
+            return

@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TypeVar
 
 from bucketq.errors import (
@@ -73,8 +74,9 @@ _ADVICE = {
 class LocalStore:
     """An ``ObjectStore`` whose objects are the files below one directory.
 
-    A cancelled call leaves its thread to finish alone. Its write may still land, as a caller
-    who stops waiting has to expect of any store; no lock and no torn file stay behind.
+    A cancelled call leaves its thread to finish alone, unless that waits for a lock. Its write may
+    still land, as a caller who stops waiting has to expect of any store; no lock and no torn file
+    stay behind.
     """
 
     def __init__(self, root: Path) -> None:
@@ -142,8 +144,9 @@ class LocalStore:
 
     async def delete(self, key: str) -> None:
         """Remove an object. One that is not there is no error."""
-        path = self._path(key)
-        await self._run("delete", path, partial(atomic_file.delete, path))
+        path, given_up = self._path(key), Event()
+        delete = partial(atomic_file.delete, path, given_up)
+        await self._run("delete", path, delete, given_up)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """List the objects whose keys begin with ``prefix``, in order of their keys.
@@ -187,7 +190,7 @@ class LocalStore:
         makes_parents: bool,
         recycles: bool = False,
     ) -> str:
-        path = self._path(key)
+        path, given_up = self._path(key), Event()
         write = partial(
             atomic_file.write,
             path,
@@ -195,10 +198,11 @@ class LocalStore:
             demand,
             makes_parents=makes_parents,
             is_first=path.parent not in self._used,
+            given_up=given_up,
             recycles=recycles,
             durable_etag=self._durable.get(path),
         )
-        etag = await self._run("write", path, write)
+        etag = await self._run("write", path, write, given_up)
         self._used.add(path.parent)
         self._note_durable(path, etag)
         return etag
@@ -213,14 +217,21 @@ class LocalStore:
         check_key(key)
         return self._root / key
 
-    async def _run(self, verb: str, path: Path, work: Callable[[], _T]) -> _T:
-        """Do blocking work on a file in a thread of this store."""
+    async def _run(
+        self, verb: str, path: Path, work: Callable[[], _T], given_up: Event | None = None
+    ) -> _T:
+        """Do blocking work on a file in a thread of this store; tell it if the caller gives up."""
         if self._closed:
             raise ClosedError(f"the store {self.url} is closed; open it again")
         self._demand_synced()
         watched = partial(self._watch, path, work)
         with _explained(verb, path):
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, watched)
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(self._threads, watched)
+            except asyncio.CancelledError:
+                if given_up is not None:
+                    given_up.set()
+                raise
         # Another thread's sync may have failed meanwhile, and this one's have proved nothing.
         self._demand_synced()
         return result

@@ -202,8 +202,7 @@ async def test_what_can_be_done_without_the_lock_is_done_without_it(
 
         def noting_call(*args: Any, **options: Any) -> Any:
             result = call(*args, **options)
-            is_lock = name == "flock" and args[1] in {fcntl.LOCK_EX, fcntl.LOCK_UN}
-            calls.append(f"{name} {args[1]}" if is_lock else name)
+            calls.append(f"{name} {args[1]}" if name == "flock" else name)
             return result
 
         monkeypatch.setattr(module, name, noting_call)
@@ -215,7 +214,9 @@ async def test_what_can_be_done_without_the_lock_is_done_without_it(
     for name in ("flock", "fcntl"):
         noting(fcntl, name)
     await store.replace(KEY, b"six", etag)
-    held = calls[calls.index(f"flock {fcntl.LOCK_EX}") + 1 :]
+    locking = f"flock {fcntl.LOCK_EX | fcntl.LOCK_NB}"
+    assert calls.count(locking) == 2, "the spare and the directory, each at the first try"
+    held = calls[len(calls) - calls[::-1].index(locking) :]
     held = held[: held.index(f"flock {fcntl.LOCK_UN}")]
     assert held[-1] == "rename"
     assert set(held[:-1]) == {"stat", "fstat"}
@@ -228,18 +229,17 @@ async def test_a_version_that_comes_between_is_followed_in_time_and_rights(
 ) -> None:
     await store.put(KEY, b"one")
     in_2100_ns = 4_102_444_800 * 10**9
-    flock = fcntl.flock
+    take = directories._take
     other = tmp_path / "other"
 
-    def late_flock(descriptor: int, operation: int) -> None:
-        if operation == fcntl.LOCK_EX:
-            other.write_bytes(b"by another writer")
-            other.chmod(0o640)
-            os.utime(other, ns=(in_2100_ns, in_2100_ns))
-            other.rename(tmp_path / KEY)
-        flock(descriptor, operation)
+    def take_late(lock: int, given_up: threading.Event) -> None:
+        other.write_bytes(b"by another writer")
+        other.chmod(0o640)
+        os.utime(other, ns=(in_2100_ns, in_2100_ns))
+        other.rename(tmp_path / KEY)
+        take(lock, given_up)
 
-    monkeypatch.setattr(fcntl, "flock", late_flock)
+    monkeypatch.setattr(directories, "_take", take_late)
     etag = await store.put(KEY, b"two")
     info = (tmp_path / KEY).stat()
     assert info.st_mtime_ns > in_2100_ns
@@ -251,24 +251,52 @@ async def test_a_lock_file_that_was_removed_by_hand_is_made_again(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     etag = await store.create(KEY, b"one")
-    flock = fcntl.flock
+    take = directories._take
     removals = ["once"]
 
-    def losing_flock(descriptor: int, operation: int) -> None:
-        flock(descriptor, operation)
-        if operation == fcntl.LOCK_EX and removals:
+    def take_and_lose(lock: int, given_up: threading.Event) -> None:
+        take(lock, given_up)
+        if removals:
             removals.clear()
             (tmp_path / ".bucketq.lock").unlink()
 
-    monkeypatch.setattr(fcntl, "flock", losing_flock)
+    monkeypatch.setattr(directories, "_take", take_and_lose)
     await store.replace(KEY, b"two", etag)
     assert not removals
     assert (tmp_path / ".bucketq.lock").exists()
 
 
+async def test_a_caller_that_gives_up_lets_its_thread_stop_waiting_for_the_lock(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "_LONGEST_WAIT_S", 3600.0)
+    etag = await store.create(KEY, b"one")
+    take = directories._take
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    def noted_take(lock: int, given_up: threading.Event) -> None:
+        has_begun.set()
+        try:
+            take(lock, given_up)
+        finally:
+            has_ended.set()
+
+    monkeypatch.setattr(directories, "_take", noted_take)
+    with (tmp_path / ".bucketq.lock").open() as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
+        for attempt in (store.replace(KEY, b"two", etag), store.delete(KEY)):
+            has_begun.clear()
+            has_ended.clear()
+            waiting = asyncio.create_task(attempt)
+            assert await asyncio.to_thread(has_begun.wait, 30)
+            waiting.cancel()
+            assert await asyncio.to_thread(has_ended.wait, 30)
+    assert (await store.get(KEY)).body == b"one"
+
+
 def test_a_lock_ends_though_a_forked_child_has_a_copy_of_its_descriptor(tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_RDONLY)
-    with directories.locked(directory) as lock:
+    with directories.locked(directory, threading.Event()) as lock:
         copy = os.dup(lock)
     with (tmp_path / ".bucketq.lock").open() as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,7 +21,9 @@ from typing import IO
 
 import pytest
 
-from bucketq.store import atomic_file, owned_file
+import bucketq
+from bucketq.errors import UnavailableError
+from bucketq.store import atomic_file, directories, owned_file
 from bucketq.store.local import LocalStore
 from tests.unit.store.writer import KEY, counter_body, counter_value, increment
 
@@ -239,3 +241,76 @@ async def test_a_writer_stopped_in_the_moment_of_its_rename_holds_up_writers_and
         async with asyncio.timeout(10):
             assert await others == (1_000_005 if how is signal.SIGCONT else 7)
     assert temp_names(folder) == []
+
+
+GIVES_UP = """
+import asyncio, sys
+import bucketq
+
+async def main():
+    async with bucketq.connect(sys.argv[1], mode=sys.argv[2], timeout_s=1) as queue:
+        await queue.stats()
+        print("open", flush=True)
+        sys.stdin.readline()
+        try:
+            await queue.push("index", {})
+        except bucketq.UnavailableError as error:
+            print("gave up", error, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("mode", ["direct", "embedded"])
+async def test_a_process_that_gave_up_on_the_lock_of_a_stopped_one_can_exit(
+    folder: Path, mode: str
+) -> None:
+    url = (folder / KEY).as_uri()
+    async with bucketq.connect(url, mode="direct") as queue:
+        await queue.push("index", {})
+    with nursery() as one, waiting_process(url, mode) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        pid = one.start("stop_while_renaming", folder)
+        try:
+            assert one.read() == "stopping"
+            told, _ = process.communicate("\n", timeout=30)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        one.read_until_ended()
+    assert told.startswith("gave up")
+    assert process.returncode == 0
+
+
+@contextmanager
+def waiting_process(url: str, mode: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", GIVES_UP, url, mode],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+async def test_who_waits_for_the_lock_for_too_long_is_told_what_holds_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "_LONGEST_WAIT_S", 0.2)
+    async with bucketq.connect((folder / KEY).as_uri(), mode="direct", timeout_s=2) as queue:
+        await queue.push("index", {})
+        with nursery() as one:
+            pid = one.start("stop_while_renaming", folder)
+            try:
+                assert one.read() == "stopping"
+                with pytest.raises(UnavailableError, match=r"holds \.bucketq\.lock .* `lslocks`"):
+                    await queue.push("index", {})
+            finally:
+                os.kill(pid, signal.SIGKILL)
+            one.read_until_ended()
+        await queue.push("index", {})
