@@ -17,7 +17,7 @@ from bucketq.codec.document import Document
 from bucketq.codec.layout import END, FORMAT, TABLES
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.bulk import ConsumerRecord, WriterRecord
-from bucketq.model.job import NOTHING, BrokerRecord, JobRecord, KeyRecord
+from bucketq.model.job import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -56,6 +56,7 @@ class _Object(Struct, kw_only=True, forbid_unknown_fields=True):
     paused_kinds: list[str]
     next_seq: int
     horizon: int
+    time: AgreedTime | None = None
     commits: list[str]
     sessions: list[Session]
     keys: list[KeyRecord]
@@ -276,6 +277,7 @@ def _build(found: _Object) -> State:
     state.paused = found.paused
     state.paused_kinds = dict.fromkeys(found.paused_kinds)
     state.next_seq = found.next_seq
+    state.time = found.time
     try:
         state.sessions = Sessions(found.sessions, found.horizon)
         state.restore(found.jobs, found.keys, found.tokens, found.consumers, found.writers)
@@ -372,6 +374,9 @@ def _check_times(found: _Object) -> None:
     times = {"created_at": found.created_at}
     if found.broker is not None:
         times["broker.since"] = found.broker.since
+    if found.time is not None:
+        noted = structs.asdict(found.time).items()
+        times |= {f"time.{name}": value for name, value in noted if value is not None}
     times |= {f"sessions[{index}].at": row.at for index, row in enumerate(found.sessions)}
     times |= {f"keys[{index}].at": row.at for index, row in enumerate(found.keys)}
     times |= {f"consumers[{index}].at": row.at for index, row in enumerate(found.consumers)}

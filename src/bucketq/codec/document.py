@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from bucketq.codec.crc import combine
 from bucketq.codec.layout import COMMA, END, FORMAT, OPENINGS, OPTIONAL, SEPARATOR, Head
@@ -248,6 +248,7 @@ def _encode_head(state: State) -> bytes:
         paused_kinds=list(state.paused_kinds),
         next_seq=state.next_seq,
         horizon=state.sessions.horizon,
+        time=UNSET if state.time is None else Raw(_encoder.encode(state.time)),
         commits=list(state.commits),
     )
     return _with_extra(head, state.extra.get(("head", "")))[1:-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 FORMAT = 1
 """The format that this code writes. A newer one is refused, an older one is upgraded."""
@@ -39,4 +39,5 @@ class Head(Struct, frozen=True, kw_only=True):
     paused_kinds: list[str]
     next_seq: int
     horizon: int
+    time: Raw | UnsetType = UNSET
     commits: list[str]

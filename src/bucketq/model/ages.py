@@ -59,6 +59,17 @@ class Ages(Generic[R]):
             heappop(self._entries)
         return None
 
+    def before(self, at: datetime, count: int) -> list[R]:
+        """The rows that were not used since ``at``, the oldest first, and ``count`` at most."""
+        found: dict[str, R] = {}
+        entries = []
+        while len(found) < count and (row := self.oldest()) is not None and row.at < at:
+            found[row.id] = row
+            entries.append(heappop(self._entries))
+        for entry in entries:
+            heappush(self._entries, entry)
+        return list(found.values())
+
     def _sort(self) -> None:
         self._entries = [(row.at, row.seq, row.id) for row in self._table if self._may_go(row)]
         heapify(self._entries)

@@ -122,6 +122,17 @@ class KeyRecord(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     at: datetime
 
 
+class AgreedTime(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the clocks of the writers show, see ``timekeeping``."""
+
+    at: datetime
+    """The time that they agree on."""
+    ahead_since: datetime | None = None
+    """What a clock that is further ahead showed first; None: there is none."""
+    ahead_until: datetime | None = None
+    """What it showed last."""
+
+
 class BrokerRecord(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The broker that serves this queue, or the last one that did."""
 

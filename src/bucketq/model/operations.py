@@ -232,6 +232,10 @@ class Retire(Operation, frozen=True):
     epoch: int
 
 
+class NoteTime(Operation, frozen=True):
+    """Write down what the clock of the writer shows, so that ages are judged by several clocks."""
+
+
 class Tidy(Operation, frozen=True):
     """Drop what has outlived its retention: keys, sessions, tokens, consumers, dead jobs, ..."""
 
@@ -305,6 +309,7 @@ AnyOperation = (
     | Persist
     | Lead
     | Retire
+    | NoteTime
     | Tidy
     | Archived
     | ReadOutbox
@@ -339,6 +344,7 @@ REPEATABLE = (
     Persist,
     Lead,
     Retire,
+    NoteTime,
     Tidy,
     Archived,
 )

@@ -8,8 +8,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
-from bucketq.model import check, consumers, writers
-from bucketq.model.job import JobRecord
+from bucketq.model import check, consumers, timekeeping, writers
+from bucketq.model.job import JobRecord, KeyRecord
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -103,9 +103,10 @@ def recall_settings(state: State, _operation: Configure, _stored: None) -> Setti
 
 def is_untidy(state: State, now: datetime) -> bool:
     """Whether ``tidy`` would find something to do; costs next to nothing."""
+    now = timekeeping.agreed(state, now)
     return (
         state.sessions.are_stale(state.settings, now)
-        or _oldest_key_expired(state, now)
+        or _expired_key(state, now) is not None
         or _a_token_expired(state, now)
         or consumers.expired(state, now) is not None
         or writers.expired(state, now) is not None
@@ -116,14 +117,15 @@ def is_untidy(state: State, now: datetime) -> bool:
 def tidy(state: State, operation: Tidy, now: datetime) -> int:
     """Forget rows, and finish dead jobs, that have outlived their time."""
     del operation
+    finished_at, now = now, timekeeping.agreed(state, now)
     horizon = state.sessions.horizon
     forgotten = state.sessions.forget_stale(state.settings, now)
     state.changes.extend(("sessions", session) for session in forgotten)
     if state.sessions.horizon != horizon:
         state.touch_head()
     count = len(forgotten)
-    while _oldest_key_expired(state, now):
-        state.remove_key(next(iter(state.keys)).id)
+    while (key := _expired_key(state, now)) is not None:
+        state.remove_key(key.id)
         count += 1
     if _a_token_expired(state, now):
         expired = [token.id for token in state.tokens if not token.is_live(now)]
@@ -137,15 +139,15 @@ def tidy(state: State, operation: Tidy, now: datetime) -> int:
         state.remove_writer(writer.id)
         count += 1
     while (job := _expired_dead(state, now)) is not None:
-        _bury(state, job, now)
+        _bury(state, job, finished_at)
         count += 1
     return count
 
 
-def _oldest_key_expired(state: State, now: datetime) -> bool:
-    oldest = next(iter(state.keys), None)
+def _expired_key(state: State, now: datetime) -> KeyRecord | None:
+    oldest = state.key_ages.oldest()
     retention = timedelta(seconds=state.settings.key_retention_s)
-    return oldest is not None and now - oldest.at > retention
+    return oldest if oldest is not None and now - oldest.at > retention else None
 
 
 def _a_token_expired(state: State, now: datetime) -> bool:

@@ -19,13 +19,16 @@ from bucketq.errors import (
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.content import normalized
-from bucketq.model.job import JobRecord
+from bucketq.model.job import JobRecord, KeyRecord
 from bucketq.model.operations import Push
 from bucketq.model.settings import MIB
 from bucketq.model.state import State
 
 _LINE_BYTES = 200
 """About what a waiting job's line takes beside its payload."""
+_FUTURE = timedelta(days=1)
+"""A key further in the future than this is not recognised, lest a clock that is wrong by years
+takes its name for years. Hosts that are hours apart still know each other's keys."""
 
 _LEAST_OUTBOX_BYTES = 64 * MIB
 """How much room finished jobs have at least, however small the queue is. They have as much as all
@@ -51,7 +54,9 @@ def add(state: State, jobs: tuple[NewJob, ...], now: datetime) -> tuple[str, ...
         payload_bytes = sum(len(memoryview(job.payload)) for job in fresh)
     if fresh:
         added_bytes = _LINE_BYTES * len(fresh) + payload_bytes
-        _check_room(state, fresh, keyed, added_bytes)
+        _check_room(state, fresh, added_bytes)
+        for key in _keys_to_drop(state, keyed, now):
+            state.remove_key(key)
         _add(state, fresh, keyed, now)
         state.added_bytes += added_bytes
     ids = tuple(map(_id, jobs))
@@ -123,8 +128,7 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
     """The id of the job that this push would repeat, or None."""
     if job.key is not None:
         known = state.keys.get(job.key)
-        retention = timedelta(seconds=state.settings.key_retention_s)
-        if known is not None and now - known.at <= retention:
+        if known is not None and _is_valid(state, known, now):
             if known.digest != _digest(job):
                 message = (
                     f"idempotency key {job.key!r} belongs to job {known.job}, which has other "
@@ -146,9 +150,37 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
     return there.id
 
 
-def _check_room(
-    state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], added_bytes: int
-) -> None:
+def _is_valid(state: State, key: KeyRecord, now: datetime) -> bool:
+    """Whether a key is recognised, by the clock of the writer that pushes it again."""
+    return -_FUTURE <= now - key.at <= timedelta(seconds=state.settings.key_retention_s)
+
+
+def _keys_to_drop(state: State, keyed: dict[str, NewJob], now: datetime) -> list[str]:
+    """The keys to drop so that new ones fit, all of them invalid by the clock of the writer.
+
+    There are some only if writers disagree about the time: otherwise they have been tidied away.
+    """
+    settings = state.settings
+    new_keys = sum(key not in state.keys for key in keyed) if keyed else 0
+    excess = len(state.keys) + new_keys - settings.max_keys
+    if not new_keys or excess <= 0:
+        return []
+    expired_at = now - timedelta(seconds=settings.key_retention_s)
+    found = state.key_ages.before(expired_at, excess + len(keyed))
+    if state.latest_key_at - now > _FUTURE:
+        found += [key for key in state.keys if key.at - now > _FUTURE]
+    spare = [key.id for key in found if key.id not in keyed]
+    if len(spare) < excess:
+        message = (
+            f"too many idempotency keys: {len(state.keys):,} are remembered, "
+            f"{settings.max_keys:,} are allowed (max_keys); push without a key, shorten "
+            "key_retention_s, or try again when some have been forgotten"
+        )
+        raise QueueFullError(message)
+    return spare[:excess]
+
+
+def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None:
     settings, done = state.settings, state.done
     unfinished = len(state.jobs.by_id) - len(done)
     if unfinished + len(fresh) > settings.max_jobs:
@@ -172,14 +204,6 @@ def _check_room(
             f"{outbox_bytes:,} are allowed) wait for the archive"
             + (f", and archiving fails: {trouble}; " if trouble else "; ")
             + "run `bucketq archive flush`, or keep a broker or a worker running that archives them"
-        )
-        raise QueueFullError(message)
-    new_keys = sum(key not in state.keys for key in keyed) if keyed else 0
-    if new_keys and len(state.keys) + new_keys > settings.max_keys:
-        message = (
-            f"too many idempotency keys: {len(state.keys):,} are remembered, "
-            f"{settings.max_keys:,} are allowed (max_keys); push without a key, shorten "
-            "key_retention_s, or try again when some have been forgotten"
         )
         raise QueueFullError(message)
     if len(fresh) + len(state.counts) <= settings.max_kinds:

@@ -91,18 +91,22 @@ def _from(floor: int, old: int, by_number: dict[int, Any]) -> dict[int, Any]:
 class Sessions:
     """The sessions of all clients, and which of them is to be forgotten next.
 
-    That is the one last written in the oldest version, and of several the one that began first:
-    an order that the rows tell, so that a state forgets alike before and after a reload.
+    If there are too many, that is the one last written in the oldest version, and of several the
+    one that began first. Otherwise it is the one with the earliest time, if that is too old: one
+    whose client has a clock that is ahead does not keep the others. Both orders follow from the
+    rows, so that a state forgets alike before and after a reload.
     """
 
-    __slots__ = ("_by_age", "horizon", "table")
+    __slots__ = ("_by_age", "_by_time", "horizon", "table")
 
     def __init__(self, rows: Iterable[Session] = (), horizon: int = 0) -> None:
         """Take the sessions that an object holds."""
         self.table = Table(rows)
         self.horizon = horizon
         self._by_age: list[tuple[int, int, str]] = []
+        self._by_time: list[tuple[datetime, int, str]] = []
         self._sort()
+        self._sort_by_time()
 
     def __len__(self) -> int:
         """How many sessions are remembered."""
@@ -127,6 +131,7 @@ class Sessions:
         table = self.table
         session = table.by_id.get(session_id)
         is_moved = session is None or session.version != version
+        is_later = session is None or session.at != at
         if session is None:
             session = Session(id=session_id, seq=table.next_seq, at=at, version=version)
             table.put(session)
@@ -140,27 +145,39 @@ class Sessions:
             heappush(self._by_age, (version, session.seq, session_id))
             if len(self._by_age) > 2 * len(table) + _SWEEP_ABOVE:
                 self._sort()
+        if is_later:
+            heappush(self._by_time, (at, session.seq, session_id))
+            if len(self._by_time) > 2 * len(table) + _SWEEP_ABOVE:
+                self._sort_by_time()
 
     def are_stale(self, settings: Settings, now: datetime) -> bool:
         """Whether there is one to be forgotten."""
-        oldest = self._oldest()
-        if oldest is None:
-            return False
-        too_old = now - oldest.at > timedelta(seconds=settings.session_retention_s)
-        return too_old or len(self.table) > settings.max_sessions
+        return self._stale(settings, now) is not None
 
     def forget_stale(self, settings: Settings, now: datetime) -> list[str]:
         """Forget sessions that are old or too many; return their ids."""
         forgotten = []
-        while self.are_stale(settings, now):
-            version, _, oldest = heappop(self._by_age)
-            self.horizon = max(self.horizon, version)
-            self.table.remove(oldest)
-            forgotten.append(oldest)
+        while (session := self._stale(settings, now)) is not None:
+            self.horizon = max(self.horizon, session.version)
+            self.table.remove(session.id)
+            forgotten.append(session.id)
         return forgotten
 
-    def _oldest(self) -> Session | None:
+    def _stale(self, settings: Settings, now: datetime) -> Session | None:
         """The session to be forgotten next. Entries of those written since are dropped."""
+        if len(self.table) > settings.max_sessions:
+            return self._oldest()
+        while self._by_time:
+            at, _, session_id = self._by_time[0]
+            session = self.table.get(session_id)
+            if session is not None and session.at == at:
+                is_old = now - at > timedelta(seconds=settings.session_retention_s)
+                return session if is_old else None
+            heappop(self._by_time)
+        return None
+
+    def _oldest(self) -> Session | None:
+        """The session that was last written in the oldest version."""
         while self._by_age:
             version, _, session_id = self._by_age[0]
             session = self.table.get(session_id)
@@ -172,3 +189,7 @@ class Sessions:
     def _sort(self) -> None:
         self._by_age = [(row.version, row.seq, row.id) for row in self.table]
         heapify(self._by_age)
+
+    def _sort_by_time(self) -> None:
+        self._by_time = [(row.at, row.seq, row.id) for row in self.table]
+        heapify(self._by_time)

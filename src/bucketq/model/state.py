@@ -20,7 +20,7 @@ from msgspec import Raw
 from bucketq.model.ages import Ages
 from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.done import Done
-from bucketq.model.job import BrokerRecord, JobRecord, KeyRecord, Status
+from bucketq.model.job import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.lane import Lane
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
@@ -51,6 +51,8 @@ class State:
         self.paused = False
         self.paused_kinds: dict[str, None] = {}
         self.next_seq = 1
+        self.time: AgreedTime | None = None
+        """What the clocks of the writers show; None: it was never noted."""
         self.sessions = Sessions()
         self.keys: Table[KeyRecord] = Table()
         self.tokens: Table[TokenRecord] = Table()
@@ -78,6 +80,9 @@ class State:
         self.counts: dict[tuple[str, Status], int] = {}
         self.token_expires_at: datetime | None = None
         """When the next token expires; None: none ever does."""
+        self.key_ages = Ages(self.keys, _always)
+        self.latest_key_at = created_at
+        """No key has a later time than this."""
         self.consumer_ages = Ages(self.consumers, _is_closed)
         self.writer_ages = Ages(self.writers, _always)
         self._left_delayed = 0
@@ -94,6 +99,8 @@ class State:
         """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
         self.jobs = Table(jobs)
         self.keys = Table(keys)
+        self.key_ages = Ages(self.keys, _always)
+        self.latest_key_at = max((key.at for key in self.keys), default=self.created_at)
         self.tokens = Table(tokens)
         self._note_token_expiry()
         self.consumers = Table(consumers)
@@ -202,7 +209,10 @@ class State:
     def put_key(self, key: str, job: str, digest: str, at: datetime) -> None:
         """Remember an idempotency key."""
         seq = self.keys.next_seq
-        self.keys.put(KeyRecord(id=key, seq=seq, job=job, digest=digest, at=at))
+        record = KeyRecord(id=key, seq=seq, job=job, digest=digest, at=at)
+        self.keys.put(record)
+        self.key_ages.note(record)
+        self.latest_key_at = max(self.latest_key_at, at)
         self.changes.append(("keys", key))
 
     def remove_key(self, key: str) -> None:
@@ -417,5 +427,5 @@ def _is_closed(consumer: ConsumerRecord) -> bool:
     return not consumer.is_open
 
 
-def _always(_writer: WriterRecord) -> bool:
+def _always(_row: KeyRecord | WriterRecord) -> bool:
     return True

@@ -31,6 +31,7 @@ from bucketq.model import (
     operators,
     pushes,
     reads,
+    timekeeping,
     writers,
 )
 from bucketq.model.base import Operation
@@ -59,6 +60,7 @@ from bucketq.model.operations import (
     Heartbeat,
     Lead,
     List,
+    NoteTime,
     Pause,
     Persist,
     Purge,
@@ -122,6 +124,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     Configure: operators.configure,
     GrantToken: access.grant,
     RevokeToken: access.revoke,
+    NoteTime: timekeeping.note,
     Tidy: operators.tidy,
     Archived: finished.let_go,
     ReadOutbox: finished.outbox,

@@ -37,8 +37,7 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.model.operations import CLAIMS, READS, Claim, Request, Tidy, Withdraw
-from bucketq.model.operators import is_untidy
+from bucketq.model.operations import CLAIMS, READS, Claim, Request, Withdraw
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.backlog import Backlog
 from bucketq.queue.faults import PassingFault
@@ -247,9 +246,7 @@ class GroupCommitQueue(ObjectQueue[T]):
             if self._backlog.in_flight or self._is_look_due():
                 await self._confirm(document)
             return
-        now = self._clock.now()
-        if is_untidy(document.state, now):
-            apply(document.state, Request(Tidy()), now)
+        self._keep_tidy(document.state)
         base_version = self._register.version
         began_at = asyncio.get_running_loop().time()
         prepared = self._register.prepare(document)

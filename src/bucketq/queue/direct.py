@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
-from bucketq.model.operations import CLAIMS, Claim, Request, Tidy
-from bucketq.model.operators import is_untidy
+from bucketq.model.operations import CLAIMS, Claim, Request
 from bucketq.model.sessions import MISSING
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
@@ -150,8 +149,8 @@ class DirectQueue(ObjectQueue[T]):
             for expire in self._leases.stale(state, now, monotonic_s):
                 apply(state, Request(expire), now)
         applied = apply(state, request, now)
-        if state.has_changes and is_untidy(state, now):
-            apply(state, Request(Tidy()), now)
+        if state.has_changes:
+            self._keep_tidy(state)
         return applied
 
     def _announce(self) -> None:

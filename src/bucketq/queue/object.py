@@ -13,7 +13,11 @@ from bucketq.archive import SegmentWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model import timekeeping
+from bucketq.model.operations import NoteTime, Request, Tidy
+from bucketq.model.operators import is_untidy
 from bucketq.model.state import State
+from bucketq.model.transitions import apply
 from bucketq.queue.outbox import Archiver
 from bucketq.queue.register import Register
 from bucketq.queue.verbs import Verbs
@@ -84,6 +88,14 @@ class ObjectQueue(Verbs[T]):
 
     async def _first_document(self) -> Document:
         return await self._register.open(create=self._create)
+
+    def _keep_tidy(self, state: State) -> None:
+        """Add to a commit what the writer does by itself: note the time, drop what is too old."""
+        now = self._clock.now()
+        if timekeeping.is_due(state, now):
+            apply(state, Request(NoteTime()), now)
+        if is_untidy(state, now):
+            apply(state, Request(Tidy()), now)
 
     async def _close(self) -> None:
         """Archive no more, and take no more requests."""

@@ -38,7 +38,7 @@ def new_job(job_id: str, kind: str = "index", payload: object = None, **fields: 
 def rows_of(state: State) -> tuple[list[object], ...]:
     """All that a state holds, as values that later changes do not reach."""
     paused = (state.paused, list(state.paused_kinds))
-    head = (state.settings, state.broker, paused, state.sessions.horizon)
+    head = (state.settings, state.broker, paused, state.sessions.horizon, state.time)
     sessions = [msgspec.json.encode(session) for session in state.sessions.table]
     bulk = [*state.consumers, *state.writers]
     return [head], list(state.jobs), list(state.keys), list(state.tokens), bulk, list(sessions)

@@ -36,6 +36,7 @@ from bucketq.model.operations import (
     GrantToken,
     Heartbeat,
     Lead,
+    NoteTime,
     Pause,
     Persist,
     Pulse,
@@ -51,6 +52,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.settings import Settings
+from tests.unit.model.driver import START
 from tests.unit.model.reference_bulk import BulkReference
 
 Row = dict[str, Any]
@@ -83,6 +85,9 @@ class Reference(BulkReference):
         self.paused_kinds: list[str] = []
         self.version = 0
         self.horizon = 0
+        self.time: datetime | None = None
+        self.ahead: list[datetime] = []
+        """What a clock that is further ahead has shown."""
         self.leases_given: set[str] = set()
         self.secrets: dict[str, str] = {}
         """The secret of the claim under which each lease was given."""
@@ -189,18 +194,31 @@ class Reference(BulkReference):
         unfinished = [row for row in self.jobs.values() if row["status"] != "done"]
         if fresh and len(unfinished) + len(fresh) > self.settings.max_jobs:
             raise QueueFullError
-        new_keys = {job.key for job in fresh if job.key and job.key not in self.keys}
-        if new_keys and len(self.keys) + len(new_keys) > self.settings.max_keys:
-            raise QueueFullError
+        for key in self._keys_in_the_way(fresh, now):
+            del self.keys[key]
         for job in fresh:
             self._add(job, now)
         return tuple(known or job.id for job, known in zip(operation.jobs, answer, strict=True))
+
+    def _keys_in_the_way(self, fresh: list[NewJob], now: datetime) -> list[str]:
+        """Keys that the pusher finds too old, or of another day to come, where there is no room."""
+        wanted = {job.key for job in fresh if job.key}
+        excess = len(self.keys | dict.fromkeys(wanted)) - self.settings.max_keys
+        if excess <= 0 or wanted <= set(self.keys):
+            return []
+        ages = {key: now - row["at"] for key, row in self.keys.items() if key not in wanted}
+        retention = timedelta(seconds=self.settings.key_retention_s)
+        old = sorted((key for key in ages if ages[key] > retention), key=ages.__getitem__)[::-1]
+        spare = old + [key for key in ages if ages[key] < -timedelta(days=1)]
+        if len(spare) < excess:
+            raise QueueFullError
+        return spare[:excess]
 
     def _known(self, job: NewJob, now: datetime) -> str | None:
         content = msgspec.structs.replace(job, id="")
         key = self.keys.get(job.key) if job.key is not None else None
         retention = timedelta(seconds=self.settings.key_retention_s)
-        if key is not None and key["at"] >= now - retention:
+        if key is not None and now - retention <= key["at"] <= now + timedelta(days=1):
             if key["content"] != content:
                 raise KeyConflictError
             return str(key["job"])
@@ -478,24 +496,20 @@ class Reference(BulkReference):
         return settings
 
     def _tidy(self, _operation: Tidy, now: datetime, _seen: Seen) -> int:
-        """Each kind of row is dropped from its oldest on, and no further than the first to stay."""
-        settings, count = self.settings, 0
-        while self.sessions:
+        settings, count, finished_at = self.settings, 0, now
+        now = min(now, self.believed(now))
+        while len(self.sessions) > settings.max_sessions:
             oldest = min(self.sessions, key=lambda name: self.sessions[name]["version"])
-            age = now - self.sessions[oldest]["at"]
-            if not (
-                age > timedelta(seconds=settings.session_retention_s)
-                or len(self.sessions) > settings.max_sessions
-            ):
-                break
             self.horizon = max(self.horizon, self.sessions.pop(oldest)["version"])
             count += 1
-        while self.keys:
-            key = next(iter(self.keys))
-            if now - self.keys[key]["at"] <= timedelta(seconds=settings.key_retention_s):
-                break
-            del self.keys[key]
-            count += 1
+        for name, session in list(self.sessions.items()):
+            if now - session["at"] > timedelta(seconds=settings.session_retention_s):
+                self.horizon = max(self.horizon, self.sessions.pop(name)["version"])
+                count += 1
+        for key, row in list(self.keys.items()):
+            if now - row["at"] > timedelta(seconds=settings.key_retention_s):
+                del self.keys[key]
+                count += 1
         count += self.drop_expired_tokens(now)
         count += self.forget_bulk(now)
         while dead := self.dead():
@@ -503,6 +517,31 @@ class Reference(BulkReference):
             too_many = len(dead) > settings.max_dead
             if not (too_many or age > timedelta(seconds=settings.dead_retention_s)):
                 break
-            dead[0].update(status="done", outcome="dead", finished_at=now)
+            dead[0].update(status="done", outcome="dead", finished_at=finished_at)
             count += 1
         return count
+
+    def believed(self, now: datetime) -> datetime:
+        """How late it is at most, going by the clocks that were noted."""
+        if self.time is None or now <= self.time + self._margin():
+            return now
+        return self.time
+
+    def _notetime(self, _operation: NoteTime, now: datetime, _seen: Seen) -> None:
+        margin = self._margin()
+        self.time = self.time or START
+        if now < self.time - margin:
+            self.time, self.ahead = now, []
+        elif now <= self.time + margin:
+            self.time, self.ahead = max(self.time, now), []
+        elif not self.ahead or now < max(self.ahead) - margin:
+            self.ahead = [now]
+        elif now - self.ahead[0] < timedelta(hours=1):
+            self.ahead.append(now)
+        elif now <= max(self.ahead) + margin:
+            self.time, self.ahead = max(now, *self.ahead), []
+        else:
+            self.time, self.ahead = max(self.ahead), [now]
+
+    def _margin(self) -> timedelta:
+        return timedelta(seconds=self.settings.clock_margin_s)

@@ -65,12 +65,8 @@ class TokenReference:
         }
         return _info(self.tokens[operation.id])
 
-    def _revoketoken(self, operation: RevokeToken, now: datetime, _seen: object) -> bool:
-        row = self.tokens.get(operation.id)
-        if row is None or _has_expired(row, now):
-            return False
-        del self.tokens[operation.id]
-        return True
+    def _revoketoken(self, operation: RevokeToken, _now: datetime, _seen: object) -> bool:
+        return self.tokens.pop(operation.id, None) is not None
 
 
 def _has_expired(row: Row, now: datetime) -> bool:

@@ -114,9 +114,17 @@ def test_an_expired_token_is_as_good_as_none_even_before_it_is_dropped() -> None
     assert len(queue.state.tokens) == 1
     assert queue.state.find_token("00000001", queue.now) is None
     assert ids(queue) == []
-    assert queue.send(ops.RevokeToken(id="00000001")).answer is False
     queue.ok(grant(2))
     assert ids(queue) == ["00000002"]
+
+
+def test_an_expired_token_can_be_revoked_for_other_clocks_may_find_it_good() -> None:
+    queue = Driver()
+    queue.ok(grant(1, ttl_s=10))
+    queue.wait(10)
+    assert queue.ok(ops.RevokeToken(id="00000001")) is True
+    assert len(queue.state.tokens) == 0
+    assert queue.ok(ops.RevokeToken(id="00000001")) is False
 
 
 def test_tidying_drops_tokens_that_have_expired_and_no_others() -> None:

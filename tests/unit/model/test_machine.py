@@ -18,6 +18,7 @@ from msgspec import Raw, structs
 
 from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
+from bucketq.model import timekeeping
 from bucketq.model.base import NewJob
 from bucketq.model.job import STATUSES, Backoff, JobRecord
 from bucketq.model.operations import (
@@ -37,6 +38,7 @@ from bucketq.model.operations import (
     Lead,
     LeaseRef,
     List,
+    NoteTime,
     Pause,
     Persist,
     Purge,
@@ -118,7 +120,7 @@ def chosen(values: list[Any], number: int) -> Any:
 def tables(state: State) -> dict[Change, object]:
     """Every row of a state by the name that a change gives it."""
     paused = (state.paused, tuple(state.paused_kinds))
-    head = (state.settings, state.broker, paused, state.sessions.horizon)
+    head = (state.settings, state.broker, paused, state.sessions.horizon, state.time)
     rows: dict[Change, object] = {("head", ""): head}
     rows.update({("jobs", job.id): job for job in state.jobs})
     rows.update({("keys", key.id): key for key in state.keys})
@@ -403,6 +405,11 @@ class QueueMachine(BulkRules):
         self.send(Tidy())
         assert untidy == (len(self.state.changes) > before)
         assert not is_untidy(self.state, self.now)
+
+    @rule()
+    def note_time(self) -> None:
+        self.send(NoteTime())
+        assert not timekeeping.is_due(self.state, self.now)
 
     @precondition(lambda self: self.sent)
     @rule(number=pick)

@@ -139,6 +139,8 @@ class Walker:
     def house(self) -> None:
         machine, choice = self.machine, self.random.randrange(5)
         if choice == 0:
+            if self.number % 2:
+                machine.note_time()
             machine.tidy()
         elif choice == 4:
             machine.archive(self.number)

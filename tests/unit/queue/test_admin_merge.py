@@ -22,6 +22,7 @@ HEAD: dict[str, Any] = {
     "paused_kinds": ["mail", "post"],
     "next_seq": 1000,
     "horizon": 1,
+    "time": {"at": "2020-02-02T02:02:02Z"},
 }
 """What an edit makes of each field of the head that may be edited."""
 
@@ -186,6 +187,7 @@ async def test_a_field_of_the_head_that_another_process_changed_too_is_refused(n
         "settings": {"max_jobs": 78},
         "paused_kinds": ["post"],
         "horizon": 2,
+        "time": {"at": "2021-02-02T02:02:02Z"},
     }[name]
     await finish(world, draft, theirs)
     ours = json.loads(draft.text)
