@@ -195,7 +195,7 @@ def test_a_completion_without_fencing_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Patch) -> None:
-    def stale(_: LeaseWatch, state: State, now: datetime, _monotonic_s: float) -> list[Expire]:
+    def stale(_: LeaseWatch, state: State, now: datetime, *_times: float) -> list[Expire]:
         jobs = [state.jobs.by_id[job_id] for job_id in state.running]
         return [
             Expire(job=job.id, attempt=job.attempt)

@@ -178,8 +178,9 @@ class Leader(GroupCommitQueue[Any]):
         # Reckoned as above: a difference may be rounded the other way, and nothing would wait.
         return super()._is_look_due() or now_s >= self._looked_at + _PROVE_S
 
-    def _end_silent(self, document: Document) -> None:
+    def _end_silent(self, document: Document) -> bool:
         """Leave that to the sweep: it comes once a second, whether anybody claims or not."""
+        return False
 
     def _attend(self, document: Document) -> None:
         """End the leases of silent workers, and write down what was heard of the others."""

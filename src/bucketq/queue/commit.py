@@ -40,7 +40,7 @@ from bucketq.errors import (
 from bucketq.model.operations import CLAIMS, READS, Claim, Request, Withdraw
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.backlog import Backlog
-from bucketq.queue.faults import PassingFault
+from bucketq.queue.faults import Refusals
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
 from bucketq.queue.pace import Gather
@@ -48,18 +48,12 @@ from bucketq.queue.parking import Parking
 from bucketq.queue.register import Register, Settled
 from bucketq.queue.requests import is_unjudged
 from bucketq.queue.waiting import Caller, Waiting
-from bucketq.store.backoff import Backoff
 from bucketq.store.conditional import Verdict
 
 T = TypeVar("T")
 
 _log = logging.getLogger("bucketq")
 
-_LONGEST_REFUSAL_S = 5.0
-"""How long claims wait on while the store refuses: credentials that are renewed, or rights that are
-still on their way to every server, end no worker."""
-_FIRST_RETRY_S = 0.05
-_LAST_RETRY_S = 3.0
 _LOOK_S = 1.0
 _SHORTEST_WAIT_S = 0.001
 _NOTHING = Applied((), None, [])
@@ -79,10 +73,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._wake = asyncio.Event()
         self._gather = Gather()
         self._leases = LeaseWatch()
-        self._unreadable = PassingFault(clock, _log, f"{self._where}: cannot be read")
-        self._unwritable = PassingFault(clock, _log, f"{self._where}: cannot be written")
-        self._rests_until = 0.0
-        """Until when a store that has refused is left alone, unless there are requests."""
+        self._refusals = Refusals(clock, _log, self._where)
         self._looked_at = 0.0
         """When the object was last known to be what is in memory, by the loop's time."""
         self._task: asyncio.Task[None] | None = None
@@ -148,7 +139,10 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer: its caller is gone. What it has got is given back."""
-        for parked in self._parked.withdraw(claim.secret):
+        self._let_go(claim.secret)
+
+    def _let_go(self, secret: str) -> None:
+        for parked in self._parked.withdraw(secret):
             parked.tell((), None)
 
     def _send_away(self, error: Exception) -> None:
@@ -189,7 +183,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         loop = asyncio.get_running_loop()
         needed_at = self._needed_at()
         if needed_at is not None:
-            needed_at = max(needed_at, self._rests_until)
+            needed_at = max(needed_at, self._refusals.rests_until_s)
         timer = None if needed_at is None else loop.call_at(needed_at, self._wake.set)
         try:
             await self._wake.wait()
@@ -221,14 +215,10 @@ class GroupCommitQueue(ObjectQueue[T]):
                 self._backlog.send()
             self._document = None
             self._answer_in_flight(error)
-            self._rest(self._unreadable.strike(error))
-            if self._unreadable.lasts_s >= _LONGEST_REFUSAL_S:
+            if self._refusals.refuse_look(error):
                 self._send_away(error)
         else:
-            self._unreadable.passed()
-
-    def _rest(self, pause_s: float) -> None:
-        self._rests_until = asyncio.get_running_loop().time() + pause_s
+            self._refusals.allow_look()
 
     async def _settle_batch(self) -> None:
         if self._document is None:
@@ -256,7 +246,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         except StoreRefusedError as error:
             await self._refuse_write(error)
             return
-        self._unwritable.passed()
+        self._refusals.allow_write()
         self._looked_at = began_at
         took_s = asyncio.get_running_loop().time() - began_at
         self._gather.wrote(took_s, len(self._backlog.in_flight), len(self._backlog.batch))
@@ -265,15 +255,13 @@ class GroupCommitQueue(ObjectQueue[T]):
     async def _refuse_write(self, error: StoreRefusedError) -> None:
         """Refuse the writes of a batch; its reads are answered by a look at what is there."""
         self._document = None
-        self._rest(self._unwritable.strike(error))
+        self._refusals.refuse_write(error)
         reads = self._backlog.split(self._reads)
         self._answer_in_flight(error)
         if reads:
             self._backlog.in_flight = reads
-            began_at = asyncio.get_running_loop().time()
             document = await self._load()
             self._check(document)
-            self._looked_at = began_at
             self._read(document)
             self._answer_in_flight(None)
             self._adopt(document)
@@ -283,14 +271,10 @@ class GroupCommitQueue(ObjectQueue[T]):
         if self._parked:
             self._end_silent(document)
 
-    def _end_silent(self, document: Document) -> None:
-        """End the leases of silent workers for whoever claims; a broker does that by itself."""
-        state = document.state
-        if state.is_served:
-            return
-        now = self._clock.now()
-        for expire in self._leases.stale(state, now, asyncio.get_running_loop().time()):
-            apply(state, Request(expire), now)
+    def _end_silent(self, document: Document) -> bool:
+        """End the leases of silent workers for whoever claims; returns whether there were any."""
+        now, now_s = self._clock.now(), asyncio.get_running_loop().time()
+        return self._leases.end_silent(document.state, now, now_s, self._looked_at)
 
     def _feed(self, document: Document) -> None:
         """Hand out jobs to parked claims; let those go that have waited long enough."""
@@ -346,11 +330,23 @@ class GroupCommitQueue(ObjectQueue[T]):
             fresh = await self._register.refresh(document)
         except UnavailableError:
             fresh = await self._load()
-        self._looked_at = began_at
-        if fresh is document:
-            self._answer_in_flight(None)
         else:
+            self._looked_at = began_at
+        if fresh is not document:
             self._start_over(fresh)
+        elif not self._reclaim(document):
+            self._answer_in_flight(None)
+
+    def _reclaim(self, document: Document) -> bool:
+        """Let claims that found nothing have the jobs of workers that this look shows as silent."""
+        in_vain = [each for each in self._backlog.in_flight if each.is_in_vain]
+        if not in_vain or not self._end_silent(document):
+            return False
+        self._backlog.put_back()
+        for waiting in in_vain:
+            if self._document is document:
+                self._apply(waiting, document)
+        return True
 
     def _settle(self, document: Document, settled: Settled, base_version: int) -> None:
         if settled.verdict is Verdict.LANDED:
@@ -380,12 +376,8 @@ class GroupCommitQueue(ObjectQueue[T]):
         """Raise where this queue may not go on with a state that was just read."""
 
     async def _load(self) -> Document:
-        backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
-        while True:
-            try:
-                return await self._register.load()
-            except UnavailableError:
-                await backoff.wait()
+        document, self._looked_at = await self._register.load_until_answered()
+        return document
 
     def _apply(self, waiting: Waiting, document: Document) -> None:
         """Apply one request; if that goes wrong in a way it never should, it fails alone."""
@@ -419,8 +411,7 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def _withdraw(self, waiting: Waiting, withdraw: Withdraw, applied: Applied) -> None:
         """Let go of a parked claim. Unless jobs were released, nothing has to be written."""
-        for parked in self._parked.withdraw(withdraw.secret):
-            parked.tell((), None)
+        self._let_go(withdraw.secret)
         if not applied.changes:
             self._backlog.drop(waiting)
             waiting.tell(applied.answer, applied.error)

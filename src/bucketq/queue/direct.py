@@ -117,6 +117,7 @@ class DirectQueue(ObjectQueue[T]):
         while True:
             # Whatever interrupts this leaves no half-changed state behind.
             document, self._document = self._document, None
+            looked_s = asyncio.get_running_loop().time()
             try:
                 document = await (
                     self._register.load() if document is None else self._register.refresh(document)
@@ -124,7 +125,7 @@ class DirectQueue(ObjectQueue[T]):
             except UnavailableError:
                 await backoff.wait()
                 continue
-            applied = self._apply(document, attempts.request)
+            applied = self._apply(document, attempts.request, looked_s)
             if not document.state.has_changes:
                 self._document = document
                 return applied.result()
@@ -141,13 +142,11 @@ class DirectQueue(ObjectQueue[T]):
                 attempts.may_have_landed_since(base_version)
             await backoff.wait()
 
-    def _apply(self, document: Document, request: Request) -> Applied:
+    def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
         state, now = document.state, self._clock.now()
         self.sees_broker = state.is_served
-        if isinstance(request.operation, CLAIMS) and not state.is_served:
-            monotonic_s = asyncio.get_running_loop().time()
-            for expire in self._leases.stale(state, now, monotonic_s):
-                apply(state, Request(expire), now)
+        if isinstance(request.operation, CLAIMS):
+            self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)
         applied = apply(state, request, now)
         if state.has_changes:
             self._keep_tidy(state)

@@ -147,6 +147,16 @@ class Register:
         self._expected_bytes = self._known_bytes = len(found.body)
         return self._take(found, seen)
 
+    async def load_until_answered(self) -> tuple[Document, float]:
+        """Read the queue as it is now, however long that takes; tell when the last try began."""
+        backoff = self._backoff()
+        while True:
+            began_s = asyncio.get_running_loop().time()
+            try:
+                return await self.load(), began_s
+            except UnavailableError:
+                await backoff.wait()
+
     async def peek(self) -> Heading:
         """Read who serves the queue, and nothing else; nothing may be written on that.
 

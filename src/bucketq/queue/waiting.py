@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from bucketq.model.bulk import Publish
-from bucketq.model.operations import Claim, Push, Request
+from bucketq.model.operations import CLAIMS, Claim, Push, Request
 from bucketq.model.transitions import Applied
 
 
@@ -40,6 +40,12 @@ class Waiting:
         """The secret of a claim."""
         operation = self.request.operation
         return operation.secret if isinstance(operation, Claim) else ""
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether it is a claim that found nothing."""
+        is_claim = type(self.request.operation) in CLAIMS
+        return is_claim and self.applied is not None and not self.applied.changes
 
     @property
     def is_told(self) -> bool:

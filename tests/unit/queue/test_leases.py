@@ -40,7 +40,8 @@ class Watched:
 
     def stale_at(self, at_s: float) -> list[str]:
         now = BEGAN + timedelta(seconds=at_s + self.wall_error_s)
-        return [expire.job for expire in self.watch.stale(self.state, now, 1000 + at_s)]
+        at_s += 1000
+        return [expire.job for expire in self.watch.stale(self.state, now, at_s, at_s)]
 
     def first_stale(self, begin_s: float, end_s: float, step_s: float = 1.0) -> float | None:
         """Look again and again; return when the first job was found stale."""
@@ -64,9 +65,8 @@ def test_the_verdict_names_the_attempt_that_was_silent() -> None:
     watched = Watched()
     assert watched.first_stale(0, LEASE_S + GRACE_S - 1) is None
     now = BEGAN + timedelta(seconds=LEASE_S + GRACE_S)
-    assert watched.watch.stale(watched.state, now, 1000 + LEASE_S + GRACE_S) == [
-        Expire(job="job-0", attempt=1)
-    ]
+    at_s = 1000.0 + LEASE_S + GRACE_S
+    assert watched.watch.stale(watched.state, now, at_s, at_s) == [Expire(job="job-0", attempt=1)]
 
 
 def test_a_heartbeat_begins_the_count_anew() -> None:
