@@ -23,8 +23,13 @@ from bucketq.model.operations import Claim, Push, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.queue.requests import RequestId
-from bucketq.rpc.grpc_listener import MAX_REQUEST_BYTES, UNARY
-from bucketq.rpc.grpc_session import MAX_CALLS, MAX_RESPONSE_BYTES
+from bucketq.rpc.grpc_methods import UNARY
+from bucketq.rpc.grpc_session import (
+    MAX_CALLS,
+    MAX_MESSAGE_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_RESPONSE_BYTES,
+)
 from bucketq.rpc.messages import Refusal
 from bucketq.rpc.status import code_of
 from tests.environ import ROOT, child_environ
@@ -167,6 +172,7 @@ def test_the_calls_and_limits_of_the_wire_are_those_of_the_code() -> None:
     text = WIRE.read_text("utf-8")
     unary = text.partition("**Unary calls**")[2].partition("Each has a `target`")[0]
     assert set(re.findall(r"`(\w+)`", unary)) == set(UNARY)
+    assert f"| a message to a broker | {MAX_MESSAGE_BYTES // 1024**2} MiB;" in text
     assert f"{MAX_REQUEST_BYTES // 1024**2} MiB, {MAX_CALLS:,} calls" in text
     assert f"up to {MAX_RESPONSE_BYTES // 1024**3} GiB" in text
 

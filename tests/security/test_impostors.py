@@ -38,6 +38,10 @@ class Impostor:
         self.tokens: list[str] = []
         self.calls: list[Call] = []
 
+    def trusts(self, token: str) -> bool:
+        del token
+        return True
+
     def ping(self, ping: Ping) -> Pong:
         del ping
         record = self.record
@@ -64,6 +68,10 @@ class Impostor:
             version=1,
             proof=self.proof,
         )
+
+    @property
+    def is_admitted(self) -> bool:
+        return True
 
     def show(self, token: str) -> None:
         self.tokens.append(token)

@@ -17,9 +17,11 @@ import h2.events
 import pytest
 
 import bucketq
+from bucketq.rpc import admission
 from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import grpc_listener
-from bucketq.rpc.grpc_listener import MAX_GUESTS_OF_A_HOST, MAX_REQUEST_BYTES, SERVICE
+from bucketq.rpc.admission import MAX_GUESTS_OF_A_HOST
+from bucketq.rpc.grpc_methods import SERVICE
+from bucketq.rpc.grpc_session import MAX_MESSAGE_BYTES
 from bucketq.rpc.grpc_transport import GrpcTransport
 from bucketq.rpc.messages import Hello
 from bucketq.rpc.transport import LinkLostError
@@ -92,7 +94,7 @@ async def test_a_message_that_is_too_large_ends_its_stream_and_no_other(
     broker: BrokerProcess, url: str, channel: Any
 ) -> None:
     before = memory_bytes(broker)
-    request = pb.PushRequest(target=TARGET, push=push_of("large", bytes(MAX_REQUEST_BYTES + 1)))
+    request = pb.PushRequest(target=TARGET, push=push_of("large", bytes(MAX_MESSAGE_BYTES + 1)))
     code, _ = await status(unary(channel, "Push", request))
     assert code == "RESOURCE_EXHAUSTED"
     assert memory_bytes(broker) - before < 64 * MIB, "it was not even taken in"
@@ -214,7 +216,7 @@ async def refusal(transport: GrpcTransport, address: str) -> str:
 async def test_all_hosts_together_have_so_many_conversations_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grpc_listener, "MAX_GUESTS", 3)
+    monkeypatch.setattr(admission, "MAX_GUESTS", 3)
     transport = GrpcTransport()
     listener = await transport.listen("127.0.0.1:0", FakeService())
     try:

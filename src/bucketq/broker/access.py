@@ -44,6 +44,8 @@ class Guard:
         """Begin with nobody let in."""
         self._clock = clock
         self._decoy = ""
+        self._asks = False
+        """Whether the queue asked for tokens when it was last known."""
 
     def greet(
         self, state: State | None, hello: Hello, welcome: Welcome
@@ -66,7 +68,7 @@ class Guard:
                 welcome.epoch,
             )
             return replace(welcome, proof=proof), None
-        if state is not None and state.settings.require_token:
+        if self._asks_for_token(state):
             raise AccessDeniedError(_NONE_SHOWN)
         return welcome, None  # Each of its calls is looked at again.
 
@@ -83,6 +85,23 @@ class Guard:
         if not compare_digest(self._digest_of(state, token_id), digest):
             raise AccessDeniedError(_NOT_GOOD)
         return Shown(token_id, digest)
+
+    def trusts(self, state: State | None, token: str) -> bool:
+        """Whether a client with this token may be here; an empty one was not shown.
+
+        While the queue is read again that is answered by what was known of it before.
+        """
+        if not self._asks_for_token(state):
+            return True
+        try:
+            return self.admit(state, token) is not None
+        except (AccessDeniedError, UnavailableError):
+            return False
+
+    def _asks_for_token(self, state: State | None) -> bool:
+        if state is not None:
+            self._asks = state.settings.require_token
+        return self._asks
 
     def check(self, state: State | None, shown: Shown | None, operation: object) -> None:
         """Keep strangers out before anything is kept of their requests.

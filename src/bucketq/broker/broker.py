@@ -249,6 +249,10 @@ class Broker:
             raise self._superseded()
         return self._guard.admit(self._leader.state, token)
 
+    def trusts(self, token: str) -> bool:
+        """Whether a client with this token may talk to it; an empty one was not shown."""
+        return self._leader is not None and self._guard.trusts(self._leader.state, token)
+
     def take(self, incoming: Incoming) -> None:
         """Take a call into the inbox; what cannot be taken is answered at once."""
         leader = self._leader

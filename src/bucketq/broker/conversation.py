@@ -33,6 +33,10 @@ class Desk(Protocol):
         """Archive what is finished, and answer the call."""
         ...
 
+    def trusts(self, token: str) -> bool:
+        """Whether a client with this token may be here; empty: one that has shown none."""
+        ...
+
     def admit(self, token: str) -> Shown | None:
         """Check a token. Raises ``AccessDeniedError`` on one that is bad."""
         ...
@@ -94,6 +98,11 @@ class Conversation:
     def version(self) -> int:
         """The newest version that is known to be in the object."""
         return self._desk.version
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the client may be here: it has shown a good token, or needs none."""
+        return self.shown is not None or self._desk.trusts("")
 
     def show(self, token: str) -> None:
         """Take the client's token. Raises ``AccessDeniedError`` on one that is bad."""

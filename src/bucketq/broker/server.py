@@ -132,6 +132,10 @@ class Server:
         """Answer from memory."""
         return self._find(ping.queue, ping.incarnation).pong()
 
+    def trusts(self, token: str) -> bool:
+        """Whether one of the queues takes calls from a client that has shown this token."""
+        return any(broker.trusts(token) for broker in self._brokers.values())
+
     def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
         """Begin a conversation about one of the queues."""
         return self._find(hello.queue, hello.incarnation).converse(hello, send)

@@ -119,6 +119,7 @@ async def serve(
     """
     from bucketq.broker.server import Server
     from bucketq.rpc.address import is_loopback, this_host
+    from bucketq.rpc.descriptors import raise_limit
 
     form = choose_format(log_format, out)
     check_timeout(out.timeout_s)
@@ -129,6 +130,7 @@ async def serve(
     # A broker's tracebacks quote no payloads, and without them its faults could not be found.
     log_to(Lines(form, to_stderr, tracebacks=True), quiet=out.quiet, debug=out.debug)
     _settle_memory()
+    raise_limit()
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)

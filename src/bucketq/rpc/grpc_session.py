@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import grpc
@@ -26,7 +26,9 @@ from bucketq.errors import (
     PayloadTooLargeError,
     UnavailableError,
 )
+from bucketq.rpc import admission
 from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.admission import Admission, Guest, stopping
 from bucketq.rpc.answers import write_answer
 from bucketq.rpc.calls import read_call, read_hello, write_welcome
 from bucketq.rpc.errors import refusal_of
@@ -35,6 +37,11 @@ from bucketq.rpc.status import code_of, details_of, metadata_of
 from bucketq.rpc.transport import Conversation, Service
 
 MIB = 1024 * 1024
+MAX_MESSAGE_BYTES = 2 * MIB
+"""The largest message that a broker takes. gRPC buffers as much for every client that begins to
+send one, whoever it is; a job with the largest payload of the default settings (1 MiB) fits."""
+MAX_REQUEST_BYTES = 128 * MIB
+"""The largest request, which comes in parts; only clients that may be here can send it."""
 MAX_RESPONSE_BYTES = 1024 * MIB
 """The largest answer that a client takes."""
 NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
@@ -47,8 +54,9 @@ _MESSAGE_BYTES = 4 * MIB
 _MAX_WAITING_ANSWERS = 20_000
 """With so many unread, no more calls of this client are read."""
 _RETRY_AFTER_S = 1.0
-_HELLO_S = 10.0
 _MANY = 4096
+_EARLY_CALLS = 100
+"""A client that sends more before it has shown its token is sent away: answers cost memory."""
 _LATE_S = 60.0
 """How long an answer is still passed on after its client said it would wait no more."""
 
@@ -57,74 +65,103 @@ Context = Any
 _log = logging.getLogger(__name__)
 
 
-class Session:
+class Session(Guest):
     """One stream: calls in, answers out."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, admission: Admission) -> None:
         """Take a stream on which nothing was said yet."""
+        super().__init__()
         self._context = context
+        self._admission = admission
         self._asked: dict[int, tuple[str, float]] = {}
         """The verb of each tag that has no answer yet, and until when one is waited for."""
         self._sweep_at = _MANY
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
         self._waiting: deque[tuple[Answer, str]] = deque()
         self._version = 0
         self._shows_life = False
         self._wake = asyncio.Event()
         self._caught_up = asyncio.Event()
         self._finishing = False
-        self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_greeted = False
 
     def finish(self) -> None:
         """End it when nothing is under way any more."""
         self._finishing = True
         self._wake.set()
 
-    def stop(self) -> None:
-        """End it now."""
-        if not self._stopped.done():
-            self._stopped.set_result(None)
-
     async def run(self, service: Service) -> None:
         """Serve the stream until either side ends it."""
         try:
-            body = await self._first_message()
-            if body is EOF:
-                return
-            request = parse(pb.SessionRequest, body)
-            if not request.HasField("hello"):
-                message = "the first message of a session must carry `hello`"
-                raise InvalidRequestError(message)
-            conversation = service.open(read_hello(request.hello), self._collect)
+            conversation = await self.within(admission.TOKEN_S, self._introduce(service))
         except BucketQError as error:
             await turn_away(self._context, error)
+        except TimeoutError:
+            await turn_away(self._context, self._too_slow())
+        if conversation is None:
+            return
         try:
-            welcome = pb.SessionResponse(welcome=write_welcome(conversation.welcome))
-            await self._context.write(welcome.SerializeToString())
-            self._take_in(conversation, request)
             failure = await self._converse(conversation)
-        except AccessDeniedError as error:
-            failure = error
         finally:
             conversation.close()
+            self._drop_parts()
         if failure is not None:
             await turn_away(self._context, failure)
 
-    async def _first_message(self) -> Any:
-        """Read the first message, unless the client takes too long over it."""
-        reading = asyncio.get_running_loop().create_task(self._context.read())
+    async def _introduce(self, service: Service) -> Conversation | None:
+        """Exchange greetings until the client may be here; None: it has left.
+
+        Until then it says hello and shows its token, and nothing else is taken from it.
+        """
+        request = await self._next_request()
+        if request is None:
+            return None
+        if not request.HasField("hello"):
+            message = "the first message of a session must carry `hello`"
+            raise InvalidRequestError(message)
+        conversation = service.open(read_hello(request.hello), self._collect)
         try:
-            await asyncio.wait(
-                [reading, self._stopped], timeout=_HELLO_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            if reading.done():
-                return reading.result()
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-        if self._stopped.done():
-            raise stopping()
-        message = f"a session begins with a message that carries `hello`; none came in {_HELLO_S} s"
-        raise InvalidRequestError(message)
+            welcome = pb.SessionResponse(welcome=write_welcome(conversation.welcome))
+            await self._context.write(welcome.SerializeToString())
+            self._is_greeted = True
+            while True:
+                if request.token:
+                    conversation.show(request.token)
+                if conversation.is_admitted:
+                    break
+                await self._refuse_early(request.calls)
+                request = await self._next_request()
+                if request is None:
+                    conversation.close()
+                    return None
+            self._admission.admit(self)
+            self._hand_over(conversation, request.calls)
+        except BaseException:
+            conversation.close()
+            raise
+        return conversation
+
+    async def _next_request(self) -> pb.SessionRequest | None:
+        """Read a message; None: the client sends no more."""
+        body = await self._context.read()
+        return None if body is EOF else parse(pb.SessionRequest, body)
+
+    async def _refuse_early(self, calls: Sequence[pb.Call]) -> None:
+        """Answer calls that come before the token."""
+        if calls:
+            error = AccessDeniedError("the queue asks for a token: show it before the first call")
+            if len(calls) > _EARLY_CALLS:
+                raise error
+            self._waiting.extend((Answer(call.tag, None, refusal_of(error)), "") for call in calls)
+            await self._context.write(self._next_message())
+
+    def _too_slow(self) -> BucketQError:
+        wait = f"in {admission.TOKEN_S:g} s"
+        if self._is_greeted:
+            return UnavailableError(f"the queue asks for a token, and none came {wait}: try again")
+        message = f"a session begins with a message that carries `hello`; none came {wait}"
+        return InvalidRequestError(message)
 
     async def _converse(self, conversation: Conversation) -> Exception | None:
         """Read and write until that ends, and return why it did; None: the client wanted it."""
@@ -132,9 +169,8 @@ class Session:
         reading = loop.create_task(self._read(conversation))
         writing = loop.create_task(self._write())
         try:
-            await asyncio.wait(
-                [reading, writing, self._stopped], return_when=asyncio.FIRST_COMPLETED
-            )
+            ends: list[asyncio.Future[Any]] = [reading, writing, self.stopped]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             reading.cancel()
             writing.cancel()
@@ -144,25 +180,50 @@ class Session:
         failure = next((end for end in ended if isinstance(end, Exception)), None)
         if failure is not None and not isinstance(failure, BucketQError):
             _log.error("a session failed", exc_info=failure)
-        if failure is None and (self._finishing or self._stopped.done()):
+        if failure is None and self.stopped.done():
+            failure = self.stopped.result()
+        if failure is None and self._finishing:
             failure = stopping()
         return failure
 
     async def _read(self, conversation: Conversation) -> None:
         while True:
-            body = await self._context.read()
-            if body is EOF:
+            request = await self._next_request()
+            if request is None:
                 return
-            self._take_in(conversation, parse(pb.SessionRequest, body))
+            self._take_in(conversation, request)
             while len(self._waiting) > _MAX_WAITING_ANSWERS:
                 self._caught_up.clear()
                 await self._caught_up.wait()
 
     def _take_in(self, conversation: Conversation, request: pb.SessionRequest) -> None:
         """Take the token that a message may bring, and then its calls."""
+        if request.HasField("part"):
+            self._keep_part(request.part)
+            if request.more:
+                return
+            body = b"".join(self._parts)
+            self._drop_parts()
+            request = parse(pb.SessionRequest, body)
         if request.token:
             conversation.show(request.token)
         self._hand_over(conversation, request.calls)
+
+    def _keep_part(self, part: bytes) -> None:
+        size_bytes = self._parts_bytes + len(part)
+        if size_bytes > MAX_REQUEST_BYTES:
+            message = (
+                f"a request has {size_bytes:,} bytes or more, {MAX_REQUEST_BYTES:,} are allowed: "
+                "send several"
+            )
+            raise PayloadTooLargeError(message)
+        self._admission.keep_part(len(part))
+        self._parts.append(part)
+        self._parts_bytes = size_bytes
+
+    def _drop_parts(self) -> None:
+        self._admission.drop_parts(self._parts_bytes)
+        self._parts, self._parts_bytes = [], 0
 
     def _hand_over(self, conversation: Conversation, sent: Iterable[pb.Call]) -> None:
         """Give the broker the calls that can be read; the others are answered here."""
@@ -273,8 +334,3 @@ def parse(shape: Any, body: bytes) -> Any:
     except DecodeError as error:
         message = f"the message is no {shape.DESCRIPTOR.full_name}: {error}"
         raise InvalidRequestError(message) from error
-
-
-def stopping() -> UnavailableError:
-    """What whoever is still there is told at the end."""
-    return UnavailableError("the broker is stopping: find the one that follows it")

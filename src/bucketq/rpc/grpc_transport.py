@@ -32,8 +32,9 @@ from bucketq.rpc.calls import read_pong, read_welcome, write_call, write_hello, 
 from bucketq.rpc.credentials import NONCE_BYTES, Credentials, ServerTls, broker_proof
 from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.grpc_channel import Line, explain, line_to, say
-from bucketq.rpc.grpc_listener import MAX_REQUEST_BYTES, SERVICE, GrpcListener, listen
-from bucketq.rpc.grpc_session import MIB
+from bucketq.rpc.grpc_listener import GrpcListener, listen
+from bucketq.rpc.grpc_methods import PING_KEY, SERVICE
+from bucketq.rpc.grpc_session import MAX_REQUEST_BYTES, MIB
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
 from bucketq.rpc.transport import LinkLostError, NobodyThereError, Service, UntrustedError
 
@@ -41,8 +42,11 @@ _NOTHING = Credentials()
 _CLOCK = SystemClock()
 _MESSAGE_BYTES = 8 * MIB
 _MESSAGE_CALLS = 2000
-_CALL_BYTES = MAX_REQUEST_BYTES - MIB
-"""The largest call that is sent: a larger message would cost the whole conversation."""
+_PART_BYTES = MIB
+"""A larger message is sent in parts."""
+_CALL_BYTES = MAX_REQUEST_BYTES - 16 * MIB
+"""The largest call that is sent, alone or after others: a larger request would cost the whole
+conversation."""
 _WORTH_MEASURING_BYTES = 2 * MIB
 """Below that an estimate will do, however long the names are that it does not look at."""
 _GOODBYE_S = 0.2
@@ -82,7 +86,8 @@ class GrpcTransport:
         channel = line.dial()
         try:
             method = channel.unary_unary(f"/{SERVICE}/Ping", None, None)
-            body = await method(write_ping(ping).SerializeToString(), timeout=timeout_s)
+            request = write_ping(ping).SerializeToString()
+            body = await method(request, timeout=timeout_s, metadata=((PING_KEY, request),))
             pong = read_pong(pb.PingResponse.FromString(body))
         except DecodeError as error:
             message = f"whatever listens at {address} is no broker: {error}"
@@ -225,7 +230,14 @@ class GrpcWire:
         if self._is_closed:
             raise self._lost("")
         try:
-            await self._stream.write(message.SerializeToString())
+            body = message.SerializeToString()
+            if len(body) <= _PART_BYTES:
+                await self._stream.write(body)
+                return
+            for start in range(0, len(body), _PART_BYTES):
+                end = start + _PART_BYTES
+                part = pb.SessionRequest(part=body[start:end], more=end < len(body))
+                await self._stream.write(part.SerializeToString())
         except _BROKEN as error:
             raise self._lost(say(error)) from error
         except asyncio.CancelledError as error:

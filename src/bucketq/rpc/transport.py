@@ -77,6 +77,11 @@ class Conversation(Protocol):
         """What the client is told at the beginning."""
         ...
 
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the client may be here: it has shown a good token, or needs none."""
+        ...
+
     def show(self, token: str) -> None:
         """Take the token that the client shows. Raises ``AccessDeniedError`` on one that is bad."""
         ...
@@ -95,6 +100,10 @@ class Service(Protocol):
 
     def ping(self, ping: Ping) -> Pong:
         """Answer from memory. Raises ``QueueNotFoundError`` for a queue that it does not know."""
+        ...
+
+    def trusts(self, token: str) -> bool:
+        """Whether a client with this token may be here at all; empty: one that has shown none."""
         ...
 
     def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:

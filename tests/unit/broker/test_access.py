@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from bucketq.broker.access import Guard, Shown, refusal
 from bucketq.errors import AccessDeniedError, InvalidRequestError, UnavailableError
@@ -128,3 +129,16 @@ def test_an_unknown_id_has_a_proof_that_is_always_the_same_and_never_right(
     assert first == second
     other = Guard(FixedClock(b"\1"))
     assert other.greet(state, hello, WELCOME)[0].proof != first, "nobody can compute it"
+
+
+def test_a_client_is_trusted_with_a_good_token_or_if_none_is_asked_for(
+    guard: Guard, state: State
+) -> None:
+    assert guard.trusts(state, TOKEN)
+    assert not guard.trusts(state, OTHER)
+    assert not guard.trusts(state, "")
+    assert not guard.trusts(None, ""), "while it is read again, what was known of it holds"
+    assert not guard.trusts(None, TOKEN), "its tokens are not known"
+    state.settings = replace(state.settings, require_token=False)
+    assert guard.trusts(state, "")
+    assert guard.trusts(None, "")

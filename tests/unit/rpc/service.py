@@ -31,6 +31,10 @@ class FakeConversation:
     def welcome(self) -> Welcome:
         return WELCOME
 
+    @property
+    def is_admitted(self) -> bool:
+        return self.service.is_open or bool(self.shown)
+
     def show(self, token: str) -> None:
         self.shown.append(token)
 
@@ -54,6 +58,7 @@ class FakeService:
         self.at_open: Exception | None = None
         self.at_ping: Exception | None = None
         self.answers_at_once = True
+        self.is_open = True
         self.conversations: list[FakeConversation] = []
         self._opened: asyncio.Queue[FakeConversation] = asyncio.Queue()
 
@@ -65,6 +70,10 @@ class FakeService:
         if self.error is not None:
             return Answer(call.tag, None, refusal_of(self.error))
         return Answer(call.tag, self.value)
+
+    def trusts(self, token: str) -> bool:
+        del token
+        return self.is_open
 
     def ping(self, ping: Ping) -> Pong:
         del ping

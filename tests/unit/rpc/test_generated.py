@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.grpc_listener import UNARY
+from bucketq.rpc.grpc_methods import UNARY
 from bucketq.rpc.operations import VERBS
 
 ROOT = Path(__file__).resolve().parents[3]

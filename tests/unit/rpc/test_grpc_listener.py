@@ -8,19 +8,22 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bucketq import errors
 from bucketq.model import operations as ops
+from bucketq.rpc import admission, grpc_listener, grpc_session
 from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import grpc_listener, grpc_session
 from bucketq.rpc.answers import read_answer
 from bucketq.rpc.errors import error_of
-from bucketq.rpc.grpc_listener import SERVICE, GrpcListener
+from bucketq.rpc.grpc_listener import GrpcListener
+from bucketq.rpc.grpc_methods import PING_KEY, SERVICE
 from bucketq.rpc.grpc_transport import GrpcTransport
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping
 from bucketq.rpc.transport import LinkLostError, NobodyThereError
 from tests.unit.rpc.service import PONG, FakeService
 
+CALL = pb.Call(tag=3, pause=pb.Pause())
 RELEASE = ops.Request(ops.Release(job="j", lease="l"), "s", 1, 0)
 
 
@@ -168,7 +171,7 @@ async def test_a_listener_closes_on_a_client_that_never_said_hello(
 async def test_a_client_that_never_says_hello_is_sent_away(
     channel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_session, "_HELLO_S", 0.01)
+    monkeypatch.setattr(admission, "TOKEN_S", 0.01)
     with pytest.raises(grpc.aio.AioRpcError, match="hello") as caught:
         await session(channel).read()
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -316,3 +319,114 @@ async def test_calls_that_the_broker_dropped_are_forgotten(
         await conversation.heard.wait()
     conversation.send(Answers([Answer(1), Answer(3)]))
     assert (await wire.receive()).answers == [Answer(3)]
+
+
+async def test_a_client_that_never_shows_its_token_is_sent_away(
+    channel: Any, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.is_open = False
+    monkeypatch.setattr(admission, "TOKEN_S", 0.2)
+    stream = await greeted(channel)
+    with pytest.raises(grpc.aio.AioRpcError, match="token") as caught:
+        await stream.read()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert service.conversations[0].closed.is_set()
+
+
+async def test_a_client_that_shows_its_token_stays(
+    channel: Any, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.is_open = False
+    stream = await greeted(channel)
+    await stream.write(pb.SessionRequest(token="t").SerializeToString())
+    conversation = service.conversations[0]
+    await stream.write(pb.SessionRequest(calls=[CALL]).SerializeToString())
+    assert await answers_of(stream) == [Answer(3)]
+    assert conversation.shown == ["t"]
+    stream.cancel()
+
+
+async def test_calls_that_come_before_the_token_reach_no_broker(
+    channel: Any, service: FakeService
+) -> None:
+    service.is_open = False
+    stream = await greeted(channel)
+    await stream.write(pb.SessionRequest(calls=[CALL]).SerializeToString())
+    [answer] = await answers_of(stream)
+    assert answer.refusal is not None
+    assert answer.refusal.kind == "AccessDeniedError"
+    await stream.write(pb.SessionRequest(calls=[CALL] * 101).SerializeToString())
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert service.conversations[0].calls == []
+
+
+async def test_a_request_in_parts_is_put_together(channel: Any, service: FakeService) -> None:
+    stream = await greeted(channel)
+    body = pb.SessionRequest(calls=[CALL]).SerializeToString()
+    for index, more in enumerate([True] * (len(body) - 1) + [False]):
+        part = pb.SessionRequest(part=body[index : index + 1], more=more)
+        await stream.write(part.SerializeToString())
+    assert await answers_of(stream) == [Answer(3)]
+    assert service.conversations[0].messages == [1]
+    stream.cancel()
+
+
+async def test_a_request_in_parts_has_a_limit(
+    channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_session, "MAX_REQUEST_BYTES", 1000)
+    stream = await greeted(channel)
+    for _ in range(3):
+        await stream.write(pb.SessionRequest(part=bytes(400), more=True).SerializeToString())
+    with pytest.raises(grpc.aio.AioRpcError, match="1,000 are allowed"):
+        await stream.read()
+
+
+async def test_parts_of_a_client_that_left_are_not_counted_any_more(
+    channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "MAX_PARTS_BYTES", 1000)
+    for _ in range(3):
+        stream = await greeted(channel)
+        await stream.write(pb.SessionRequest(part=bytes(900), more=True).SerializeToString())
+        await stream.write(pb.SessionRequest(part=bytes(900), more=True).SerializeToString())
+        with pytest.raises(grpc.aio.AioRpcError, match="900 bytes of unfinished"):
+            await stream.read()
+
+
+async def test_a_ping_may_bring_its_request_in_metadata(channel: Any, service: FakeService) -> None:
+    method = channel.unary_unary(f"/{SERVICE}/Ping", None, None)
+    for metadata in ((), ((PING_KEY, pb.PingRequest().SerializeToString()),)):
+        assert pb.PingResponse.FromString(await method(b"", metadata=metadata)).broker == "b1"
+    service.at_ping = errors.QueueNotFoundError("no such queue")
+    with pytest.raises(grpc.aio.AioRpcError, match="no such queue") as caught:
+        await method(b"", metadata=((PING_KEY, b""),))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_the_health_of_a_broker_cannot_be_watched(channel: Any) -> None:
+    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await watch.read()
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_sessions_and_calls_without_a_token_are_few_on_one_connection(
+    channel: Any, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "MAX_STRANGERS_OF_A_CONNECTION", 2)
+    service.is_open = False
+    held = [await greeted(channel) for _ in range(2)]
+    push = channel.unary_unary(f"/{SERVICE}/Push", None, None)
+    health = channel.unary_unary("/grpc.health.v1.Health/Check", None, None)
+    for refused in (session(channel).read(), push(b""), health(b"")):
+        with pytest.raises(grpc.aio.AioRpcError, match="this connection") as caught:
+            await refused
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    await held[0].write(pb.SessionRequest(token="t", calls=[CALL]).SerializeToString())
+    assert await answers_of(held[0]) == [Answer(3)]
+    assert await health(b"")
+    for stream in held:
+        stream.cancel()

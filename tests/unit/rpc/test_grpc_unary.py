@@ -15,9 +15,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from bucketq import errors
 from bucketq.model import operations as ops
 from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import grpc_listener
+from bucketq.rpc import grpc_methods
 from bucketq.rpc.errors import error_of
-from bucketq.rpc.grpc_listener import SERVICE, UNARY
+from bucketq.rpc.grpc_methods import SERVICE, UNARY
 from bucketq.rpc.grpc_transport import GrpcTransport
 from bucketq.rpc.status import read_refusal
 from tests.unit.rpc.samples import ANSWERS
@@ -89,7 +89,7 @@ async def test_a_unary_call_for_a_queue_that_is_not_here_is_refused(
 async def test_a_unary_call_that_the_broker_dropped_is_unknown(
     channel: Any, service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_listener, "DEFAULT_TTL_S", 0.01)
+    monkeypatch.setattr(grpc_methods, "DEFAULT_TTL_S", 0.01)
     service.answers_at_once = False
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await channel.unary_unary(f"/{SERVICE}/Pause", None, None)(

@@ -1,0 +1,246 @@
+"""The methods of a listener: sessions, unary calls, and what tools that know gRPC ask for.
+
+Every caller is counted before gRPC buffers anything that it sends (``admission``). So every method
+takes a stream, to gRPC at least: of a method that takes one message, gRPC would read the message of
+every caller first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
+from grpc_health.v1 import health, health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
+from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.admission import TOKEN_S, Admission, Guest
+from bucketq.rpc.answers import write_value
+from bucketq.rpc.calls import DEFAULT_TTL_S, read_ping, read_unary, write_pong
+from bucketq.rpc.errors import refusal_of
+from bucketq.rpc.grpc_session import Context, Session, abort, parse, turn_away
+from bucketq.rpc.messages import Answer, Answers, Hello
+from bucketq.rpc.transport import Conversation, Service
+
+SERVICE = "bucketq.v1.Queue"
+PING_KEY = "bucketq-ping-bin"
+"""The metadata in which a ping may bring its request."""
+_NAMES = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+
+_Method = Callable[[object, Context], Awaitable[Any]]
+
+UNARY: dict[str, tuple[Any, str]] = {
+    "Push": (pb.PushRequest, "push"),
+    "Claim": (pb.ClaimRequest, "claim"),
+    "Heartbeat": (pb.HeartbeatRequest, "heartbeat"),
+    "Complete": (pb.CompleteRequest, "complete"),
+    "CompleteMany": (pb.CompleteManyRequest, "complete_many"),
+    "Fail": (pb.FailRequest, "fail"),
+    "Release": (pb.ReleaseRequest, "release"),
+    "Withdraw": (pb.WithdrawRequest, "withdraw"),
+    "ReleaseMany": (pb.ReleaseManyRequest, "release_many"),
+    "Cancel": (pb.CancelRequest, "cancel"),
+    "Redrive": (pb.RedriveRequest, "redrive"),
+    "Purge": (pb.PurgeRequest, "purge"),
+    "Pause": (pb.PauseRequest, "pause"),
+    "Resume": (pb.ResumeRequest, "resume"),
+    "Configure": (pb.ConfigureRequest, "configure"),
+    "Get": (pb.GetRequest, "get"),
+    "List": (pb.ListRequest, "list"),
+    "Stats": (pb.StatsRequest, "stats"),
+    "Snapshot": (pb.SnapshotRequest, "snapshot"),
+    "FlushArchive": (pb.FlushArchiveRequest, "flush_archive"),
+    "GrantToken": (pb.GrantTokenRequest, "grant_token"),
+    "RevokeToken": (pb.RevokeTokenRequest, "revoke_token"),
+    "Tokens": (pb.TokensRequest, "tokens"),
+    "OpenConsumer": (pb.OpenConsumerRequest, "open_consumer"),
+    "ClaimBatch": (pb.ClaimBatchRequest, "claim_batch"),
+    "ReadBatch": (pb.ReadBatchRequest, "read_batch"),
+    "AckBatch": (pb.AckBatchRequest, "ack_batch"),
+    "ReleaseBatch": (pb.ReleaseBatchRequest, "release_batch"),
+    "Consumers": (pb.ConsumersRequest, "consumers"),
+    "RemoveConsumer": (pb.RemoveConsumerRequest, "remove_consumer"),
+    "Publish": (pb.PublishRequest, "publish"),
+}
+"""Each unary method, the message that it takes, and the field with the operation."""
+
+
+def handlers(service: Service, admission: Admission) -> list[grpc.GenericRpcHandler[Any, Any]]:
+    """Everything that can be called at a listener."""
+    to_one, to_many = grpc.stream_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+    queue = {
+        "Session": to_many(_session(service, admission)),
+        "Ping": to_one(_ping(service, admission)),
+        **{name: to_one(_unary(service, admission, *shape)) for name, shape in UNARY.items()},
+    }
+    # To watch the health of a broker is not offered: it would need no token and have no end.
+    checks = {"Check": to_one(_health(admission))}
+    questions = {"ServerReflectionInfo": to_many(_reflection(admission))}
+    served = zip(_NAMES, (queue, checks, questions), strict=True)
+    return [grpc.method_handlers_generic_handler(name, methods) for name, methods in served]
+
+
+def _session(service: Service, admission: Admission) -> _Method:
+    def begin(context: Context) -> Session:
+        return Session(context, admission)
+
+    async def serve(session: Session, _context: Context) -> None:
+        await session.run(service)
+
+    return _counted(admission, service.trusts, begin, serve)
+
+
+def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Method:
+    """Serve a verb as a conversation of one call."""
+
+    async def serve(guest: Guest, context: Context) -> bytes:
+        request = await _only_request(guest, context, shape)
+        remaining_s = context.time_remaining()
+        ttl_s = DEFAULT_TTL_S if remaining_s is None else remaining_s
+        call = read_unary(verb, request, ttl_s)
+        target: pb.Target = request.target
+        hello = Hello(
+            queue=target.queue,
+            incarnation=target.incarnation,
+            client=str(context.peer()),
+            token=_token_of(context),
+        )
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def take(answers: Answers) -> None:
+            if answers.answers and not answered.done():
+                answered.set_result(answers.answers[0])
+
+        conversation: Conversation = service.open(hello, take)
+        try:
+            admission.admit(guest)
+            conversation.receive([call])
+            answer = await guest.within(ttl_s, _wait(answered))
+        except TimeoutError as error:
+            # A broker does not answer what it has dropped.
+            message = f"no answer in {ttl_s:g} s: send the same request again"
+            raise UnavailableError(message) from error
+        finally:
+            conversation.close()
+        if answer.refusal is not None:
+            await abort(context, answer.refusal)
+        return write_value(verb, answer.value)
+
+    return _counted(admission, service.trusts, _begin, serve)
+
+
+def _ping(service: Service, admission: Admission) -> _Method:
+    def answer(request: pb.PingRequest) -> bytes:
+        return write_pong(service.ping(read_ping(request))).SerializeToString()
+
+    async def serve(guest: Guest, context: Context) -> bytes:
+        return answer(await _only_request(guest, context, pb.PingRequest))
+
+    serve_stranger = _counted(admission, _trusts_none, _begin, serve)
+
+    async def ping(requests: object, context: Context) -> bytes:
+        for key, value in context.invocation_metadata() or ():
+            if key == PING_KEY and isinstance(value, bytes):
+                # Nothing is buffered, so it needs no place: whether a broker is alive must not
+                # depend on how many strangers talk to it.
+                try:
+                    return answer(parse(pb.PingRequest, value))
+                except BucketQError as error:
+                    await abort(context, refusal_of(error))
+        body: bytes = await serve_stranger(requests, context)
+        return body
+
+    return ping
+
+
+def _health(admission: Admission) -> _Method:
+    async def serve(guest: Guest, context: Context) -> bytes:
+        request = await _only_request(guest, context, health_pb2.HealthCheckRequest)
+        if request.service not in {"", SERVICE}:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
+        status = health_pb2.HealthCheckResponse.SERVING
+        body: bytes = health_pb2.HealthCheckResponse(status=status).SerializeToString()
+        return body
+
+    return _counted(admission, _trusts_none, _begin, serve)
+
+
+def _reflection(admission: Admission) -> _Method:
+    """Tell tools what is served here; a stream of questions has a few seconds."""
+    servicer = reflection.aio.ReflectionServicer(_NAMES)  # type: ignore[attr-defined]
+
+    async def questions(context: Context) -> AsyncIterator[Any]:
+        while (body := await context.read()) is not EOF:
+            yield parse(reflection_pb2.ServerReflectionRequest, body)
+
+    async def answer(context: Context) -> None:
+        async for found in servicer.ServerReflectionInfo(questions(context), context):
+            await context.write(found.SerializeToString())
+
+    async def serve(guest: Guest, context: Context) -> None:
+        await guest.within(TOKEN_S, answer(context))
+
+    return _counted(admission, _trusts_none, _begin, serve)
+
+
+def _counted(
+    admission: Admission,
+    trusts: Callable[[str], bool],
+    begin: Callable[[Context], Any],
+    serve: Callable[[Any, Context], Awaitable[Any]],
+) -> _Method:
+    """Count a caller, serve it if there is room, and tell it what went wrong."""
+
+    async def method(_requests: object, context: Context) -> Any:
+        guest = begin(context)
+        try:
+            is_known = trusts(_token_of(context))
+            admission.enter(guest, str(context.peer()), is_known=is_known)
+        except BucketQError as error:
+            await abort(context, refusal_of(error))
+        try:
+            return await serve(guest, context)
+        except BucketQError as error:
+            failure = error
+        except TimeoutError:
+            failure = InvalidRequestError(f"the request did not arrive in {TOKEN_S:g} s")
+        finally:
+            admission.leave(guest)
+        return await turn_away(context, failure)
+
+    return method
+
+
+def _begin(_context: Context) -> Guest:
+    return Guest()
+
+
+def _trusts_none(_token: str) -> bool:
+    return False
+
+
+async def _only_request(guest: Guest, context: Context, shape: Any) -> Any:
+    """Read the one message of a call, unless it takes too long."""
+    body = await guest.within(TOKEN_S, context.read())
+    if body is EOF:
+        message = "the call ended without its request"
+        raise InvalidRequestError(message)
+    return parse(shape, body)
+
+
+async def _wait(answered: asyncio.Future[Answer]) -> Answer:
+    return await answered
+
+
+def _token_of(context: Context) -> str:
+    """The token that a call shows in its metadata: ``authorization: Bearer <token>``."""
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization" and isinstance(value, str):
+            scheme, _, token = value.partition(" ")
+            if scheme.lower() == "bearer":
+                return token.strip()
+    return ""
