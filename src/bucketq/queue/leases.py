@@ -24,6 +24,9 @@ from bucketq.model.transitions import apply
 _SCAN_S = 1.0
 _LONGEST_GAP_S = 5.0
 """What a claim that waits needs between two looks, at the most."""
+_OLDEST_LOOK_S = 10.0
+"""A look that is older shows nothing new. It must not count as the first one, either, after which a
+job keeps the grace."""
 
 
 class LeaseWatch:
@@ -60,6 +63,8 @@ class LeaseWatch:
         """
         last = self._scanned_at
         if last is not None and looked_s - last < _SCAN_S:
+            return []
+        if monotonic_s - looked_s > _OLDEST_LOOK_S:
             return []
         self._scanned_at = looked_s
         settings = state.settings

@@ -123,6 +123,19 @@ async def test_the_job_of_a_worker_that_died_is_claimed_by_another(
 
 
 @virtual
+async def test_a_first_claim_takes_the_job_of_a_worker_that_died_long_ago() -> None:
+    world = World()
+    async with world.embedded() as queue:
+        async with world.rival() as worker:
+            await worker.config(lease_s=LEASE_S, grace_s=GRACE_S, clock_margin_s=60.0)
+            await worker.push("mail", 1)
+            await worker.claim()
+        assert (await queue.stats()).total("running") == 1
+        await asyncio.sleep(3600)
+        assert [job.attempt for job in await queue.claim()] == [2]
+
+
+@virtual
 async def test_a_queue_that_has_not_looked_for_long_judges_what_it_finds_then() -> None:
     """What was in its memory is an hour old, and says nothing about the worker of now."""
     world = World()
