@@ -33,9 +33,9 @@ _CONTROL = re.compile(r"\x1b\[\??([0-9;]*)([A-Za-z])")
 class Terminal:
     """Runs a command whose input and output are a terminal; it is killed in the end."""
 
-    def __init__(self, console: Console, *words: str) -> None:
+    def __init__(self, console: Console, *words: str, columns: int = COLUMNS) -> None:
         self._own, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
         self.process: subprocess.Popen[bytes] = console.start(
             *words,
             stdin=theirs,

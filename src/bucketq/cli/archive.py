@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from bucketq.cli.options import Kinds, Url, Yes, moments, now, opened, parse_duration, parse_moment
-from bucketq.cli.output import Column, Output, counted
+from bucketq.cli.output import Output, counted
 from bucketq.cli.prompt import confirmed
+from bucketq.cli.table import Column
 from bucketq.client.archive import open_archive
 
 Since = Annotated[
@@ -22,6 +23,10 @@ Until = Annotated[
     str | None,
     typer.Option("--until", metavar="TIME", help="Up to, not including; by default now."),
 ]
+
+
+_PAGE = 1000
+"""So many rows of a table are written at once."""
 
 
 async def ls(
@@ -44,21 +49,29 @@ async def ls(
         bucketq archive ls s3://bucket/jobs/queue.json --since 7d --id JOB
     """
     begin, end = moments(since, until, "--since", "--until")
+    columns = [Column("JOB"), Column("KIND"), Column("OUTCOME")]
+    columns += [Column("ATTEMPT", right=True, drop=2), Column("FINISHED", drop=1)]
+    table = out.table(columns)
     rows: list[tuple[object, ...]] = []
+    listed = 0
     is_cut = False
     async with open_archive(url) as archive:
         async for found in archive.jobs(begin, end, kinds=kinds or None):
             if job is not None and found.id != job:
                 continue
-            if len(rows) == limit:
+            if listed == limit:
                 is_cut = True
                 break
-            rows.append((found.id, found.kind, found.outcome, found.attempt, found.finished_at))
+            listed += 1
             if out.json:
                 out.value(found.record)
+                continue
+            rows.append((found.id, found.kind, found.outcome, found.attempt, found.finished_at))
+            if len(rows) == _PAGE:
+                table.write(rows)
+                rows.clear()
     if not out.json:
-        columns = [Column("JOB"), Column("KIND"), Column("OUTCOME")]
-        out.table([*columns, Column("ATTEMPT", right=True), Column("FINISHED")], rows)
+        table.write(rows)
     if is_cut:
         out.note(f"there are more than {limit}: narrow the range, or raise --limit")
 

@@ -9,7 +9,8 @@ from msgspec import structs
 
 from bucketq.cli import exits
 from bucketq.cli.options import Request, Url, opened
-from bucketq.cli.output import Column, Output
+from bucketq.cli.output import Output
+from bucketq.cli.table import Column
 
 Name = Annotated[
     str,

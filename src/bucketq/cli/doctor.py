@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from bucketq.cli import exits
 from bucketq.cli.checkup import Checkup, examine
 from bucketq.cli.options import Url, place_of
-from bucketq.cli.output import Column, Output, plain
+from bucketq.cli.output import Output, plain
+from bucketq.cli.table import Column
 
 PRICES_FROM = "at prices reported for US regions in 2026, which may differ from yours; see"
 _JOB_COMMITS = 3

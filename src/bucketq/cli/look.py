@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -9,7 +10,8 @@ import msgspec
 import typer
 
 from bucketq.cli.options import JobId, Kinds, Url, now, opened, parse_tags
-from bucketq.cli.output import Column, Output, age, counted, duration, moment, plain, size
+from bucketq.cli.output import Output, age, counted, duration, moment, plain, size
+from bucketq.cli.table import Column
 from bucketq.model.job import STATUSES, JobRecord
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
@@ -21,6 +23,23 @@ After = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
 
+_COLUMNS = (
+    Column("JOB"),
+    Column("KIND"),
+    Column("STATUS"),
+    Column("PRIO", right=True, drop=3),
+    Column("ATTEMPT", right=True, drop=2),
+    Column("AGE", right=True, drop=1),
+    Column("NOTE", flexible=True, drop=4),
+    Column("PAYLOAD", flexible=True, drop=5),
+)
+_DEAD_COLUMNS = (
+    Column("JOB"),
+    Column("KIND"),
+    Column("ATTEMPT", right=True, drop=2),
+    Column("DIED", drop=1),
+    Column("LAST ERROR", flexible=True),
+)
 _PAGE = 1000
 _PAYLOAD_CHARS = 200
 _NOTE_CHARS = 60
@@ -107,16 +126,18 @@ async def ls(
         bucketq ls file:///srv/jobs/queue.json --tag team=growth --limit 500
         bucketq ls file:///srv/jobs/queue.json --all --json | jq -r .id
     """
+    moment_now = now()
     async with opened(url, out.timeout_s) as queue:
         await _list(
             out,
             queue,
-            every=every,
+            _COLUMNS,
+            lambda job: _row_of(job, moment_now),
+            limit=None if every else limit,
             statuses=statuses or None,
             kinds=kinds or None,
             tags=parse_tags(tags),
             after=after,
-            limit=limit,
         )
 
 
@@ -132,27 +153,16 @@ async def dead(
         bucketq dead file:///srv/jobs/queue.json --kind email --json | jq -r .id
     """
     async with opened(url, out.timeout_s) as queue:
-        page = await queue.jobs(statuses="dead", kinds=kinds or None, after=after, limit=limit)
-    if out.json:
-        for job in page.jobs:
-            out.value(job.record)
-    else:
-        columns = [Column("JOB"), Column("KIND"), Column("ATTEMPT", right=True)]
-        columns += [Column("DIED"), Column("LAST ERROR", flexible=True)]
-        out.table(
-            columns,
-            (
-                (
-                    job.id,
-                    job.kind,
-                    job.attempt,
-                    job.finished_at,
-                    _last_error(job),
-                )
-                for job in page.jobs
-            ),
+        await _list(
+            out,
+            queue,
+            _DEAD_COLUMNS,
+            lambda job: (job.id, job.kind, job.attempt, job.finished_at, _last_error(job)),
+            limit=limit,
+            statuses="dead",
+            kinds=kinds or None,
+            after=after,
         )
-    _tell_more(out, page.next_after)
 
 
 async def show(out: Output, *, url: Url, job: JobId) -> None:
@@ -171,6 +181,8 @@ async def show(out: Output, *, url: Url, job: JobId) -> None:
         (name.replace("_", " "), moment(value) if isinstance(value, datetime) else value)
         for name, value in _fields(found.record)
     ]
+    if found.status == "running" and found.heartbeat_at is not None:
+        rows.append(("silent", age(found.heartbeat_at, now())))
     out.table([Column("FIELD"), Column("VALUE", flexible=True)], rows)
     for failure in found.errors:
         print()
@@ -183,45 +195,42 @@ async def show(out: Output, *, url: Url, job: JobId) -> None:
         _print_json("result", found.record.result)
 
 
-async def _list(out: Output, queue: Queue[Any], *, every: bool, **query: Any) -> None:
-    limit = query.pop("limit")
-    after: int | None = query.pop("after")
-    found: list[Job[Any]] = []
-    while after is not None:
-        size_of_page = _PAGE if every else min(_PAGE, limit - len(found))
+async def _list(
+    out: Output,
+    queue: Queue[Any],
+    columns: Sequence[Column],
+    row_of: Callable[[Job[Any]], Sequence[object]],
+    *,
+    limit: int | None,
+    after: int | None,
+    **query: Any,
+) -> None:
+    """List jobs page by page, each when it has come; without a limit all of them."""
+    table = out.table(columns)
+    listed = 0
+    while after is not None and (limit is None or listed < limit):
+        size_of_page = _PAGE if limit is None else min(_PAGE, limit - listed)
         page = await queue.jobs(after=after, limit=size_of_page, **query)
         after = page.next_after
-        found += page.jobs
+        listed += len(page.jobs)
         if out.json:
             for job in page.jobs:
                 out.value(job.record)
-        if not every and len(found) >= limit:
-            break
-    if not out.json:
-        _print_jobs(out, found)
+        else:
+            table.write(map(row_of, page.jobs))
     _tell_more(out, after)
 
 
-def _print_jobs(out: Output, jobs: list[Job[Any]]) -> None:
-    moment_now = now()
-    columns = [Column("JOB"), Column("KIND"), Column("STATUS"), Column("PRIO", right=True)]
-    columns += [Column("ATTEMPT", right=True), Column("AGE", right=True), Column("NOTE")]
-    columns += [Column("PAYLOAD", flexible=True)]
-    out.table(
-        columns,
-        (
-            (
-                job.id,
-                job.kind,
-                job.status,
-                job.priority,
-                job.attempt,
-                age(job.pushed_at, moment_now),
-                _note_on(job),
-                bytes(job.record.payload)[:_PAYLOAD_CHARS].decode(errors="replace"),
-            )
-            for job in jobs
-        ),
+def _row_of(job: Job[Any], moment_now: datetime) -> tuple[object, ...]:
+    return (
+        job.id,
+        job.kind,
+        job.status,
+        job.priority,
+        job.attempt,
+        age(job.pushed_at, moment_now),
+        _note_on(job),
+        bytes(job.record.payload)[:_PAYLOAD_CHARS].decode(errors="replace"),
     )
 
 
@@ -243,7 +252,8 @@ def _last_error(job: Job[Any]) -> str:
 
 def _fields(record: JobRecord) -> list[tuple[str, object]]:
     """The fields that a record has, without those that are shown apart."""
-    apart = {"payload", "result", "errors", "backoff", "tags"}
+    # How long a worker is silent by now is not what a broker has last written down.
+    apart = {"payload", "result", "errors", "backoff", "tags", "silent_s"}
     shown: list[tuple[str, object]] = []
     for name in record.__struct_fields__:
         value = getattr(record, name)

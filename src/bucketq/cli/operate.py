@@ -17,8 +17,9 @@ from bucketq.cli.options import (
     parse_duration,
     parse_settings,
 )
-from bucketq.cli.output import Column, Output, counted, plain
+from bucketq.cli.output import Output, counted, plain
 from bucketq.cli.prompt import confirmed
+from bucketq.cli.table import Column
 from bucketq.model.settings import Settings
 
 Jobs = Annotated[

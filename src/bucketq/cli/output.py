@@ -10,27 +10,17 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from bucketq.cli.table import Column, Table
+
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
 }
-_WIDE = 10_000
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table; a flexible one is cut where the terminal is narrow, or wrapped."""
-
-    title: str
-    flexible: bool = False
-    right: bool = False
-    wraps: bool = False
 
 
 def flush_each_line() -> None:
@@ -89,27 +79,14 @@ class Output:
         else:
             print(printable(f"bucketq: {text}"), file=sys.stderr)
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-        """Print a table; ids are never wrapped, and nothing is cut where it goes to a file."""
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        lines = [[one_line(cell) for cell in row] for row in rows]
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for place, column in enumerate(columns):
-            widest = max([len(column.title), *(len(line[place]) for line in lines)])
-            table.add_column(
-                column.title,
-                no_wrap=not column.wraps,
-                overflow="fold" if column.wraps else "ellipsis",
-                justify="right" if column.right else "left",
-                min_width=None if column.flexible or column.wraps else widest,
-            )
-        for line in lines:
-            table.add_row(*map(Text, line))
-        width = None if sys.stdout.isatty() else _WIDE
-        Console(width=width, highlight=False).print(table)
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Sequence[object]] | None = None
+    ) -> Table:
+        """Print a table with these rows, or return one to write them to page by page."""
+        table = Table(columns, one_line)
+        if rows is not None:
+            table.write(rows)
+        return table
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,8 @@ import typer
 from bucketq.cli.files import write_file
 from bucketq.cli.on_spark import From, Master, To, started
 from bucketq.cli.options import Url, moments
-from bucketq.cli.output import Column, Output, counted, printable
+from bucketq.cli.output import Output, counted, printable
+from bucketq.cli.table import Column
 from bucketq.errors import InvalidRequestError
 
 if TYPE_CHECKING:

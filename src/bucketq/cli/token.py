@@ -8,7 +8,8 @@ import typer
 
 from bucketq.cli import exits
 from bucketq.cli.options import Request, Url, opened, parse_duration
-from bucketq.cli.output import Column, Output
+from bucketq.cli.output import Output
+from bucketq.cli.table import Column
 from bucketq.model.tokens import RIGHTS, Right, parse_token
 
 Name = Annotated[

@@ -1,0 +1,99 @@
+"""How jobs are shown: page by page, on narrow terminals, and for how long they were silent."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import datetime, timedelta
+
+import pytest
+
+from bucketq.cli import look
+from tests.cli.console import Console, finish
+from tests.cli.terminal import Terminal
+from tests.environ import child_environ
+
+PAGED = """
+import asyncio, pathlib
+from bucketq.cli import look, main
+from bucketq.queue.direct import DirectQueue
+
+look._PAGE = 2
+jobs, pages = DirectQueue.jobs, 0
+
+async def one_page(self, **query):
+    global pages
+    pages += 1
+    while pages > 1 and not pathlib.Path("go").exists():
+        await asyncio.sleep(0.02)
+    return await jobs(self, **query)
+
+DirectQueue.jobs = one_page
+main()
+"""
+
+
+def test_a_list_shows_its_first_page_while_the_next_is_read(console: Console) -> None:
+    for number in range(5):
+        console.ok("push", "URL", "k", "1", "--id", f"job-{number}")
+    with subprocess.Popen(
+        [sys.executable, "-c", PAGED, "ls", console.url, "--all"],
+        cwd=console.folder,
+        env=child_environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            shown = [process.stdout.readline().decode().split()[0] for _ in range(3)]
+            (console.folder / "go").touch()
+            ran = finish(process)
+        finally:
+            process.kill()
+    assert shown == ["JOB", "job-0", "job-1"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["job-2", "job-3", "job-4"]
+    assert ran.code == 0
+
+
+def test_a_narrow_terminal_shows_which_jobs_there_are_rather_than_their_payloads(
+    console: Console,
+) -> None:
+    pushed = console.ok("push", "URL", "email", '{"to": "ada@example.org"}').out.strip()
+    with Terminal(console, "ls", "URL", columns=60) as terminal:
+        assert terminal.finish() == 0
+    titles, job, *_ = terminal.screen()
+    assert titles.split()[:3] == ["JOB", "KIND", "STATUS"]
+    assert job.split()[:3] == [pushed, "email", "queued"]
+    assert "ada" not in terminal.text
+
+
+def test_dead_jobs_are_listed_over_several_pages(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "_PAGE", 2)
+    for number in range(3):
+        console.ok("push", "URL", "k", "1", "--id", f"job-{number}")
+        job = console.ok("claim", "URL", "--json").json
+        console.ok("fail", "URL", job["id"], job["lease"], "--no-retry")
+    listed = console.ok("dead", "URL")
+    assert [line.split()[0] for line in listed.out.splitlines()] == [
+        "JOB",
+        *(f"job-{number}" for number in range(3)),
+    ]
+    assert listed.err == ""
+    assert console.run("dead", "URL", "--limit", "1").err == "there are more: --after 1\n"
+
+
+def test_a_running_job_shows_for_how_long_its_worker_has_been_silent(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.ok("push", "URL", "k", "1", "--id", "job")
+    assert "silent" not in console.ok("show", "URL", "job").out
+    job = console.ok("claim", "URL", "--json").json
+    later = datetime.fromisoformat(job["heartbeat_at"]) + timedelta(seconds=39)
+    monkeypatch.setattr(look, "now", lambda: later)
+    assert re.search(r"^silent +39s$", console.ok("show", "URL", "job").out, re.MULTILINE)
+    assert "silent s" not in console.ok("show", "URL", "job").out
+    console.ok("complete", "URL", "job", job["lease"])
+    assert "silent" not in console.ok("show", "URL", "job").out
