@@ -143,6 +143,17 @@ def test_a_killed_worker_leaves_no_process_of_a_handler_behind(yard: Yard) -> No
         until(lambda: not is_alive(int(pid)), 10)
 
 
+def test_a_killed_worker_leaves_no_program_of_a_handler_behind(yard: Yard) -> None:
+    with yard.open() as queue:
+        queue.push("family", 600)
+        hand = yard.hire("direct")
+        (pids,) = hand.until_noted("family")
+        assert all(is_alive(int(pid)) for pid in pids)
+        hand.tell(signal.SIGKILL)
+        hand.ends()
+        until(lambda: not any(is_alive(int(pid)) for pid in pids), 10)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_sigterm_lets_handlers_finish_and_claims_no_more(yard: Yard, mode: Mode) -> None:
     with yard.open() as queue:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from typing import cast
@@ -49,6 +50,14 @@ def process(seconds: float) -> str:
     note("process", os.getpid())
     time.sleep(seconds)
     return "not disturbed"
+
+
+@worker.handler("family", run_in="process")
+def family(seconds: float) -> None:
+    """Run a program, in the process of the handler."""
+    program = subprocess.Popen(["sleep", str(seconds)])
+    note("family", os.getpid(), program.pid)
+    program.wait()
 
 
 @worker.handler("block")

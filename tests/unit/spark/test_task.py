@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -223,3 +224,31 @@ def test_an_executor_without_the_handlers_says_so_and_runs_nothing() -> None:
     assert "no_such_module" in msgspec.json.decode(raw, type=Outcome).undelivered
     [batch] = try_part(orders(bind("x", fail)), [row])
     assert batch.column(1).to_pylist() == [b"{}"]
+
+
+def leave_a_fork(wish: list[str]) -> str:
+    """Fork, let the fork live on with all that this process has open, and end as is wished."""
+    path, end = wish
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+        os._exit(0)
+    Path(path).write_text(str(child))
+    if end == "dies":
+        os._exit(7)
+    return "fine"
+
+
+@pytest.mark.parametrize("end", ["dies", "returns"])
+def test_a_process_that_a_job_has_started_holds_nobody_up(tmp_path: Path, end: str) -> None:
+    mark = tmp_path / "mark"
+    told = orders(bind("x", leave_a_fork), care="apart")
+    try:
+        [reply] = replies(run_bodies(told, [body("x", [str(mark), end])]))
+    finally:
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+    if end == "returns":
+        assert value_of(reply) == "fine"
+    else:
+        with pytest.raises(HandlerFailed, match="exit code 7"):
+            value_of(reply)
