@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+import bucketq
 from bucketq.cli.checkup import Checkup, examine
 from bucketq.cli.doctor import PRICES, describe, expect
 from bucketq.clock import SystemClock
@@ -33,6 +34,30 @@ async def test_a_sound_store_passes_and_nothing_is_left_behind() -> None:
     assert set(judged(checkup).values()) == {"ok"}
     assert checkup.put_ms is not None
     assert checkup.get_large_ms is not None
+
+
+async def test_finished_jobs_that_nothing_archives_are_warned_of() -> None:
+    store, clock = MemoryStore(), AheadClock()
+    async with bucketq.connect("queue.json", store=store, mode="direct") as queue:
+        await queue.push("index", 1)
+        for job in await queue.claim():
+            await queue.complete(job)
+    for clock.ahead_s, expected in ((60.0, []), (71.0, ["warn"])):
+        checkup = await examine(store, "queue.json", "s3://bucket/queue.json", clock)
+        found = [finding for finding in checkup.findings if finding.name == "archive"]
+        assert [finding.judgement for finding in found] == expected
+        assert checkup.is_fit
+    assert "1 finished job waiting for the archive" in found[0].text
+    assert "bucketq archive flush" in found[0].text
+
+
+class AheadClock(SystemClock):
+    """A clock that is ahead of this machine's."""
+
+    ahead_s = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self.ahead_s)
 
 
 class Careless(MemoryStore):

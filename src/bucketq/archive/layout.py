@@ -5,6 +5,9 @@
     jobs/queue/archive/2026-02-15T10/00000000000000000042-9f86d081884c7d65.jsonl
                        UTC hour      version of the queue  digest of the segment
 
+A queue whose name does not end in ``.json``, like ``jobs/queue``, keeps its archive under
+``jobs/queue.d/archive/``.
+
 The digest makes a key stand for one content for ever: two processes that archive at the same
 version write either the same bytes or other keys. ``compacted`` beside the hours is a table of its
 own, told of in ``compacted.py``.
@@ -22,6 +25,17 @@ _SEGMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
 _DAY = "%Y-%m-%d"
 _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"
+
+
+def folder_of(queue_key: str) -> str:
+    """What the keys of a queue's other objects begin with, a slash at its end.
+
+    It is never the name of the queue itself, which on a disk is a file and can hold nothing.
+    """
+    stem = queue_key.removesuffix(".json")
+    if stem == queue_key or stem.rpartition("/")[2] == "":
+        return f"{queue_key}.d/"
+    return f"{stem}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +57,7 @@ class Layout:
     @classmethod
     def of(cls, queue_key: str) -> Layout:
         """The archive that belongs to a queue object."""
-        return cls(f"{queue_key.removesuffix('.json')}/archive/")
+        return cls(f"{folder_of(queue_key)}archive/")
 
     @property
     def compacted(self) -> str:

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from bucketq.cli.output import counted
 from bucketq.clock import Clock, new_id
 from bucketq.codec import decode
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
+from bucketq.model.done import finished_at
+from bucketq.model.finished import is_due
 from bucketq.store.base import (
     ObjectMissingError,
     ObjectStore,
@@ -33,6 +36,8 @@ _LARGE_BYTES = 1024 * 1024
 _RACERS = 8
 _PATIENCE_S = 60.0
 _CLOCK_WARN_S = 5.0
+_ARCHIVE_WARN_S = 60.0
+"""So long after its time a finished job that has not left shows that nothing archives."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,15 @@ async def _check_queue(patient: _Patient, checkup: Checkup) -> None:
     checkup.note(
         "read", "ok", f"a sound queue, version {state.version:,}, {len(state.jobs):,} jobs"
     )
+    late_s = state.settings.archive_after_s + _ARCHIVE_WARN_S
+    oldest = state.done.oldest()
+    if oldest is not None and is_due(state.done, late_s, patient.clock.now()):
+        text = (
+            f"{counted(len(state.done), 'finished job')} waiting for the archive, the first since "
+            f"{finished_at(oldest):%Y-%m-%d %H:%M:%S} UTC; `bucketq archive flush` archives, "
+            "or says what is wrong with the archive"
+        )
+        checkup.note("archive", "warn", text)
 
 
 async def _check_write(patient: _Patient, checkup: Checkup) -> None:

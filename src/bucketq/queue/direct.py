@@ -16,6 +16,7 @@ from bucketq.codec import Document
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, Claim, Request
 from bucketq.model.sessions import MISSING
+from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
@@ -44,6 +45,8 @@ class DirectQueue(ObjectQueue[T]):
         self._turn = asyncio.Lock()
         self._leases = LeaseWatch()
         self._courtesy = Courtesy()
+        self._seen: State | None = None
+        """The state that the last operation was applied to."""
         self.sees_broker = False
         """Whether the object named a broker when it was last read."""
         self._changed = asyncio.Event()
@@ -61,7 +64,7 @@ class DirectQueue(ObjectQueue[T]):
         await self._close()
         self._announce()
         async with self._turn:
-            self._document = None
+            self._document = self._seen = None
 
     async def submit(self, request: Request) -> Any:
         """Commit a request that was made elsewhere: this is one way among a client's several."""
@@ -144,6 +147,7 @@ class DirectQueue(ObjectQueue[T]):
 
     def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
         state, now = document.state, self._clock.now()
+        self._seen = state
         self.sees_broker = state.is_served
         if isinstance(request.operation, CLAIMS):
             self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)
@@ -151,6 +155,14 @@ class DirectQueue(ObjectQueue[T]):
         if state.has_changes:
             self._keep_tidy(state)
         return applied
+
+    def _current_state(self) -> State | None:
+        """The newest state that is known, for judging what is due.
+
+        While an operation is under way it may hold changes that are not committed. A busy queue is
+        hardly ever seen between two operations.
+        """
+        return super()._current_state() or self._seen
 
     def _announce(self) -> None:
         """Wake whoever waits for jobs in this process."""

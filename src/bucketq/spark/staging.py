@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
 
+from bucketq.archive.layout import folder_of
 from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
@@ -132,7 +133,7 @@ class Staging:
 
 
 def _folder(queue_key: str) -> str:
-    return f"{queue_key.removesuffix('.json')}/staged/"
+    return f"{folder_of(queue_key)}staged/"
 
 
 def _digest(body: bytes) -> str:

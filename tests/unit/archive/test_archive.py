@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec import Raw
 
+import bucketq
 from bucketq.archive import ArchiveReader, Layout, SegmentWriter, collect, prune
 from bucketq.archive.layout import hours_between
 from bucketq.errors import CorruptStateError, InvalidRequestError
@@ -223,7 +225,35 @@ def test_what_is_not_the_key_of_a_segment_is_passed_over(key: str) -> None:
 
 
 def test_two_queues_in_one_folder_have_archives_of_their_own() -> None:
-    assert Layout.of("a.json").root != Layout.of("b.json").root
+    roots = {Layout.of(key).root for key in ("a.json", "b.json", "a", "a.txt", ".json", "a/.json")}
+    assert len(roots) == 6
+
+
+@pytest.mark.parametrize(
+    ("key", "root"),
+    [
+        ("jobs/queue.json", "jobs/queue/archive/"),
+        ("jobs/queue", "jobs/queue.d/archive/"),
+        ("queue.db", "queue.db.d/archive/"),
+        (".json", ".json.d/archive/"),
+        ("jobs/.json", "jobs/.json.d/archive/"),
+    ],
+)
+def test_the_archive_never_lies_under_the_name_of_the_queue_itself(key: str, root: str) -> None:
+    assert Layout.of(key).root == root
+
+
+@pytest.mark.parametrize("name", ["queue.json", "queue", ".json", "a.b"])
+async def test_a_file_queue_of_any_name_archives(tmp_path: Path, name: str) -> None:
+    url = (tmp_path / name).as_uri()
+    async with bucketq.connect(url, mode="direct") as queue:
+        ids = [await queue.push("index", number) for number in range(2)]
+        for job in await queue.claim(limit=2):
+            await queue.complete(job)
+        assert await queue.flush_archive() == 2
+    async with bucketq.open_archive(url) as archive:
+        since = datetime.now(UTC) - timedelta(hours=1)
+        assert [job.id async for job in archive.jobs(since)] == ids
 
 
 def test_the_hours_of_a_range_are_those_that_it_touches() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bucketq.archive import ArchiveReader, Layout, SegmentWriter
-from bucketq.errors import JobNotFoundError, UnavailableError
-from bucketq.model.operations import Request
+from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
+from bucketq.model.operations import Outbox, Request
+from bucketq.queue import outbox
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.job import JobSpec
@@ -165,12 +166,43 @@ def test_a_look_archives_all_that_is_due() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitQueue) as queue:
-            await finish_many(queue, 20_000)
-            done_by = loop.time() + 10 + 2 + 2  # Its time, the next look, and some commits.
-            while (await queue.stats()).total("done"):
-                assert loop.time() < done_by
-                await asyncio.sleep(0.1)
-            assert len(await archived(store)) == 20_000
+            await queue.config(archive_after_s=3600.0)
+            await finish_many(queue, 10_000)
+            reads: list[Outbox] = []
+            submit = queue._archiver._submit
+
+            async def watch(request: Request) -> Any:
+                answer = await submit(request)
+                if isinstance(answer, Outbox):
+                    reads.append(answer)
+                return answer
+
+            queue._archiver._submit = watch
+            await asyncio.sleep(2)
+            await queue.config(archive_after_s=1.0)
+            await asyncio.sleep(5)
+            assert [len(each.jobs) for each in reads] == [10_000]
+            assert len(await archived(store)) == 10_000
+
+    run(main)
+
+
+def test_a_long_backlog_is_read_in_pieces_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox, "_READ_JOBS", 500)
+
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitQueue) as queue:
+            await queue.config(archive_after_s=3600.0)
+            await finish_many(queue, 2000)
+            await asyncio.sleep(2)
+            await queue.config(archive_after_s=1.0)
+            began = loop.time()
+            while done := (await queue.stats()).total("done"):
+                began = loop.time() if done == 2000 else began
+            assert loop.time() - began < 2  # It does not wait for three more looks.
 
     run(main)
 
@@ -288,6 +320,78 @@ def test_an_id_used_again_while_two_processes_archive_loses_no_completion() -> N
             assert [bytes(result) for result in found] == [b'"first"', b'"second"']
 
     run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_job_that_finished_in_the_future_holds_up_no_other(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, queue_type) as queue:
+            queue._clock.jump(7200)
+            ahead = await finish(queue, 1)
+            queue._clock.jump(-7200)
+            later = await finish(queue, 3)
+            await asyncio.sleep(30)
+            assert (await queue.stats()).total("done") == 0
+            assert sorted(await archived(store)) == sorted([*ahead, *later])
+
+    run(main)
+
+
+def test_a_direct_queue_archives_however_busy_it_is() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, DirectQueue) as queue:
+            ids: list[str] = []
+
+            async def work() -> None:
+                while True:
+                    ids.extend(await finish(queue, 1))
+
+            working = [loop.create_task(work()) for _ in range(3)]
+            await asyncio.sleep(60)
+            done = (await queue.stats()).total("done")
+            assert len(ids) > 100
+            assert done < len(ids) / 3  # Those of the last ten seconds and of one look, of sixty.
+            for task in working:
+                task.cancel()
+            await asyncio.wait(working)
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_archiving_that_fails_is_logged_once_and_tried_again(
+    queue_type: type[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, queue_type) as queue:
+            ids = await finish(queue, 3)
+            tries = 0
+
+            async def refuse(*_: object) -> list[str]:
+                nonlocal tries
+                tries += 1
+                message = "no space left"
+                raise StoreRefusedError(message)
+
+            writer = queue._archiver._writer
+            writer.write, write = refuse, writer.write
+            await asyncio.sleep(600)
+            assert 30 < tries < 100
+            [record] = caplog.records
+            assert record.levelname == "WARNING"
+            assert "queue/archive/ fails" in record.getMessage()
+            assert "no space left" in record.getMessage()
+            assert queue._current_state().archive_trouble == "no space left"
+            writer.write = write
+            await asyncio.sleep(30)
+            assert await archived(store) == ids
+            assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+    with caplog.at_level("INFO", logger="bucketq"):
+        run(main)
 
 
 def test_an_idle_queue_costs_no_request() -> None:
