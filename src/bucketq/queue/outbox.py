@@ -22,8 +22,9 @@ from bucketq.clock import Clock, fraction
 from bucketq.errors import BucketQError, ClosedError, SupersededError, UnavailableError
 from bucketq.model.done import line_bytes
 from bucketq.model.finished import is_due
-from bucketq.model.operations import Archived, Outbox, ReadOutbox, Request
+from bucketq.model.operations import Archived, NoteTime, Outbox, ReadOutbox, Request
 from bucketq.model.state import State
+from bucketq.model.timekeeping import agreed
 
 _log = logging.getLogger("bucketq")
 
@@ -71,10 +72,9 @@ class Archiver:
             try:
                 while await self._move_due(current()):
                     pass
-                state = current()
-                if state is not None and loop.time() >= prune_at:
+                if loop.time() >= prune_at:
                     prune_at = loop.time() + _PRUNE_S
-                    await self._prune(state.settings.archive_retention_s)
+                    await self._prune(current)
             except (ClosedError, SupersededError):
                 continue  # The queue closes, and this task ends with it.
             except Exception as error:  # noqa: BLE001 - whatever it is, archiving goes on
@@ -126,9 +126,15 @@ class Archiver:
                 return
         await self._writer.write(jobs, version)
 
-    async def _prune(self, retention_s: float) -> None:
-        if retention_s:
-            await self._writer.prune(self._clock.now() - timedelta(seconds=retention_s))
+    async def _prune(self, current: Callable[[], State | None]) -> None:
+        """Delete what is too old, and not by the clock of this process alone: it is gone then."""
+        state = current()
+        if state is None or not state.settings.archive_retention_s:
+            return
+        await self._submit(Request(NoteTime()))  # In an idle queue no other commit does that.
+        state = current() or state
+        before = agreed(state, self._clock.now())
+        await self._writer.prune(before - timedelta(seconds=state.settings.archive_retention_s))
 
     def _note_failure(self, error: Exception, state: State | None) -> None:
         """Log it, unless archiving has failed since it was logged last."""

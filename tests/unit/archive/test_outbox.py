@@ -413,6 +413,24 @@ def test_an_idle_queue_costs_no_request() -> None:
     run(main)
 
 
+def test_a_process_whose_clock_is_ahead_does_not_prune_what_others_keep() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, DirectQueue) as queue:
+            await queue.config(archive_retention_s=86400.0)
+            ids = await finish(queue, 3)
+            await queue.flush_archive()
+            async with open_queue(loop, store, DirectQueue, "ahead") as ahead:
+                ahead._clock.jump(40 * 86400)
+                for _ in range(150):
+                    await asyncio.sleep(60)
+                    await ahead.push("k", 1)
+                    await queue.push("k", 1)
+                assert set(ids) <= set(await archived(store))
+
+    run(main)
+
+
 def test_the_archive_is_pruned_by_the_retention_of_the_queue() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
