@@ -7,6 +7,7 @@ stop. Every write to the queue takes ``WRITE_S`` longer than the file system nee
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import sys
 import threading
@@ -32,6 +33,13 @@ async def block() -> None:
     note("block")
     while True:
         time.sleep(1)  # noqa: ASYNC251 - it does what it should not
+
+
+@worker.handler("native")
+async def native() -> None:
+    """Block the event loop in native code, where Python handles no signals."""
+    note("native")
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
 
 @worker.handler("executor")

@@ -101,7 +101,7 @@ def test_jobs_that_were_fetched_ahead_go_back_in_time_where_writes_are_slow(
         assert {job.lost_leases for job in queue.jobs(limit=3000).jobs} == {0}
 
 
-@pytest.mark.parametrize("kind", ["block", "executor"])
+@pytest.mark.parametrize("kind", ["block", "native", "executor"])
 def test_a_handler_that_does_not_stop_does_not_keep_the_process(ending: Ending, kind: str) -> None:
     with bucketq.connect_sync(ending.url, mode="direct") as queue:
         job_id = queue.push(kind, None)

@@ -42,6 +42,7 @@ from bucketq.worker.forced_exit import ForcedExit
 from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
 from bucketq.worker.home import HomeRunner
 from bucketq.worker.runner import Runner, Runners
+from bucketq.worker.signals import watched
 from bucketq.worker.tally import Tally
 from bucketq.worker.threads import ThreadRunner
 
@@ -276,10 +277,13 @@ class Worker:
             )
             self._tell_to_stop(hurry=told > 1, forced_exit=forced_exit)
 
+        # It is stopped by any of them, also if the main thread never gets to handle it.
+        stop = partial(self._tell_to_stop, hurry=False, forced_exit=forced_exit)
         for number in before:
             signal.signal(number, tell)
         try:
-            yield
+            with watched(before, stop):
+                yield
         finally:
             _restore(before)
 
@@ -370,6 +374,9 @@ class Worker:
 
     def _stop_serving(self, *, hurry: bool, forced_exit: ForcedExit | None) -> None:
         """Stop, on the portal's loop."""
+        if self._is_stopped and not hurry:
+            return  # Nothing that goes on since then is to be disturbed.
+        self._is_stopped = True
         if forced_exit is not None:
             now_s = asyncio.get_running_loop().time()
             drain = Drain(self.drain_s) if self._engine is None else self._engine.drain
@@ -377,10 +384,8 @@ class Worker:
             forced_exit.within(drain.left_s(now_s))
         if self._engine is not None and self._engine.is_running:
             self._engine.stop(hurry=hurry)
-        elif self._serving is not None:
-            self._serving.cancel()
-        else:
-            self._is_stopped = True  # It has not begun yet, and will look.
+        elif self._serving is not None and (hurry or not self.is_ready):
+            self._serving.cancel()  # Otherwise it has ended, and closes the queue.
 
 
 def _runners(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -136,6 +137,7 @@ async def test_a_sigterm_right_after_another_is_the_same_one(
     worker = bucketq.Worker()
     monkeypatch.setattr(worker, "_tell_to_stop", lambda *, hurry, **_: heard.append(hurry))
     monkeypatch.setattr("bucketq.worker.worker._ECHO_S", echo_s)
+    monkeypatch.setattr("bucketq.worker.worker.watched", lambda *_: nullcontext())
     with worker.stopped_by_signals():
         for _ in range(2):
             os.kill(os.getpid(), number)

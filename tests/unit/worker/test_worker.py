@@ -12,6 +12,7 @@ import pytest
 
 import bucketq
 from bucketq import Worker
+from bucketq.client.connect import Connection
 from bucketq.errors import InvalidRequestError
 
 _numbers = itertools.count()
@@ -151,3 +152,34 @@ def test_a_handler_without_a_kind_is_refused_where_it_is_written() -> None:
     worker = bucketq.Worker()
     with pytest.raises(InvalidRequestError, match=r'write @worker.handler\("kind"\)'):
         worker.handler(print)  # type: ignore[arg-type]  # the mistake
+
+
+@pytest.mark.parametrize("burst", [False, True])
+async def test_being_told_to_stop_while_it_closes_the_queue_cuts_nothing_short(
+    monkeypatch: pytest.MonkeyPatch, *, burst: bool
+) -> None:
+    worker = Worker(url())
+    worker.handler("mail")(lambda: None)
+    closing, may_close, closed = threading.Event(), threading.Event(), threading.Event()
+    close = Connection.__aexit__
+
+    async def close_slowly(self: Connection[Any], *args: object) -> None:
+        closing.set()
+        await asyncio.to_thread(may_close.wait, 20)
+        await close(self, *args)
+        closed.set()
+
+    monkeypatch.setattr(Connection, "__aexit__", close_slowly)
+    running = asyncio.create_task(worker.run(burst=burst))
+    while not worker.is_ready:  # noqa: ASYNC110 - it is looked at, not told
+        await asyncio.sleep(0.01)
+    if not burst:
+        worker.stop()
+    await asyncio.to_thread(closing.wait, 20)
+    for _ in range(3):
+        worker.stop()
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    may_close.set()
+    await ends(running)
+    assert closed.is_set()
