@@ -78,6 +78,16 @@ def test_delete_takes_the_archive_along(console: Console) -> None:
     assert console.run("stats", "URL").code == 3
 
 
+def test_a_backup_over_another_file_keeps_its_mode(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    copy = console.folder / "copy.json"
+    copy.write_bytes(b"")
+    copy.chmod(0o640)
+    console.ok("backup", "URL", "copy.json", "--force")
+    assert copy.read_bytes() == console.path.read_bytes()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o640
+
+
 def test_a_backup_comes_back(console: Console) -> None:
     for number in range(3):
         console.ok("push", "URL", "k", str(number))

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bucketq.errors import InvalidRequestError, RejectedError, StoreRefusedError
+from bucketq.store import rights
 
 
 def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
@@ -20,6 +21,8 @@ def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(body)
                 file.flush()
+                if overwrite:
+                    _keep_rights(file.fileno(), path)
                 os.fsync(file.fileno())
             if overwrite:
                 temp.replace(path)
@@ -38,6 +41,12 @@ def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
     except OSError as error:
         message = f"cannot write {path}: {(error.strerror or str(error)).lower()}"
         raise StoreRefusedError(message) from None
+
+
+def _keep_rights(file: int, path: Path) -> None:
+    """Let those use a new file who may use the one that it replaces; without one it is private."""
+    if (replaced := rights.look(path)) is not None:
+        rights.dress(file, replaced)
 
 
 def _sync(folder: Path) -> None:

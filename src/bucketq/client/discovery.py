@@ -256,14 +256,14 @@ class ObjectFinder:
         """There is a broker, but not for us: write directly, or say at once that it is so."""
         if self._write_directly is None:
             raise AccessDeniedError(str(error)) from error
+        self._warn("writing directly, which is slow beside a broker: %s", error)
+        return await self._write_directly()
+
+    def _warn(self, what: str, error: Exception) -> None:
+        """Log why there is no broker for this client, once."""
         if not self._is_told:
             self._is_told = True
-            _log.warning(
-                "%s: writing directly, which is slow beside a broker: %s",
-                self._register.where,
-                error,
-            )
-        return await self._write_directly()
+            _log.warning("%s: " + what, self._register.where, error)
 
     async def _do_without(self, record: BrokerRecord | None) -> Route:
         """Nobody leads: start a broker, or write directly, or wait for one."""
@@ -294,8 +294,10 @@ class ObjectFinder:
         """Start a broker; None: none can be, so do without."""
         try:
             await launcher.launch(record.epoch if record else 0)
-        except StoreRefusedError:
-            return None  # The object cannot be written here, and perhaps be read.
+        except StoreRefusedError as error:
+            # The object cannot be written here, and perhaps be read; or no lock can be had.
+            self._warn("writing directly, because no broker can be started here: %s", error)
+            return None
         broker = launcher.broker
         if broker is not None and broker.leader is not None:
             return LeaderRoute(broker.leader)

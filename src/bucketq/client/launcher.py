@@ -7,8 +7,10 @@ file of this host for as long as it is responsible for it. Others look again and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,8 +21,10 @@ from typing import Protocol
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
+from bucketq.errors import StoreRefusedError
 
 _LEAD_S = 1.0
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Launcher(Protocol):
@@ -48,17 +52,19 @@ class HostLock:
 
     def __init__(self, url: str) -> None:
         """Name the lock after the queue's address."""
-        folder = Path(tempfile.gettempdir()) / f"bucketq-{os.getuid()}"
-        name = blake2b(url.encode(), digest_size=16).hexdigest()
-        self._path = folder / f"{name}.lock"
+        self._folder = Path(tempfile.gettempdir()) / f"bucketq-{os.getuid()}"
+        self._name = blake2b(url.encode(), digest_size=16).hexdigest() + ".lock"
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Take it without waiting; returns whether this process has it."""
+        """Take it without waiting; returns whether this process has it.
+
+        Raises:
+            StoreRefusedError: The folder of these locks is in another user's hands.
+        """
         if self._descriptor is not None:
             return True
-        self._path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -66,6 +72,32 @@ class HostLock:
             return False
         self._descriptor = descriptor
         return True
+
+    def _open(self) -> int:
+        """Open the lock file, in a folder that no other user can write to."""
+        try:
+            with contextlib.suppress(FileExistsError):
+                self._folder.mkdir(mode=0o700)
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+        except OSError as error:
+            raise self._squatted(os.strerror(error.errno or 0).lower()) from error
+        try:
+            info = os.fstat(folder)
+            if info.st_uid != os.geteuid():
+                raise self._squatted(f"it belongs to user {info.st_uid}")
+            if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise self._squatted("other users may write in it")
+            flags = os.O_RDWR | os.O_CREAT | _SAFE
+            return os.open(self._name, flags, 0o600, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def _squatted(self, why: str) -> StoreRefusedError:
+        return StoreRefusedError(
+            f"cannot use {self._folder}, which must be a directory that only this user can write "
+            f"to: {why}; remove it, or set TMPDIR to another directory for every process of this "
+            'user that uses the queue, or connect with launch="never"'
+        )
 
     def hand_over(self, start: Callable[[int], subprocess.Popen[bytes]]) -> None:
         """Let a child process have it, which ``start`` starts with the lock's descriptor."""

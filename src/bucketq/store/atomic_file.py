@@ -56,7 +56,7 @@ except ImportError as missing:
         "keep the queue on object storage instead"
     ) from missing
 
-from bucketq.store import directories, owned_file
+from bucketq.store import directories, owned_file, rights
 from bucketq.store.directories import UnsyncedError
 
 Demand = Callable[[os.stat_result | None], None]
@@ -147,6 +147,7 @@ def write(
     makes_parents: bool,
     is_first: bool,
     given_up: Event,
+    like: Path | None = None,
     recycles: bool = False,
     durable_etag: str | None = None,
 ) -> str:
@@ -159,9 +160,11 @@ def write(
     The first write of a process in a directory cleans up behind dead writers, and makes the
     directory itself durable if it may have been made for this. A write that recycles uses spares,
     and leaves one. The durable etag is that of a version that the caller knows to be on the disk
-    under its name. Once the caller has given up, the lock is not waited for any longer.
+    under its name. Once the caller has given up, the lock is not waited for any longer. A new file
+    takes owner, group and mode of ``like``, if that is there, and is private otherwise.
     """
-    with directories.opened(path.parent, makes=makes_parents) as directory:
+    model = rights.look(like) if makes_parents else None
+    with directories.opened(path.parent, makes=makes_parents, like=model) as directory:
         if directory is None:
             demand(None)
             raise FileNotFoundError(errno.ENOENT, "no such directory")
@@ -183,6 +186,8 @@ def write(
             current = _find(directory, path.name)
             demand(current)
             _demand_writable(directory, path.name, current)
+            if current is None and model is not None:
+                rights.dress(file, model)
             etag = "" if current is None else _stamp(file, directory, current)
             if can_recycle and current is not None:
                 owned_file.keep_spare(directory, path.name, current)
@@ -312,7 +317,7 @@ def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
     floor_ns = 0 if lock is None else lock.st_mtime_ns
     if current is not None:
         floor_ns = max(floor_ns, current.st_mtime_ns)
-        _dress(temp, current)
+        rights.dress(temp, current)
     step_ns = 1
     while (info := os.fstat(temp)).st_mtime_ns <= floor_ns:
         if step_ns > _STAMP_STEP_NS_MAX:
@@ -320,16 +325,6 @@ def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
         _set_time(temp, floor_ns + step_ns)  # Doubled, because a filesystem may round it.
         step_ns *= 2
     return etag_of(info)
-
-
-def _dress(temp: int, current: os.stat_result) -> None:
-    """Keep the owner and the mode, so that a write by root does not lock out the user."""
-    info = os.fstat(temp)
-    if (info.st_uid, info.st_gid) != (current.st_uid, current.st_gid):
-        with contextlib.suppress(PermissionError):
-            os.fchown(temp, current.st_uid, current.st_gid)
-    if info.st_mode != current.st_mode:
-        os.fchmod(temp, stat.S_IMODE(current.st_mode))
 
 
 def _set_time(descriptor: int, time_ns: int) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
-from bucketq.store import owned_file
+from bucketq.store import owned_file, rights
 
 LOCK_NAME = ".bucketq.lock"
 
@@ -41,15 +41,20 @@ class UnsyncedError(OSError):
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, makes: bool = False) -> Iterator[int | None]:
-    """Open a directory, so that all steps of a write meet in the same one; None: there is none."""
+def opened(
+    path: Path, *, makes: bool = False, like: os.stat_result | None = None
+) -> Iterator[int | None]:
+    """Open a directory, so that all steps of a write meet in the same one; None: there is none.
+
+    One that is made, and those above it, can be used by those who may use the file ``like``.
+    """
     try:
         descriptor = os.open(path, _DIRECTORY)
     except FileNotFoundError:
         if not makes:
             yield None
             return
-        _make(path)
+        _make(path, like)
         sync_above(path)
         descriptor = os.open(path, _DIRECTORY)
     try:
@@ -58,15 +63,20 @@ def opened(path: Path, *, makes: bool = False) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, like: os.stat_result | None) -> None:
     """Make a directory, and those above it."""
     try:
-        path.mkdir()
+        path.mkdir(rights.PRIVATE_DIRECTORY)
     except FileNotFoundError:
-        _make(path.parent)
-        path.mkdir(exist_ok=True)
+        _make(path.parent, like)
+        _make(path, like)
+        return
     except FileExistsError:
         return  # Another process was faster; it may not have synced it yet.
+    if like is not None:
+        with opened(path) as made:
+            if made is not None:
+                rights.dress_directory(made, like)
 
 
 def sync(directory: int) -> None:
@@ -111,10 +121,9 @@ def locked(directory: int, given_up: Event) -> Iterator[int]:
     given up.
     """
     while True:
-        lock = os.open(
-            LOCK_NAME, os.O_RDONLY | os.O_CREAT | owned_file.SAFE, 0o666, dir_fd=directory
-        )
+        lock = _open_lock(directory)
         try:
+            rights.share_lock(lock, directory)
             _take(lock, given_up)
             # Somebody may have removed it by hand: then others lock another file.
             if owned_file.is_named(directory, LOCK_NAME, lock):
@@ -122,6 +131,18 @@ def locked(directory: int, given_up: Event) -> Iterator[int]:
                 return
         finally:
             owned_file.release(lock)
+
+
+def _open_lock(directory: int) -> int:
+    """Open the lock file of a directory; make it if there is none.
+
+    Two steps, because Linux does not let a user open another's file in ``/tmp`` as if to make it.
+    """
+    try:
+        return os.open(LOCK_NAME, os.O_RDONLY | owned_file.SAFE, dir_fd=directory)
+    except FileNotFoundError:
+        flags = os.O_RDONLY | os.O_CREAT | owned_file.SAFE
+        return os.open(LOCK_NAME, flags, rights.PRIVATE, dir_fd=directory)
 
 
 def _take(lock: int, given_up: Event) -> None:

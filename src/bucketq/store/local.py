@@ -79,8 +79,10 @@ class LocalStore:
     stay behind.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, like: str | None = None) -> None:
+        """Keep objects below ``root``; new ones take the rights of the object ``like``, if any."""
         self._root = root.absolute()
+        self._like = None if like is None else self._path(like)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="bucketq-file")
         # Directories in which this store has written before.
         self._used: set[Path] = set()
@@ -199,6 +201,7 @@ class LocalStore:
             makes_parents=makes_parents,
             is_first=path.parent not in self._used,
             given_up=given_up,
+            like=self._like,
             recycles=recycles,
             durable_etag=self._durable.get(path),
         )

@@ -32,6 +32,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from bucketq.store import rights
+
 _TEMP_NAME = re.compile(r"\.bucketq\.\d+\.tmp")
 _SPARE_NAME = re.compile(r"\.bucketq\.(.+)\.\d\.spare", re.DOTALL)
 _SPARES_MAX = 2  # One is filled while the other name is given to the file that it replaces.
@@ -49,7 +51,7 @@ def owned(directory: int, spare: tuple[int, str] | None) -> Iterator[tuple[int, 
     file, name = spare or next(
         (temp, name)
         for number in itertools.count()
-        if (temp := _claim(directory, name := f".bucketq.{number}.tmp", os.O_CREAT)) is not None
+        if (temp := _claim_temp(directory, name := f".bucketq.{number}.tmp")) is not None
     )
     try:
         if spare is None:
@@ -190,6 +192,26 @@ def _attributes(path: Path) -> dict[str, bytes]:
     return {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
 
 
+def _claim_temp(directory: int, name: str) -> int | None:
+    """Open and lock a temporary file that only this user can read; None: take another name.
+
+    One that is there already was left by a dead writer of the same user, or is a trap: another
+    user who may write in this directory could keep it open, or have linked it to a file of ours.
+    """
+    with contextlib.suppress(FileExistsError):
+        return _claim(directory, name, os.O_CREAT | os.O_EXCL)
+    with contextlib.suppress(FileNotFoundError):
+        file = _claim(directory, name, 0)
+        if file is None:
+            return None
+        info = os.fstat(file)
+        if info.st_uid == os.geteuid() and info.st_nlink == 1:
+            os.fchmod(file, rights.PRIVATE)
+            return file
+        release(file)
+    return None
+
+
 def _claim(directory: int, name: str, flags: int) -> int | None:
     """Open and lock a hidden file; None means that a living writer has it, or none is there.
 
@@ -198,7 +220,9 @@ def _claim(directory: int, name: str, flags: int) -> int | None:
     """
     try:
         # Non-blocking, because its owner may have a lease on it.
-        file = os.open(name, os.O_RDWR | os.O_NONBLOCK | flags | SAFE, 0o666, dir_fd=directory)
+        file = os.open(
+            name, os.O_RDWR | os.O_NONBLOCK | flags | SAFE, rights.PRIVATE, dir_fd=directory
+        )
     except BlockingIOError:
         return None
     except PermissionError:

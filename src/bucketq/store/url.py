@@ -194,7 +194,9 @@ def _open_file(parts: SplitResult) -> Location:
         )
     check_key(name)
     root = Path("/", folder.lstrip("/"))
-    return Location(LocalStore(root), name, PurePosixPath(root, name).as_uri(), scope="host")
+    return Location(
+        LocalStore(root, like=name), name, PurePosixPath(root, name).as_uri(), scope="host"
+    )
 
 
 def _open_memory(parts: SplitResult) -> Location:

@@ -55,6 +55,37 @@ def test_the_file_stays_and_nobody_else_may_read_it(tmp_path: Path) -> None:
     assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
 
 
+def squat(folder: Path, how: str) -> None:
+    """Do to the folder of the locks what another user of the machine could do."""
+    if how == "link":
+        (folder.parent / "elsewhere").mkdir()
+        folder.symlink_to("elsewhere")
+    elif how == "file":
+        folder.write_bytes(b"")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777 if how == "writable" else 0o700)
+        if how == "owned":
+            os.chown(folder, 65534, 65534)
+
+
+@pytest.mark.parametrize("how", ["link", "file", "writable", "owned"])
+async def test_a_folder_that_another_user_may_have_made_is_not_used(
+    tmp_path: Path, url: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if how == "owned" and os.getuid() != 0:
+        pytest.skip("only root may give files away")
+    folder = tmp_path / f"bucketq-{os.getuid()}"
+    squat(folder, how)
+    with pytest.raises(bucketq.StoreRefusedError, match=f"cannot use {folder}, .* set TMPDIR"):
+        HostLock("a").take()
+    async with bucketq.connect(url) as queue:
+        await queue.push("index", {})
+    assert not (tmp_path / "elsewhere").exists() or not list((tmp_path / "elsewhere").iterdir())
+    assert "no broker can be started here" in caplog.text
+    assert str(folder) in caplog.text
+
+
 @pytest.fixture
 def holder() -> Iterator[list[subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []

@@ -86,7 +86,8 @@ async def increment_forever(folder: Path, _: int) -> None:
 async def die_at_call(folder: Path, number: int) -> None:
     """Add one to the counter, but be killed before the n-th system call of the write.
 
-    Bodies are written in halves, so that some of these deaths leave a torn file.
+    Bodies are written in two halves, so that some of these deaths leave a torn file, and that the
+    number of calls does not depend on their size.
     """
     store = LocalStore(folder)
     stored = await store.get(KEY)
@@ -102,10 +103,10 @@ async def die_at_call(folder: Path, number: int) -> None:
 
         return wrapper
 
-    write = os.write
+    write, halves = os.write, iter([2])
 
     def write_half(file: int, data: memoryview) -> int:
-        return write(file, data[: len(data) // 2 + 1])
+        return write(file, data[: len(data) // next(halves, 1)])
 
     os.write = write_half  # type: ignore[assignment]
     for name in SYSTEM_CALLS:

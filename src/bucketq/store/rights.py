@@ -1,0 +1,83 @@
+"""Who may use the files of a queue: owner, group and mode.
+
+A new file is private (0600), whatever the umask. One that replaces another takes over its owner,
+group and mode, and what belongs to a queue takes those of the queue's file. Owners can be kept by
+root only, and groups by their members; what cannot be kept is narrowed, never widened.
+
+May touch: the descriptors it is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+PRIVATE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
+
+def look(path: Path | None) -> os.stat_result | None:
+    """Look at a file that others are to be like; None: there is none."""
+    if path is None:
+        return None
+    try:
+        info = path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return info if stat.S_ISREG(info.st_mode) else None
+
+
+def dress(file: int, model: os.stat_result) -> None:
+    """Give a file the owner, group and mode of another.
+
+    The owner matters when root writes: the user would be locked out of a file of root's.
+    """
+    mode = _give(file, model, stat.S_IMODE(model.st_mode))
+    if stat.S_IMODE(os.fstat(file).st_mode) != mode:
+        os.fchmod(file, mode)
+
+
+def dress_directory(directory: int, model: os.stat_result) -> None:
+    """Let those list a directory who may read a file, and those add to it who may write it."""
+    mode = _give(directory, model, stat.S_IMODE(model.st_mode) & 0o777)
+    searchable = (mode & 0o444) >> 2
+    inherited = os.fstat(directory).st_mode & stat.S_ISGID
+    os.fchmod(directory, PRIVATE_DIRECTORY | mode | searchable | inherited)
+
+
+def share_lock(lock: int, directory: int) -> None:
+    """Let everyone take a lock who may write in its directory, and nobody else.
+
+    Whoever may open a lock file can hold up all writers. Rights are only added, because another
+    user may need what this one does not.
+    """
+    folder, info = os.fstat(directory), os.fstat(lock)
+    writers = folder.st_mode & 0o022
+    mode = stat.S_IMODE(info.st_mode)
+    wanted = mode | PRIVATE | writers | writers << 1
+    with contextlib.suppress(OSError):
+        if os.geteuid() == 0 and info.st_uid != folder.st_uid:
+            os.fchown(lock, folder.st_uid, folder.st_gid)
+        elif writers & stat.S_IWGRP and info.st_gid != folder.st_gid:
+            os.fchown(lock, -1, folder.st_gid)
+        if wanted != mode:
+            os.fchmod(lock, wanted)
+
+
+def _give(descriptor: int, model: os.stat_result, mode: int) -> int:
+    """Give a file to the owner and group of another, as far as this user may; return its mode.
+
+    If the group cannot be kept, the members of the other group get what everybody has.
+    """
+    info = os.fstat(descriptor)
+    if (info.st_uid, info.st_gid) == (model.st_uid, model.st_gid):
+        return mode
+    for owner in (model.st_uid, -1):
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, owner, model.st_gid)
+            return mode
+    if info.st_gid == model.st_gid:
+        return mode
+    return mode & ~0o070 | (mode & 0o007) << 3
