@@ -63,9 +63,9 @@ async def measure(queue: Queue[Any], options: argparse.Namespace) -> list[float]
     try:
         for window in range(1, WINDOWS + 1):
             before, start, sizes = load.cycles, perf_counter(), list[int]()
-            start_cpu = process_time()
-            while (left_s := began + window * window_s - perf_counter()) > 0:
-                await asyncio.sleep(min(left_s, window_s / 10))
+            start_cpu, end = process_time(), began + window * window_s
+            while not sizes or perf_counter() < end:
+                await asyncio.sleep(max(0, min(end - perf_counter(), window_s / 10)))
                 stats = await queue.stats()
                 sizes.append(stats.bytes // 1024)
                 for task in callers:
