@@ -23,7 +23,7 @@ from bucketq.rpc.admission import MAX_GUESTS_OF_A_HOST
 from bucketq.rpc.grpc_methods import SERVICE
 from bucketq.rpc.grpc_session import MAX_MESSAGE_BYTES
 from bucketq.rpc.grpc_transport import GrpcTransport
-from bucketq.rpc.messages import Hello
+from bucketq.rpc.messages import Hello, Ping
 from bucketq.rpc.transport import LinkLostError
 from tests.chaos.fleet import BrokerProcess
 from tests.security.strangers import Stream, push_of, unary
@@ -276,4 +276,33 @@ async def test_whoever_connects_and_says_nothing_is_sent_away(
                 pass  # The broker's own greeting, and then the end.
     finally:
         writer.transport.abort()
+    assert await is_well(broker, url)
+
+
+async def test_a_message_full_of_reads_holds_up_nobody_else(
+    broker: BrokerProcess, url: str, channel: Any
+) -> None:
+    place = f"bucketq://{broker.address}/jobs"
+    async with bucketq.connect(place, timeout_s=60) as queue:
+        await queue.push_many([bucketq.JobSpec(kind="mail", payload=1) for _ in range(5000)])
+        before = memory_bytes(broker)
+        stream = Stream(channel)
+        await stream.say(hello=pb.Hello(queue="jobs"))
+        await stream.hear()
+        listing = pb.List(limit=5000)
+        calls = [pb.Call(tag=tag, ttl_ms=60_000, list=listing) for tag in range(20_000)]
+        await stream.say(calls=calls)
+        await stream.hear()
+        transport, answered = GrpcTransport(), 0
+        for number in range(5):
+            await queue.push("mail", number)
+            await transport.ping(broker.address, Ping(queue="jobs"), 10.0)
+        await transport.close()
+        # They are read now; whoever asks for 20,000 lists at once may have to ask again.
+        async with asyncio.timeout(60):
+            while answered < 100:
+                answered += len((await stream.hear()).answers)
+        stream.stream.cancel()
+    assert memory_bytes(broker) - before < 400 * MIB
+    assert broker.epochs == [1]
     assert await is_well(broker, url)

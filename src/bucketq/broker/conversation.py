@@ -62,6 +62,11 @@ class Incoming(Waiting):
         self._told = False
 
     @property
+    def owner(self) -> object:
+        """The conversation: those of different clients take turns."""
+        return self.conversation
+
+    @property
     def is_told(self) -> bool:
         """Whether it was answered, or its client is gone."""
         return self._told or not self.conversation.is_open

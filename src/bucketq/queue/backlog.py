@@ -60,6 +60,13 @@ class Backlog:
         self.batch = self.in_flight + self.batch
         self.in_flight = []
 
+    def postpone(self, some: list[Waiting]) -> None:
+        """Let some of what is in flight collect again, before what came later."""
+        if some:
+            later = set(map(id, some))
+            self.in_flight = [waiting for waiting in self.in_flight if id(waiting) not in later]
+            self.batch = some + self.batch
+
     def split(self, operations: frozenset[type]) -> list[Waiting]:
         """Take those with one of these operations out of what is in flight."""
         found, left = list[Waiting](), list[Waiting]()

@@ -45,6 +45,7 @@ from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
 from bucketq.queue.pace import Gather
 from bucketq.queue.parking import Parking
+from bucketq.queue.reading import read_in_turns
 from bucketq.queue.register import Register, Settled
 from bucketq.queue.requests import is_unjudged
 from bucketq.queue.waiting import Caller, Waiting
@@ -311,14 +312,24 @@ class GroupCommitQueue(ObjectQueue[T]):
         return bool(self._parked) and now_s >= self._looked_at + _LOOK_S
 
     def _read(self, document: Document) -> None:
-        """Let the reads of a batch see exactly the version that is about to be written."""
+        """Let the reads of a batch see exactly the version that is about to be written.
+
+        Those for which there is no time now wait for the next round.
+        """
         now = self._clock.now()
-        for waiting in self._backlog.in_flight:
-            if type(waiting.request.operation) in self._reads and not waiting.is_told:
-                try:
-                    waiting.applied = self._look_up(document, waiting.request, now)
-                except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
-                    waiting.tell(None, error)
+
+        def look_up(waiting: Waiting) -> None:
+            try:
+                waiting.applied = self._look_up(document, waiting.request, now)
+            except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
+                waiting.tell(None, error)
+
+        in_flight, kinds = self._backlog.in_flight, self._reads
+        reads = [w for w in in_flight if type(w.request.operation) in kinds and not w.is_told]
+        # Heartbeats, which brokers read, cost little and are waited for.
+        reads.sort(key=lambda waiting: type(waiting.request.operation) in READS)
+        left = read_in_turns(reads, look_up, asyncio.get_running_loop().time)
+        self._backlog.postpone(left)
 
     def _look_up(self, document: Document, request: Request, now: Any) -> Applied:
         return apply(document.state, request, now)

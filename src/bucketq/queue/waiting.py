@@ -9,9 +9,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bucketq.model.bulk import Publish
-from bucketq.model.operations import CLAIMS, Claim, Push, Request
+from bucketq.model.bulk import Publish, ReadBatch
+from bucketq.model.operations import CLAIMS, Claim, List, Push, ReadSnapshot, Request
 from bucketq.model.transitions import Applied
+
+_ROW_BYTES = 128
+"""What a row of an answer is counted with. An answer holds references to rows until it is encoded,
+and short-lived encoded ones after that."""
+_MOST_ROWS = 100_000
+"""No queue answers more at once, however its ``max_batch_jobs`` is set."""
+_SNAPSHOT_BYTES = 16 * 1024 * 1024
+"""The same for a whole queue, of which the size is not known when it is asked for."""
 
 
 class Waiting:
@@ -28,6 +36,11 @@ class Waiting:
         operation = request.operation
         self.until = now_s + operation.wait_s if type(operation) is Claim else 0.0
         """How long a claim may be parked."""
+
+    @property
+    def owner(self) -> object:
+        """Who asked, if that is known: reads of different owners take turns."""
+        return None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -86,4 +99,8 @@ def _size_bytes(request: Request) -> int:
     operation = request.operation
     if isinstance(operation, Push | Publish):
         return sum(len(memoryview(job.payload)) for job in operation.jobs)
-    return 0
+    if isinstance(operation, List | ReadBatch):
+        # Whether the limit makes sense is found out when it is read.
+        limit: object = operation.limit
+        return _ROW_BYTES * min(max(0, limit), _MOST_ROWS) if isinstance(limit, int) else 0
+    return _SNAPSHOT_BYTES if isinstance(operation, ReadSnapshot) else 0

@@ -26,6 +26,8 @@ from bucketq.errors import (
     PayloadTooLargeError,
     UnavailableError,
 )
+from bucketq.model.bulk import BatchPage
+from bucketq.model.operations import Page, Snapshot
 from bucketq.rpc import admission
 from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.admission import Admission, Guest, stopping
@@ -53,6 +55,11 @@ _MESSAGE_ANSWERS = 125
 _MESSAGE_BYTES = 4 * MIB
 _MAX_WAITING_ANSWERS = 20_000
 """With so many unread, no more calls of this client are read."""
+_MAX_WAITING_ROWS = 100_000
+"""The same for the jobs in its answers: ten of the longest lists of the default settings."""
+_WITH_JOBS = (Page, Snapshot, BatchPage)
+_SLICE = 2000
+"""How many calls are read before other work gets its turn: those of one message of our clients."""
 _RETRY_AFTER_S = 1.0
 _MANY = 4096
 _EARLY_CALLS = 100
@@ -79,6 +86,8 @@ class Session(Guest):
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._waiting: deque[tuple[Answer, str]] = deque()
+        self._rows = 0
+        """How many jobs are in the answers that wait."""
         self._version = 0
         self._shows_life = False
         self._wake = asyncio.Event()
@@ -136,7 +145,7 @@ class Session(Guest):
                     conversation.close()
                     return None
             self._admission.admit(self)
-            self._hand_over(conversation, request.calls)
+            await self._hand_over(conversation, request.calls)
         except BaseException:
             conversation.close()
             raise
@@ -191,12 +200,17 @@ class Session(Guest):
             request = await self._next_request()
             if request is None:
                 return
-            self._take_in(conversation, request)
-            while len(self._waiting) > _MAX_WAITING_ANSWERS:
+            await self._take_in(conversation, request)
+            while self._is_behind:
                 self._caught_up.clear()
                 await self._caught_up.wait()
 
-    def _take_in(self, conversation: Conversation, request: pb.SessionRequest) -> None:
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the client has left too much unread."""
+        return len(self._waiting) > _MAX_WAITING_ANSWERS or self._rows > _MAX_WAITING_ROWS
+
+    async def _take_in(self, conversation: Conversation, request: pb.SessionRequest) -> None:
         """Take the token that a message may bring, and then its calls."""
         if request.HasField("part"):
             self._keep_part(request.part)
@@ -207,7 +221,7 @@ class Session(Guest):
             request = parse(pb.SessionRequest, body)
         if request.token:
             conversation.show(request.token)
-        self._hand_over(conversation, request.calls)
+        await self._hand_over(conversation, request.calls)
 
     def _keep_part(self, part: bytes) -> None:
         size_bytes = self._parts_bytes + len(part)
@@ -225,13 +239,22 @@ class Session(Guest):
         self._admission.drop_parts(self._parts_bytes)
         self._parts, self._parts_bytes = [], 0
 
-    def _hand_over(self, conversation: Conversation, sent: Iterable[pb.Call]) -> None:
+    async def _hand_over(self, conversation: Conversation, sent: Sequence[pb.Call]) -> None:
+        """Give the broker the calls of a message, some at a time."""
+        for start in range(0, len(sent), _SLICE):
+            if start:
+                await asyncio.sleep(0)
+            self._hand_over_some(conversation, sent[start : start + _SLICE], start)
+
+    def _hand_over_some(
+        self, conversation: Conversation, sent: Iterable[pb.Call], start: int
+    ) -> None:
         """Give the broker the calls that can be read; the others are answered here."""
         asked, calls = self._asked, list[Call]()
         now_s = asyncio.get_running_loop().time()
         if len(asked) > self._sweep_at:
             self._forget(now_s - _LATE_S)
-        for index, item in enumerate(sent):
+        for index, item in enumerate(sent, start):
             tag = item.tag
             try:
                 if index >= MAX_CALLS or tag in asked:
@@ -256,6 +279,7 @@ class Session(Guest):
             known = pop(answer.tag, None)
             if known is not None:
                 append((answer, known[0]))
+                self._rows += _rows_of(answer)
         self._shows_life = True
         self._version = max(self._version, answers.version)
         self._wake.set()
@@ -271,7 +295,7 @@ class Session(Guest):
         while True:
             while self._waiting or self._shows_life:
                 await self._context.write(self._next_message())
-                if len(self._waiting) <= _MAX_WAITING_ANSWERS:
+                if not self._is_behind:
                     self._caught_up.set()
             if self._finishing:
                 self._forget(asyncio.get_running_loop().time())
@@ -288,6 +312,7 @@ class Session(Guest):
         size = count = 0
         while waiting and count < _MESSAGE_ANSWERS and size < _MESSAGE_BYTES:
             answer, verb = waiting.popleft()
+            self._rows -= _rows_of(answer)
             added = write_answer(answers, answer, verb)
             if added > MAX_RESPONSE_BYTES:
                 del answers[-1]
@@ -296,6 +321,12 @@ class Session(Guest):
             size += added
             count += 1
         return message.SerializeToString()
+
+
+def _rows_of(answer: Answer) -> int:
+    """How many jobs an answer to a read has."""
+    value = answer.value
+    return len(value.jobs) if isinstance(value, _WITH_JOBS) else 0
 
 
 def _refuse_call(index: int, tag: int) -> NoReturn:
