@@ -27,6 +27,7 @@ from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.pace import ALONE_S, Courtesy
 from bucketq.queue.register import Register
 from bucketq.queue.waiting import Waiting
 
@@ -54,6 +55,8 @@ class Leader(GroupCommitQueue[Any]):
     ) -> None:
         """Make a leader that takes over from epoch ``after`` when it is opened."""
         super().__init__(register, clock, timeout_s=timeout_s, archive=archive)
+        # It does not take turns: direct writers beside it are few, and its clients are many.
+        self._courtesy = Courtesy(ALONE_S)
         self._identity = identity
         self._after = after
         self._silence = SilenceWatch(0.0)

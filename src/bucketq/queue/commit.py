@@ -43,7 +43,7 @@ from bucketq.queue.backlog import Backlog
 from bucketq.queue.faults import Refusals
 from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
-from bucketq.queue.pace import Gather
+from bucketq.queue.pace import ALONE_S, Courtesy, Gather
 from bucketq.queue.parking import Parking
 from bucketq.queue.reading import read_in_turns
 from bucketq.queue.register import Register, Settled
@@ -73,6 +73,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._parked: Parking[Waiting] = Parking()
         self._wake = asyncio.Event()
         self._gather = Gather()
+        self._courtesy = Courtesy(ALONE_S, takes_turns=True)
         self._leases = LeaseWatch()
         self._refusals = Refusals(clock, _log, self._where)
         self._looked_at = 0.0
@@ -117,8 +118,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         limit_s = self._timeout_s + max(0.0, waiting.until - loop.time())
         try:
             async with asyncio.timeout(limit_s):
-                # If he is cancelled or gives up, only he misses the answer, and the request
-                # goes its way.
+                # If the caller is cancelled, the request still commits; only its answer is dropped.
                 return await waiting.answer
         except TimeoutError as error:
             raise self._unknown(waiting.request, waiting.since) from error
@@ -165,6 +165,7 @@ class GroupCommitQueue(ObjectQueue[T]):
                     return
                 if self._backlog.batch:
                     await self._gather.wait(lambda: len(self._backlog.batch))
+                    await self._courtesy.turn()
                 # Before the round: what it finds in the object is to be attended to after it.
                 self._wake.clear()
                 await self._round()
@@ -250,6 +251,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._refusals.allow_write()
         self._looked_at = began_at
         took_s = asyncio.get_running_loop().time() - began_at
+        self._courtesy.wrote(began_at, was_first=settled.verdict is Verdict.LANDED)
         self._gather.wrote(took_s, len(self._backlog.in_flight), len(self._backlog.batch))
         self._settle(document, settled, base_version)
 
@@ -308,8 +310,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._backlog.add(parked)
 
     def _is_look_due(self) -> bool:
-        now_s = asyncio.get_running_loop().time()
-        return bool(self._parked) and now_s >= self._looked_at + _LOOK_S
+        return bool(self._parked) and asyncio.get_running_loop().time() >= self._looked_at + _LOOK_S
 
     def _read(self, document: Document) -> None:
         """Let the reads of a batch see exactly the version that is about to be written.

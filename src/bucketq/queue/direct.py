@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 _FIRST_RETRY_S = 0.01
 _LAST_RETRY_S = 1.0
+_LAST_RACE_S = 0.2
+"""The same for one who has lost to another writer: shorter than the pauses that busy writers make
+(``pace.Courtesy``), or they are missed."""
 _FIRST_POLL_S = 0.05
 """How soon the object is looked at again for what others have pushed; later it is slower."""
 _LAST_POLL_S = 1.0
@@ -116,6 +119,7 @@ class DirectQueue(ObjectQueue[T]):
 
     async def _try_until_certain(self, attempts: _Attempts) -> Any:
         backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+        race = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RACE_S)
         await self._courtesy.turn()
         while True:
             # Whatever interrupts this leaves no half-changed state behind.
@@ -143,7 +147,7 @@ class DirectQueue(ObjectQueue[T]):
                 return applied.result()
             if settled.verdict is Verdict.FORGOTTEN:
                 attempts.may_have_landed_since(base_version)
-            await backoff.wait()
+            await race.wait()
 
     def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
         state, now = document.state, self._clock.now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -199,3 +200,46 @@ async def test_who_has_just_lost_to_another_has_left_room_enough() -> None:
         assert loop.time() == came
         await asyncio.sleep(0.005)
         courtesy.wrote(came, was_first=number % 100 != 0)
+
+
+async def pauses_of(courtesy: Courtesy, writes: int, lost: int = 0) -> list[float]:
+    """Write without a rest, losing every so many writes to another; return when it paused."""
+    loop = asyncio.get_running_loop()
+    began_s, made = loop.time(), list[float]()
+    for number in range(1, writes + 1):
+        came = loop.time()
+        await courtesy.turn()
+        if loop.time() > came:
+            made.append(came - began_s)
+        began = loop.time()
+        await asyncio.sleep(0.05)
+        courtesy.wrote(began, was_first=not lost or number % lost != 0)
+    return made
+
+
+@virtual
+async def test_pauses_that_nobody_uses_become_rarer_up_to_a_bound() -> None:
+    made = await pauses_of(Courtesy(8.0), 1000)
+    gaps = [round(after - before) for before, after in pairwise([0.0, *made])]
+    assert gaps == [2, 4, 8, 8, 8, 8, 8][: len(gaps)]
+    assert len(gaps) >= 6
+
+
+@virtual
+async def test_pauses_are_frequent_again_when_another_has_written() -> None:
+    loop = asyncio.get_running_loop()
+    courtesy = Courtesy(8.0)
+    await pauses_of(courtesy, 500)
+    courtesy.wrote(loop.time(), was_first=False)
+    assert (await pauses_of(courtesy, 60))[0] == pytest.approx(2, abs=0.2)
+
+
+@virtual
+async def test_peers_that_are_all_busy_take_turns_after_a_few_writes() -> None:
+    loop = asyncio.get_running_loop()
+    courtesy = Courtesy(8.0, takes_turns=True)
+    courtesy.wrote(loop.time(), was_first=False)
+    made = await pauses_of(courtesy, 100, lost=20)
+    assert len(made) > 15
+    alone = await pauses_of(Courtesy(8.0, takes_turns=True), 100)
+    assert len(alone) <= 2
