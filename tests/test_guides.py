@@ -18,7 +18,7 @@ import pytest
 from tests.environ import ROOT, child_environ
 
 GUIDES = ("docs/workers.md", "docs/testing.md", "docs/howto.md")
-TIMEOUT_S = 50
+TIMEOUT_S = 150
 ENVIRON = {
     "BUCKETQ_URL": "memory://",
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # The guide promises that none is needed.

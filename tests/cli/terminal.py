@@ -18,7 +18,7 @@ from typing import Self
 
 from tests.cli.console import Console
 
-TIMEOUT_S = 40
+TIMEOUT_S = 120
 ROWS, COLUMNS = 30, 120
 
 # Lets Ctrl-C that is typed at this terminal reach the processes that run in it. Not by code between

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.console import Console
 from tests.environ import child_environ
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 PRINTS = """
 import pathlib, time

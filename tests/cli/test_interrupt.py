@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import Console, finish
+from tests.cli.console import TIMEOUT_S, Console, finish
 from tests.environ import child_environ
 
 
 def wait_until_it_reads(process: subprocess.Popen[bytes]) -> None:
     """Wait until a process is asleep in a read of its stdin."""
     call = Path(f"/proc/{process.pid}/syscall")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until and process.poll() is None:
         if call.read_text().startswith(("0 0x0 ", "63 0x0 ")):  # read(2), on x86 and on ARM
             return
@@ -91,7 +91,7 @@ def check_that_it_stops(program: str) -> None:
         [sys.executable, "-c", program, "--version"],
         env=child_environ(),
         capture_output=True,
-        timeout=50,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"")

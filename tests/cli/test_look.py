@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
+import time
 from datetime import datetime, timedelta
 
 import pytest
 
 from bucketq.cli import look
-from tests.cli.console import Console, finish
+from tests.cli.console import TIMEOUT_S, Console
 from tests.cli.terminal import Terminal
-from tests.environ import child_environ
 
 PAGED = """
 import asyncio, pathlib
 from bucketq.cli import look, main
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.verbs import Verbs
 
 look._PAGE = 2
-jobs, pages = DirectQueue.jobs, 0
+jobs, pages = Verbs.jobs, 0
 
 async def one_page(self, **query):
     global pages
@@ -29,7 +28,7 @@ async def one_page(self, **query):
         await asyncio.sleep(0.02)
     return await jobs(self, **query)
 
-DirectQueue.jobs = one_page
+Verbs.jobs = one_page
 main()
 """
 
@@ -37,23 +36,20 @@ main()
 def test_a_list_shows_its_first_page_while_the_next_is_read(console: Console) -> None:
     for number in range(5):
         console.ok("push", "URL", "k", "1", "--id", f"job-{number}")
-    with subprocess.Popen(
-        [sys.executable, "-c", PAGED, "ls", console.url, "--all"],
-        cwd=console.folder,
-        env=child_environ(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            shown = [process.stdout.readline().decode().split()[0] for _ in range(3)]
-            (console.folder / "go").touch()
-            ran = finish(process)
-        finally:
-            process.kill()
-    assert shown == ["JOB", "job-0", "job-1"]
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["job-2", "job-3", "job-4"]
-    assert ran.code == 0
+    path = console.folder / "stdout"
+    with path.open("wb") as stdout:
+        process = console.launch(
+            sys.executable, "-c", PAGED, "ls", console.url, "--all", stdout=stdout
+        )
+    until = time.monotonic() + TIMEOUT_S
+    while "job-1" not in path.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert "job-2" not in path.read_text()
+    (console.folder / "go").touch()
+    assert process.wait(TIMEOUT_S) == 0
+    listed = [line.split()[0] for line in path.read_text().splitlines()]
+    assert listed == ["JOB", *(f"job-{number}" for number in range(5))]
 
 
 def test_a_narrow_terminal_shows_which_jobs_there_are_rather_than_their_payloads(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bucketq.cli import serve
-from tests.cli.console import Console, Ran, finish
+from tests.cli.console import TIMEOUT_S, Console, Ran, finish
 from tests.environ import child_environ
 
 
@@ -199,7 +199,7 @@ def test_quiet_leaves_warnings_with_their_time(console: Console) -> None:
         env=child_environ(),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=TIMEOUT_S,
         check=True,
     )
     assert re.fullmatch(r"\S+Z warning the host is slow\n", ran.stderr), ran.stderr
@@ -221,7 +221,7 @@ def without_grpc(*words: str, folder: Path) -> Ran:
         env=child_environ(),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=TIMEOUT_S,
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)

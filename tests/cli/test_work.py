@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import Console, Ran, finish
+from tests.cli.console import TIMEOUT_S, Console, Ran, finish
 from tests.cli.terminal import Terminal, write_module
 from tests.environ import child_environ
 
@@ -85,7 +85,7 @@ def working(home: Console, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def wait_for(path: Path) -> None:
     """Wait until a handler has left its mark."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < until, f"{path.name} did not come"
         time.sleep(0.02)
@@ -192,23 +192,12 @@ def test_a_sigterm_that_comes_twice_at_once_is_one(home: Console) -> None:
     """As ``timeout`` of GNU sends it: to the process, and to the group that it is in."""
     home.ok("push", "URL", "patient", "null")
     words = ("timeout", "--verbose", "60", sys.executable, "-m", "bucketq.cli", "work")
-    process = subprocess.Popen(
-        [*words, "tasks:worker", "--url", home.url],
-        cwd=home.folder,
-        env=child_environ(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        wait_for(home.folder / "begun")
-        process.send_signal(signal.SIGTERM)  # It does with this as with the end of its time.
-        read_until(process, "SIGTERM: no more jobs are claimed")
-        (home.folder / "go").touch()
-        ran = finish(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
+    process = home.launch(*words, "tasks:worker", "--url", home.url)
+    wait_for(home.folder / "begun")
+    process.send_signal(signal.SIGTERM)  # It does with this as with the end of its time.
+    read_until(process, "SIGTERM: no more jobs are claimed")
+    (home.folder / "go").touch()
+    ran = finish(process)
     assert ran.out == "1 attempt: 1 done\n", ran
     assert "SIGTERM: handlers are told to stop" not in ran.err
 
@@ -286,7 +275,7 @@ def test_without_an_address_it_tells_where_one_may_come_from(home: Console) -> N
         env=child_environ(),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=TIMEOUT_S,
         check=False,
     )
     ran = Ran(done.returncode, done.stdout, done.stderr)
@@ -353,7 +342,7 @@ async def handle() -> str:
 
 
 def result_of(home: Console, job: str) -> str:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         record = home.ok("show", "URL", job, "--json").json
         if record["status"] == "done":

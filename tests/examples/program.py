@@ -15,7 +15,7 @@ from typing import Self
 from tests.environ import ROOT, child_environ
 
 EXAMPLES = ROOT / "examples"
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 
 class Program:

@@ -25,7 +25,7 @@ _LOG_BYTES = 4000
 # one that started it has gone.
 _DIE_WITH_PARENT = (
     "import ctypes, os; from sys import argv; "
-    "ctypes.CDLL(None).prctl(1, 9); os.execv(argv[1], argv[1:])"
+    "ctypes.CDLL(None).prctl(1, 9); os.execvp(argv[1], argv[1:])"
 )
 DIES_WITH_PARENT = [sys.executable, "-S", "-c", _DIE_WITH_PARENT] if sys.platform == "linux" else []
 

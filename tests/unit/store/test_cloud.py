@@ -241,15 +241,20 @@ async def test_headers_of_the_address_go_with_each_request() -> None:
         assert server.asked[0].headers["x-tigris-consistent"] == "true"
 
 
+@pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_a_server_that_says_nothing_is_given_up_in_time(scheme: str) -> None:
-    with answering(None, scheme, timeout_s="0.1") as (store, server):
-        for verb in VERBS:
-            async with asyncio.timeout(5):
+async def test_a_server_that_says_nothing_is_given_up_in_time(scheme: str, verb: str) -> None:
+    # On a busy machine a request may not reach the server before it is given up.
+    for timeout_s in ("0.1", "1", "10"):
+        with answering(None, scheme, timeout_s=timeout_s) as (store, server):
+            async with asyncio.timeout(40):
                 error = await outcome(store, verb)
             assert type(error) is UnavailableError
-            assert "no answer in 0.1 s" in str(error)
-        assert len(server.asked) == len(VERBS)
+            assert f"no answer in {timeout_s} s" in str(error)
+            asked = len(server.asked)
+        if asked:
+            break
+    assert asked == 1, "it is asked once, and not again"
 
 
 async def test_a_large_write_has_more_time_than_a_small_one() -> None:
