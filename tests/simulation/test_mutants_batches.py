@@ -64,7 +64,7 @@ def test_an_acknowledgement_of_jobs_that_others_hold_is_noticed(monkeypatch: Pat
         return held, tuple(set(ids) - {job.id for job in held})
 
     monkeypatch.setattr(consumers, "_sort", sort)
-    expect("acknowledged means completed", cast="batches", first=22)
+    expect("acknowledged means completed", cast="batches", worlds=120)
 
 
 def test_an_acknowledgement_that_completes_nothing_is_noticed(monkeypatch: Patch) -> None:
