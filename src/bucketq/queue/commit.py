@@ -295,8 +295,7 @@ class GroupCommitQueue(ObjectQueue[T]):
         while (parked := self._parked.next_servable(document.state, now)) is not None:
             if parked.is_told:
                 continue
-            # Whatever it gets now is its answer, and it is not parked again; unless that is lost
-            # to another writer, and there is time left.
+            # It is parked again only if its answer is lost to another writer with time left.
             until, parked.until = parked.until, 0.0
             self._backlog.add(parked)
             self._apply(parked, document)
@@ -352,8 +351,9 @@ class GroupCommitQueue(ObjectQueue[T]):
     def _reclaim(self, document: Document) -> bool:
         """Let claims that found nothing have the jobs of workers that this look shows as silent."""
         in_vain = [each for each in self._backlog.in_flight if each.is_in_vain]
-        if not in_vain or not self._end_silent(document):
+        if not (in_vain or self._parked) or not self._end_silent(document):
             return False
+        self._wake.set()  # The next round serves the claims that are parked.
         self._backlog.put_back()
         for waiting in in_vain:
             if self._document is document:

@@ -123,6 +123,18 @@ async def test_the_job_of_a_worker_that_died_is_claimed_by_another(
 
 
 @virtual
+async def test_a_waiting_claim_gets_the_job_at_the_second_look_after_its_lease_ran_out() -> None:
+    world = World()
+    async with world.embedded() as queue:
+        await queue.config(lease_s=0.02, grace_s=0.01, heartbeat_s=0.01, clock_margin_s=0)
+        await queue.push("mail", 1)
+        await queue.claim()
+        began_s = asyncio.get_running_loop().time()
+        assert [job.attempt for job in await queue.claim(wait_s=60)] == [2]
+        assert asyncio.get_running_loop().time() - began_s <= 2.1
+
+
+@virtual
 async def test_a_first_claim_takes_the_job_of_a_worker_that_died_long_ago() -> None:
     world = World()
     async with world.embedded() as queue:
