@@ -187,7 +187,13 @@ def test_a_server_that_serves_whatever_it_has_is_noticed(monkeypatch: Patch) -> 
         return next(iter(self.brokers.values()))
 
     monkeypatch.setattr(Server, "_find", find)
-    expect("acknowledged means durable", cast="brokers", first=50, worlds=150)
+    expect(
+        "acknowledged means durable",
+        "a claim finds what is there",
+        cast="brokers",
+        first=50,
+        worlds=150,
+    )
 
 
 def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
