@@ -19,6 +19,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from threading import Event
 
@@ -64,19 +65,17 @@ def opened(
 
 
 def _make(path: Path, like: os.stat_result | None) -> None:
-    """Make a directory, and those above it."""
-    try:
-        path.mkdir(rights.PRIVATE_DIRECTORY)
-    except FileNotFoundError:
-        _make(path.parent, like)
-        _make(path, like)
-        return
-    except FileExistsError:
-        return  # Another process was faster; it may not have synced it yet.
-    if like is not None:
-        with opened(path) as made:
-            if made is not None:
-                rights.dress_directory(made, like)
+    """Make a directory, and those above it that are missing."""
+    missing = [path, *takewhile(lambda parent: not parent.exists(), path.parents)]
+    for each in reversed(missing):
+        try:
+            each.mkdir(rights.PRIVATE_DIRECTORY)
+        except FileExistsError:
+            continue  # Another process was faster; it may not have synced it yet.
+        if like is not None:
+            with opened(each) as made:
+                if made is not None:
+                    rights.dress_directory(made, like)
 
 
 def sync(directory: int) -> None:
