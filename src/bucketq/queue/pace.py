@@ -9,10 +9,10 @@ _SLOWEST_S = 10.0
 _FIRST_STEP_S = 0.1
 _BUSY_S = 2.0
 ALONE_S = 8.0
-"""How long group commit writes without a pause while nobody else does. A pause of 0.1 to 0.5 s
-costs 1 to 6 % of the throughput then; another writer waits for the first one for that long."""
+"""How long group commit writes without a pause while nobody else does. A pause of 0.1 to 0.4 s
+costs 1 to 5 % of the throughput then; another writer waits for the first one for that long."""
 _PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 0.4
 _PAUSE_WRITES = 5
 _CROWD_S = 10.0
 """How long after a write of another that other is expected to go on writing."""
