@@ -18,8 +18,9 @@ _ROW_BYTES = 128
 and short-lived encoded ones after that."""
 _MOST_ROWS = 100_000
 """No queue answers more at once, however its ``max_batch_jobs`` is set."""
-_SNAPSHOT_BYTES = 16 * 1024 * 1024
-"""The same for a whole queue, of which the size is not known when it is asked for."""
+_SNAPSHOT_BYTES = 4 * 1024 * 1024
+"""The same for a whole queue, of which the size is not known when it is asked for: 64 may wait at
+once (256 MiB)."""
 
 
 class Waiting:
