@@ -26,6 +26,9 @@ from bucketq.model.table import BLOCK_BITS, Table
 MISSING: Any = object()
 
 _SWEEP_ABOVE = 64
+_MOST_DIGESTS = 1000
+"""What a session remembers at most of what its requests asked for: as many as a client may have
+under way at once. One answer that stays out holds up the floor, and must not let the row grow."""
 
 
 class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -44,8 +47,8 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
     answers: dict[int, Any] = {}
     """What was answered to them, where the request itself does not tell."""
     digests: dict[int, str] = {}
-    """A short digest of what each of them asked for, so that a number used again for another
-    request is rejected. Requests that older code recorded have none."""
+    """A short digest of what each of them asked for, the latest ones, so that a number used again
+    for another request is rejected. Requests that older code recorded have none."""
 
     def find(self, number: int) -> object:
         """The answer that was given to a request, None if it needs none, MISSING if not applied."""
@@ -59,6 +62,8 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
         if answer is not None:
             self.answers[number] = answer
         self.digests[number] = digest
+        if len(self.digests) > _MOST_DIGESTS:
+            del self.digests[next(iter(self.digests))]
         done = self.done
         if done and done[-1][1] == number - 1:
             done[-1][1] = number

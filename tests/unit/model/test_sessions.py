@@ -98,6 +98,15 @@ def test_an_id_that_is_used_for_another_request_is_rejected(queue: Driver) -> No
         queue.reload()
 
 
+def test_one_answer_that_stays_out_does_not_let_a_session_grow() -> None:
+    session = Session(id="s", seq=1, at=START, version=1)
+    for number in range(1, 5000):
+        session.record(number, None, f"digest {number}")
+    assert len(session.digests) == 1000
+    assert session.digests[4999] == "digest 4999"
+    assert session.find(1) is None, "that it took effect is remembered all the same"
+
+
 def claim(**fields: Any) -> Claim:
     return Claim(worker="w", secret=SECRET, **fields)
 
