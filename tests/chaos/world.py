@@ -160,6 +160,8 @@ class World:
             if self._is_over and self.cast.members[slot].role == "produce":
                 return
             await asyncio.sleep(0.1 + 0.4 * chance.random())
+            if self._is_over and self.cast.members[slot].role == "produce":
+                return  # It would push after everything was found done.
             life += 1
             self.clients[slot] = self._start_client(slot, life)
 
