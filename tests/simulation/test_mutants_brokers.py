@@ -161,7 +161,7 @@ def test_sending_again_without_saying_since_when_is_noticed(monkeypatch: Patch) 
         "nothing takes effect twice",
         "a job that has left stays away",
         cast="brokers",
-        first=80,
+        first=20,
         worlds=100,
     )
 

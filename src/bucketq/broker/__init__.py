@@ -34,9 +34,8 @@ that could be forgotten: a deposed broker cannot write, for its etag is old.
 **Evidence.** Slow storage is not a dead broker, and a takeover makes nothing faster. So before
 anybody stands, a *ping* must fail, which a broker answers from memory at once, whatever its storage
 does. Three things are evidence: nobody listens at the recorded address, or somebody else does
-(once, and once more after a short random wait); no answer to any ping for 2.2 s, with a new ping
-every half second (it is frozen, cut off, or its host is gone); or the broker says itself that it is
-cut off from its storage. A candidate that stood still itself meanwhile begins anew. Then
+(once, and once more after a short random wait); no answer to two pings in a row (it is frozen,
+cut off, or its host is gone); or the broker says itself that it is cut off from its storage. Then
 the candidate waits a random moment, reads the object again, and stands only if the epoch is still
 the one it has evidence against.
 
@@ -58,7 +57,7 @@ what was left and not a new lease: brokers that keep crashing still reclaim.
 * *kill -9 of the broker, at any await.* The clients' connections break. They, and brokers that
   stand by, find nobody listening, and one of them takes over. Requests are sent again under their
   ids; those whose write had landed are answered from the sessions in the object.
-* *The broker's host vanishes.* The same, after 2.2 s without an answer to any ping.
+* *The broker's host vanishes.* The same, after two pings without an answer.
 * *SIGSTOP, a long pause, a suspended machine.* Pings go unanswered, somebody takes over. When the
   old broker wakes, its write fails, it finds the other epoch and steps down. What it would answer
   from memory needs a proof, and its proof is old.

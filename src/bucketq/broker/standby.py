@@ -28,10 +28,8 @@ from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq.broker")
 
-_WATCH_S = 0.5
-"""The pause between two pings of a leader that answers: a part of each failover."""
-_JITTER_S = 0.3
-"""So that of several brokers that stand by one is first."""
+_WATCH_S = 0.7
+_JITTER_S = 0.4
 _LOOK_S = 5.0
 
 

@@ -13,9 +13,8 @@ from typing import Any, Literal
 from bucketq.archive import Layout, SegmentWriter
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
-from bucketq.client.addresses import AddressFinder
 from bucketq.client.client import Client
-from bucketq.client.discovery import ObjectFinder
+from bucketq.client.discovery import AddressFinder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
 from bucketq.client.routes import DirectRoute
 from bucketq.clock import Clock

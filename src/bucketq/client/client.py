@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from msgspec.structs import replace
 
-from bucketq.broker.election import Sign
+from bucketq.broker.election import ENOUGH, Sign
 from bucketq.client.discovery import Finder, NotYetError
 from bucketq.client.routes import (
     BrokerRoute,
@@ -53,12 +53,8 @@ T = TypeVar("T")
 _log = logging.getLogger("bucketq.client")
 
 _WATCH_S = 0.25
-_PATIENCE_S = (0.75, 2.0)
-"""How long a call may be without an answer before its broker is pinged, at least and at most.
-
-In between it is three times what answers take here: with storage that takes a second for each
-write, every client would ping its broker once a second, for nothing."""
-_USUAL = 3.0
+_PATIENCE_S = 2.0
+"""How long a call may be without an answer before its broker is pinged."""
 _LONG_PATIENCE_S = 15.0
 """The same for claims that wait, whose broker shows a sign of life every ten seconds."""
 _FIRST_LOOK_S = 0.1
@@ -81,6 +77,8 @@ class Client(Verbs[T]):
         self._watching: asyncio.Task[None] | None = None
         self._trouble = ""
         self._look_at = 0.0
+        self._evidence = 0
+        """Pings of the route's broker without an answer, one after the other."""
         self._wanted: dict[str, None] = {}
         """The secrets of claims that wait and were not withdrawn."""
 
@@ -268,7 +266,7 @@ class Client(Verbs[T]):
             except NotYetError as error:
                 self._trouble = str(error)
                 await asyncio.sleep(pause_s * (0.5 + fraction(self._clock)))
-                pause_s = min(1.5 * pause_s, _LAST_LOOK_S)
+                pause_s = min(2 * pause_s, _LAST_LOOK_S)
             else:
                 self._trouble = ""
                 self._look_at = asyncio.get_running_loop().time() + _LOOK_AROUND_S
@@ -313,23 +311,25 @@ class Client(Verbs[T]):
             if now_s >= self._look_at - early_s:
                 await self._look_around(route)
         if not isinstance(route, BrokerRoute) or not route.is_up:
+            self._evidence = 0
             return
         route.expire(now_s)
         if not self._is_suspect(route, now_s):
+            self._evidence = 0
             return
-        if await self._finder.sign_of(route) is Sign.ALIVE:
-            route.heard_at = loop.time()
-        else:
+        sign = await self._finder.sign_of(route)
+        self._evidence = 0 if sign is Sign.ALIVE else self._evidence + 1
+        if sign is Sign.GONE or self._evidence >= ENOUGH:
             route.lose("its broker does not answer")
+        elif sign is Sign.ALIVE:
+            route.heard_at = loop.time()
 
     def _is_suspect(self, route: BrokerRoute, now_s: float) -> bool:
         silent_s = now_s - route.heard_at
         if route.waits and silent_s > _LONG_PATIENCE_S:
             return True
         since = route.waits_since()
-        least_s, most_s = _PATIENCE_S
-        patience_s = min(most_s, max(least_s, _USUAL * route.answers_in_s))
-        return since is not None and min(silent_s, now_s - since) > patience_s
+        return since is not None and min(silent_s, now_s - since) > _PATIENCE_S
 
     async def _look_around(self, direct: DirectRoute) -> None:
         """See whether there is a broker by now, without holding anybody up."""

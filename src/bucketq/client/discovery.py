@@ -9,17 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
-from bucketq.broker.election import (
-    ENOUGH,
-    PING_S,
-    WEIGHT,
-    Sign,
-    is_out_of_reach,
-    probe,
-)
+from bucketq.broker.election import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
 from bucketq.client.launcher import Launcher
 from bucketq.client.routes import BrokerRoute, DirectRoute, LeaderRoute, Route
 from bucketq.codec import Heading
@@ -34,13 +27,15 @@ from bucketq.errors import (
 from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.operations import Request, Retire
 from bucketq.queue.register import Register
-from bucketq.rpc.address import is_loopback, secured
-from bucketq.rpc.messages import Hello
+from bucketq.rpc.address import SECURE, is_loopback, secured
+from bucketq.rpc.messages import Hello, Ping, Pong
 from bucketq.rpc.transport import (
     CannotAskError,
     LinkLostError,
+    NobodyThereError,
     Transport,
     UntrustedError,
+    WrongProtocolError,
 )
 from bucketq.store.base import ObjectMissingError
 
@@ -48,10 +43,7 @@ _log = logging.getLogger("bucketq.client")
 
 StrayJobs = Callable[[Sequence[JobRecord]], None]
 
-OPEN_S = 5.0
-"""How long a broker may take to welcome a client."""
-FOLLOW_S = 0.2
-"""How often to look whether another broker has replaced one that does not answer."""
+_OPEN_S = 5.0
 _LONGEST_START_S = 2.5
 """How long to wait for a broker that somebody else is to start, before doing without."""
 
@@ -203,32 +195,15 @@ class ObjectFinder:
         except NotForUsError as error:
             raise CannotAskError(str(error)) from error
 
-    async def _until_replaced(self, record: BrokerRecord) -> None:
-        """Wait until the object names another broker, or none."""
-        while True:
-            await asyncio.sleep(FOLLOW_S)
-            try:
-                found = (await self._register.peek()).broker
-            except BucketQError:
-                continue  # The next look that needs the object raises what is wrong with it.
-            if found is None or found.epoch != record.epoch or not found.address:
-                return
-
     def _is_out_of_reach(self, record: BrokerRecord) -> bool:
         return self._is_shared and is_out_of_reach(record, self._host)
 
     async def _probe(self, record: BrokerRecord) -> Sign:
-        """Ask a broker whether it is there, and keep what that tells.
-
-        Gone is also one that is replaced before it answers.
-        """
-        asking = probe(self._transport, record, self._incarnation)
+        """Ask a broker whether it is there, and keep what that tells."""
         try:
-            sign = await unless_replaced(asking, self._until_replaced(record))
+            sign = await probe(self._transport, record, self._incarnation)
         except UntrustedError as error:
             raise NotForUsError(str(error)) from error
-        if sign is None:
-            return Sign.GONE
         self._evidence = 0 if sign is Sign.ALIVE else self._evidence + WEIGHT[sign]
         return sign
 
@@ -270,7 +245,7 @@ class ObjectFinder:
         hello = Hello(incarnation=incarnation, broker=record.id, client=self._client)
         try:
             address = secured(record.address, tls=record.tls)
-            wire = await self._transport.open(address, hello, OPEN_S)
+            wire = await self._transport.open(address, hello, _OPEN_S)
         except (UntrustedError, AccessDeniedError) as error:
             raise NotForUsError(str(error)) from error
         except (LinkLostError, SupersededError, QueueNotFoundError) as error:
@@ -346,16 +321,113 @@ class ObjectFinder:
         return await self._write_directly()
 
 
-async def unless_replaced(
-    asking: Coroutine[Any, Any, Sign], replaced: Coroutine[Any, Any, None]
-) -> Sign | None:
-    """What asking a broker has shown; None if it is replaced before that."""
-    loop = asyncio.get_running_loop()
-    sign, following = loop.create_task(asking), loop.create_task(replaced)
-    try:
-        await asyncio.wait([sign, following], return_when=asyncio.FIRST_COMPLETED)
-        return sign.result() if sign.done() else None
-    finally:
-        sign.cancel()
-        following.cancel()
-        await asyncio.gather(sign, following, return_exceptions=True)
+class AddressFinder:
+    """Finds the broker of a queue among some addresses, without access to its object."""
+
+    def __init__(
+        self, addresses: tuple[str, ...], queue: str, transport: Transport, client: str
+    ) -> None:
+        """Look at ``addresses``, and where those who answer say that the leader is."""
+        self._addresses = addresses
+        self._is_secure = any(address.startswith(SECURE) for address in addresses)
+        self._queue = queue
+        self._transport = transport
+        self._client = client
+        self._incarnation = ""
+
+    async def find(self, on_stray_jobs: StrayJobs) -> Route:
+        """Ask each address in turn, and then where those who answered say that the leader is."""
+        strangers = 0
+        trouble: Exception = NotYetError(f"nobody leads at {', '.join(self._addresses)}")
+        asked = list(self._addresses)
+        misfits = 0
+        for number, address in enumerate(asked):
+            try:
+                pong = await self._transport.ping(address, self._ping(), PING_S)
+            except (UntrustedError, WrongProtocolError) as error:
+                misfits += 1
+                trouble = error
+                continue
+            except LinkLostError as error:
+                strangers += isinstance(error, NobodyThereError)
+                trouble = error
+                continue
+            if pong.role == "leading":
+                self._check_incarnation(address, pong)
+                return await self._converse(address, pong, on_stray_jobs)
+            leader = secured(pong.leader, tls=self._is_secure)
+            if number < len(self._addresses) and pong.leader and leader not in asked:
+                asked.append(leader)
+        if misfits and misfits + strangers == len(asked):
+            raise AccessDeniedError(str(trouble)) from trouble
+        if strangers == len(asked) and not self._incarnation:
+            await self._refuse_unknown()
+        raise NotYetError(str(trouble)) from trouble
+
+    async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
+        """Ask each address in turn."""
+        return await self.find(on_stray_jobs)
+
+    async def sign_of(self, route: BrokerRoute) -> Sign:
+        """Ask whether a leader is still there."""
+        try:
+            pong = await self._transport.ping(route.address, self._ping(), PING_S)
+        except NobodyThereError:
+            return Sign.GONE
+        except UntrustedError as error:
+            raise CannotAskError(str(error)) from error
+        except CannotAskError:
+            raise
+        except LinkLostError:
+            return Sign.SILENT
+        is_it = pong.broker == route.broker and pong.role == "leading"
+        return Sign.ALIVE if is_it else Sign.GONE
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._transport.close()
+
+    def _ping(self) -> Ping:
+        """Ask by name where there is one: it tells of a queue that was replaced by another."""
+        return Ping(queue=self._queue, incarnation="" if self._queue else self._incarnation)
+
+    def _check_incarnation(self, address: str, pong: Pong) -> None:
+        if self._incarnation and pong.incarnation != self._incarnation:
+            message = (
+                f"{address} now serves another queue under this name (incarnation "
+                f"{pong.incarnation}, it was {self._incarnation}): connect again"
+            )
+            raise SupersededError(message)
+
+    async def _refuse_unknown(self) -> None:
+        """Raise ``QueueNotFoundError`` where brokers are there, and none knows the queue."""
+        hello = Hello(queue=self._queue, client=self._client)
+        unknown: QueueNotFoundError | None = None
+        for address in self._addresses:
+            try:
+                wire = await self._transport.open(address, hello, _OPEN_S)
+            except QueueNotFoundError as error:
+                unknown = error
+            except (LinkLostError, SupersededError):
+                return
+            else:
+                await wire.close()
+                return
+        if unknown is not None:
+            raise unknown
+
+    async def _converse(self, address: str, pong: Pong, on_stray_jobs: StrayJobs) -> Route:
+        hello = Hello(
+            queue=self._queue,
+            incarnation=self._incarnation,
+            broker=pong.broker,
+            client=self._client,
+        )
+        try:
+            wire = await self._transport.open(address, hello, _OPEN_S)
+        except UntrustedError as error:
+            raise AccessDeniedError(str(error)) from error
+        except (LinkLostError, SupersededError, QueueNotFoundError) as error:
+            raise NotYetError(str(error)) from error
+        self._incarnation = wire.welcome.incarnation
+        return BrokerRoute(wire, address, on_stray_jobs)

@@ -33,8 +33,6 @@ _log = logging.getLogger("bucketq.client")
 
 _MAX_CALLS = 1000
 _PORTION = 100
-_FORGET = 0.98
-"""What is left of a slow answer after each that is faster: a fifth after eighty."""
 _ARCHIVE_S = 600.0
 _WITHDRAW_S = 60.0
 _LAST_MESSAGE_S = 0.2
@@ -140,7 +138,6 @@ class BrokerRoute:
         """
         self.address = address
         self.broker = wire.welcome.broker
-        self.epoch = wire.welcome.epoch
         self._shows_token = wire.welcome.proof != b""
         self._releases_many = "release_many" in wire.welcome.operations
         self._wire = wire
@@ -156,8 +153,6 @@ class BrokerRoute:
         self._is_closing = False
         self.heard_at = self._loop.time()
         """When the broker was last heard of, by the loop's time."""
-        self.answers_in_s = 0.0
-        """How long slow answers take here; one that was slow once is forgotten slowly."""
         self._tasks = [
             self._loop.create_task(self._until_lost(self._send)),
             self._loop.create_task(self._until_lost(self._receive)),
@@ -315,9 +310,6 @@ class BrokerRoute:
 
     def _settle(self, answer: Answer) -> None:
         pending = self._pending.pop(answer.tag, None)
-        if pending is not None and (pending.claim is None or not pending.claim.wait_s):
-            took_s = self._loop.time() - pending.asked_at
-            self.answers_in_s = max(took_s, _FORGET * self.answers_in_s)
         if pending is None:
             if self._strays.pop(answer.tag, 0) is None and answer.value:
                 self._on_stray_jobs(answer.value)

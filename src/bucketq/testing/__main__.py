@@ -88,11 +88,7 @@ def _print_total(reports: list[Report]) -> None:
     print(f"{len(reports)} worlds held every promise")
     print(f"  commits   {sum(r.commits for r in reports)}, calls {sum(r.calls for r in reports)}")
     takeovers, depositions = ([r.takeovers for r in reports], [r.depositions for r in reports])
-    from_living = sum(report.false_takeovers for report in reports)
-    print(
-        f"  takeovers {sum(takeovers)}, from a living broker {from_living}, "
-        f"depositions {sum(depositions)}"
-    )
+    print(f"  takeovers {sum(takeovers)}, depositions {sum(depositions)}")
     print(f"  engines   {sum(report.shifts for report in reports)}")
     for name, count in counts.items():
         print(f"  {name:<9} " + ", ".join(f"{each} {count[each]}" for each in sorted(count)))

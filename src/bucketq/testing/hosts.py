@@ -17,9 +17,8 @@ from bucketq.archive import Layout, SegmentWriter
 from bucketq.broker.broker import Broker
 from bucketq.broker.election import Identity
 from bucketq.broker.server import Server
-from bucketq.client.addresses import AddressFinder
 from bucketq.client.client import Client
-from bucketq.client.discovery import Finder, ObjectFinder
+from bucketq.client.discovery import AddressFinder, Finder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher
 from bucketq.client.routes import DirectRoute
 from bucketq.codec import Document, Prepared

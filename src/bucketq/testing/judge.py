@@ -16,7 +16,6 @@ from itertools import pairwise
 
 from bucketq.errors import UnavailableError
 from bucketq.model.settings import Settings
-from bucketq.testing.fencing import Takeover
 from bucketq.testing.hosts import LEADERS
 from bucketq.testing.invariants import Chain
 from bucketq.testing.weather import SLOW_S, Weather
@@ -105,21 +104,15 @@ def _check_leases(world: World, chain: Chain, weather: Weather) -> None:
                     chain.break_off("no lease is taken from a healthy worker", story, version)
 
 
-def false_takeovers(world: World, chain: Chain) -> Iterator[tuple[Takeover, Takeover]]:
-    """Takeovers from a broker that had not left or died, never stood still, and not by force."""
-    history = world.history
-    for before, after in pairwise(chain.brokers.takeovers):
+def _check_brokers(world: World, chain: Chain) -> None:
+    """A broker is replaced when it has left, has died, stood still, or by force."""
+    history, takeovers = world.history, chain.brokers.takeovers
+    for before, after in pairwise(takeovers):
         is_gone = history.deaths.get(before.writer, after.time_s) < after.time_s
         is_excused = before.writer in history.excused or after.writer in history.forced
         if not (after.follows_retired or is_gone or is_excused):
-            yield before, after
-
-
-def _check_brokers(world: World, chain: Chain) -> None:
-    """A broker is replaced when it has left, has died, stood still, or by force."""
-    for before, after in false_takeovers(world, chain):
-        story = f"{after.writer} in place of {before.writer}, at {after.time_s:.3f} s"
-        chain.break_off("a living broker is left alone", story, after.version)
+            story = f"{after.writer} in place of {before.writer}, at {after.time_s:.3f} s"
+            chain.break_off("a living broker is left alone", story, after.version)
 
 
 def _check_hand_outs(world: World, chain: Chain) -> None:

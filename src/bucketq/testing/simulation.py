@@ -23,7 +23,7 @@ from bucketq.queue.register import Register
 from bucketq.testing.cast import CASTS, Cast, people
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.invariants import Chain, check
-from bucketq.testing.judge import check_fair, check_rest, false_takeovers, is_settled
+from bucketq.testing.judge import check_fair, check_rest, is_settled
 from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.oversight import check_crew, check_crew_fair
 from bucketq.testing.weather import Weather, play, set_faults
@@ -58,8 +58,6 @@ class Report:
     """How many positions writers were told that they have published."""
     takeovers: int
     """How many times a broker took over."""
-    false_takeovers: int
-    """How many of them from a broker that had not left, died or stood still."""
     depositions: int
     """How many times a broker that led found that another does."""
     faults: dict[str, int]
@@ -156,7 +154,6 @@ def _report(world: World, chain: Chain, seed: int, cast: Cast, weather: Weather)
         batches=len(chain.ledger.sets),
         published=sum(call.verb == "publish" and call.succeeded for call in calls),
         takeovers=len(chain.brokers.takeovers),
-        false_takeovers=sum(1 for _ in false_takeovers(world, chain)),
         depositions=world.tally.depositions,
         faults=_faults(world.store.injected, world.network.injected),
         verdicts=world.tally.verdicts,

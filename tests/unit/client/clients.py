@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bucketq.client.addresses import AddressFinder
 from bucketq.client.client import Client
-from bucketq.client.discovery import ObjectFinder
+from bucketq.client.discovery import AddressFinder, ObjectFinder
 from bucketq.client.launcher import Launcher
 from bucketq.client.routes import DirectRoute
 from bucketq.queue.direct import DirectQueue

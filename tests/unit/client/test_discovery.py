@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bucketq.broker.election import Sign
-from bucketq.client.addresses import AddressFinder
-from bucketq.client.discovery import NotYetError, ObjectFinder
+from bucketq.client.discovery import AddressFinder, NotYetError, ObjectFinder
 from bucketq.client.routes import BrokerRoute, DirectRoute, LeaderRoute, Route
 from bucketq.errors import (
     CorruptStateError,
