@@ -31,7 +31,7 @@ KIND = "report"
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     """Open the queue once, on the event loop that serves the requests."""
-    # The address is read here and not above, so that tests can set it: see docs/testing.md.
+    # The address is read here and not above, so that tests can set it: see docs/guides/testing.md.
     async with bucketq.connect(os.environ["BUCKETQ_URL"], timeout_s=10) as queue:
         yield {"queue": queue}
 

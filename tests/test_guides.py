@@ -17,7 +17,7 @@ import pytest
 
 from tests.environ import ROOT, child_environ
 
-GUIDES = ("docs/workers.md", "docs/testing.md", "docs/howto.md")
+GUIDES = ("docs/guides/workers.md", "docs/guides/testing.md", "docs/guides/recipes.md")
 TIMEOUT_S = 150
 ENVIRON = {
     "BUCKETQ_URL": "memory://",

@@ -35,9 +35,9 @@ from bucketq.rpc.status import code_of
 from tests.environ import ROOT, child_environ
 
 README = ROOT / "README.md"
-PROTOCOL = ROOT / "docs" / "protocol.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
-WIRE = ROOT / "docs" / "wire.md"
+PROTOCOL = ROOT / "docs" / "reference" / "protocol.md"
+ARCHITECTURE = ROOT / "docs" / "contributing" / "architecture.md"
+WIRE = ROOT / "docs" / "reference" / "wire.md"
 ROOMS = (
     "model",
     "codec",
@@ -182,14 +182,14 @@ def test_the_calls_and_limits_of_the_wire_are_those_of_the_code() -> None:
 
 def test_the_specified_object_is_what_the_code_writes() -> None:
     body = specified_object()
-    state = decode(body, "docs/protocol.md").state
+    state = decode(body, "docs/reference/protocol.md").state
     state.version -= 1
     commit = state.commits.pop()
     assert Document(state).prepare(commit).body == body
 
 
 def test_ids_leases_and_digests_are_derived_as_specified() -> None:
-    specified = decode(specified_object(), "docs/protocol.md").state
+    specified = decode(specified_object(), "docs/reference/protocol.md").state
     job = next(iter(specified.jobs))
     found = re.search(r"session `(\w+)`", text := PROTOCOL.read_text("utf-8"))
     secret = re.search(r"secret `(\w+)`", text)

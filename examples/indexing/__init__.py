@@ -10,7 +10,7 @@ and Spark's executors take the jobs (``tasks``) and build an inverted index as P
 which one small object names (``manifest``). A search (``search``) reads the index, and from the log
 what the index does not have yet, so that a document is found as soon as it was written, and ranks
 the same before and after it was indexed. All of it lies beside the queue, on any store on which a
-queue can be. ``docs/indexing.md`` tells why no crash loses or doubles anything.
+queue can be. ``docs/guides/indexing.md`` tells why no crash loses or doubles anything.
 
 The documents (``corpus``) are text that is on every machine: the guides of bucketq, its docstrings,
 and those of Python's standard library.

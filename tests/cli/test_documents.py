@@ -18,8 +18,8 @@ from bucketq.cli.find_worker import parse_target
 from tests.cli.console import Console
 from tests.environ import ROOT
 
-CLI = ROOT / "docs" / "cli.md"
-OPERATIONS = ROOT / "docs" / "operations.md"
+CLI = ROOT / "docs" / "reference" / "cli.md"
+OPERATIONS = ROOT / "docs" / "guides" / "operations.md"
 FUNCTIONS = (
     COMMANDS
     | {f"archive {name}": function for name, function in ARCHIVE_COMMANDS.items()}
@@ -70,7 +70,7 @@ def check_call(words: list[str], *, has_variable: bool = False) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [ROOT / "README.md", *ROOT.glob("docs/*.md")],
+    [ROOT / "README.md", *ROOT.glob("docs/**/*.md")],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_every_call_in_a_document_names_options_that_exist(document: Path) -> None:

@@ -18,7 +18,7 @@ from tests.environ import ROOT
 from tests.examples.program import EXAMPLES, Program
 from tests.servers.process import free_ports, http
 
-GUIDE = ROOT / "docs" / "howto.md"
+GUIDE = ROOT / "docs" / "guides" / "recipes.md"
 
 
 class Site:

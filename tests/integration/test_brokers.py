@@ -71,7 +71,7 @@ def freeze(one: BrokerProcess | ClientProcess, folder: Path) -> None:
     """Stop a process, but not in the moment in which it holds the lock of the queue's file.
 
     No other writer gets on then, and no broker either: that is a limit of file locks
-    (``docs/storage.md``), and has a test of its own beside those of the file store.
+    (``docs/guides/storage.md``), and has a test of its own beside those of the file store.
     """
 
     def is_frozen_without_the_lock() -> bool:

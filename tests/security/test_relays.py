@@ -1,7 +1,8 @@
 """What a relay between a client and its broker can read, and what keeps it from that.
 
 The proof of a broker says that it knows the token, not over which connection it was asked. A relay
-that passes it on is shown the token, unless TLS hides what it passes. ``docs/security.md`` says so.
+that passes it on is shown the token, unless TLS hides what it passes.
+``docs/guides/security.md`` says so.
 """
 
 from __future__ import annotations

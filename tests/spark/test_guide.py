@@ -1,4 +1,4 @@
-"""The guide is true: every script of docs/spark.md runs and prints what it shows."""
+"""The guide is true: every script of docs/guides/spark.md runs and prints what it shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bucketq.spark.schema import SCHEMA
 from bucketq.spark.stream_options import stream_options
 from tests.spark.home import ROOT
 
-GUIDE = ROOT / "docs" / "spark.md"
+GUIDE = ROOT / "docs" / "guides" / "spark.md"
 _SCRIPT = re.compile(
     r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )

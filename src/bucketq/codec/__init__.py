@@ -13,7 +13,7 @@ The object is JSON that a person can read with ``cat``, ``jq`` and ``grep``::
     ]}
 
 The first line says what the format is, and the CRC-32 and the length of everything after that
-line. ``docs/protocol.md`` is the specification.
+line. ``docs/reference/protocol.md`` is the specification.
 """
 
 from bucketq.codec.decode import decode
