@@ -215,7 +215,7 @@ def measure_handlers(bench: Bench) -> Iterator[Row]:
     def alone() -> float:
         worker = filled()
         took_s = timed(lambda: worker.run_sync(burst=True))
-        _demand(worker.tally.count("done"), bench.jobs, "jobs that were done")
+        _demand(worker.counters.count("done"), bench.jobs, "jobs that were done")
         return took_s
 
     bodies = [b'{"text":"%b"}' % (b"x" * 89)] * bench.jobs

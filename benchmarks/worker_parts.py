@@ -18,10 +18,10 @@ from bucketq.model.operations import LeaseRef, Pulse, Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
-from bucketq.worker.home import HomeRunner
 from bucketq.worker.processes import ProcessRunner
 from bucketq.worker.runner import Runner, TaskRunner, call
 from bucketq.worker.threads import ThreadRunner
@@ -119,7 +119,7 @@ async def _at_home(count: int) -> None:
     home, portal = asyncio.get_running_loop(), Portal()
 
     async def visit() -> None:
-        await _run_all(HomeRunner(home), ON_LOOP, count)
+        await _run_all(CallerLoopRunner(home), ON_LOOP, count)
 
     try:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(visit(), portal.loop))

@@ -33,7 +33,7 @@ def work(url: str, concurrency: int) -> dict[str, object]:
         del payload
 
     worker.run_sync(burst=True)
-    return {"jobs": worker.tally.count("done")}
+    return {"jobs": worker.counters.count("done")}
 
 
 async def bare(url: str, batch: int) -> dict[str, object]:

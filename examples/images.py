@@ -93,7 +93,7 @@ def work_off(url: str, kind: str, tiles: list[Tile]) -> float:
     began = time.perf_counter()
     worker.run_sync(burst=True, kinds=[kind])
     took_s = time.perf_counter() - began
-    print(f"{kind}: {worker.tally.count('done')} tiles in {took_s:.2f} s", flush=True)
+    print(f"{kind}: {worker.counters.count('done')} tiles in {took_s:.2f} s", flush=True)
     return took_s
 
 

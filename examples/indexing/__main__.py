@@ -15,7 +15,7 @@ from pathlib import Path
 import bucketq.spark
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.spark.session import session
-from bucketq.worker.tally import Tally
+from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, show, waiting
 from examples.indexing.demo import demo
@@ -63,10 +63,10 @@ def _index(url: str, master: str) -> int:
         message = "there are no documents yet: python -m examples.indexing write"
         raise InvalidRequestError(message)
 
-    def run_here() -> Tally:
+    def run_here() -> WorkerCounters:
         worker.configure(url)
         worker.run_sync(burst=True)
-        return worker.tally
+        return worker.counters
 
     if master == "none":
         with Watch(url):

@@ -30,7 +30,7 @@ from bucketq.spark.compaction import compact
 from bucketq.spark.page import page
 from bucketq.spark.report import Report, report
 from bucketq.spark.session import demand_spark, session
-from bucketq.worker.tally import Tally
+from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, console, coverage, show, waiting
 from examples.indexing.home import open_home
@@ -206,14 +206,14 @@ def _index(url: str, spark: SparkSession | None, broker: Broker, segments: int) 
     """Work the jobs off, while the broker is killed."""
     worker.configure(url)
 
-    def run() -> Tally:
+    def run() -> WorkerCounters:
         if spark is not None:
             # In small batches, so that there is a middle at which the broker can be killed.
             few = max(2, segments // 12)
             return bucketq.spark.run(spark, url, worker, burst=True, batch_jobs=few)
         worker.configure(concurrency=1)
         worker.run_sync(burst=True)
-        return worker.tally
+        return worker.counters
 
     spark_option = "" if spark is None else ' --spark "local[2]"'
     _say("indexing", f"bucketq work examples.indexing.tasks:worker{spark_option} --url {url}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import bucketq
 from bucketq.errors import BucketQError
-from bucketq.worker.tally import Tally
+from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus, manifest
 from examples.indexing.home import open_home
 from examples.indexing.wal import Document
@@ -64,7 +64,7 @@ async def write_corpus(
     return done
 
 
-def work_off(url: str, run: Callable[[], Tally]) -> Counter[str]:
+def work_off(url: str, run: Callable[[], WorkerCounters]) -> Counter[str]:
     """Index all that is in the log; ``run`` works until the queue has nothing that is due.
 
     Returns how attempts ended. Raises ``Stopped``.

@@ -35,7 +35,7 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobBatch, JobPage, JobSpec
 from bucketq.rpc.credentials import Tls
 from bucketq.worker.context import Context
-from bucketq.worker.verdicts import GiveUp, JobCancelled, Retry
+from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry
 from bucketq.worker.worker import Worker
 
 __all__ = [

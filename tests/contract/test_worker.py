@@ -95,8 +95,8 @@ async def test_every_job_of_a_mixed_lot_has_the_end_that_it_should_have(
     assert (unfit.status, unfit.failures) == ("dead", 1)
     assert "cannot be read as int" in unfit.errors[0].error
     ends = Counter(job.status for job in jobs.values())
-    assert worker.tally.count("done") == ends["done"]
-    assert worker.tally.count("dead") == ends["dead"]
+    assert worker.counters.count("done") == ends["done"]
+    assert worker.counters.count("dead") == ends["dead"]
     assert all(job.lost_leases == 0 for job in jobs.values())
 
 
@@ -162,6 +162,6 @@ async def test_a_burst_ends_when_everything_is_done(place: Place, queue: Queue[A
     await queue.push_many([bucketq.JobSpec(kind="double", payload=number) for number in range(50)])
     worker = worker_of(place)
     await worker.run(burst=True, kinds=["double"])
-    assert worker.tally.count("done") == 50
+    assert worker.counters.count("done") == 50
     await worker.run(burst=True, kinds=["double"])
-    assert worker.tally.claimed == 0, "a worker can be run again, and counts from zero"
+    assert worker.counters.claimed == 0, "a worker can be run again, and counts from zero"

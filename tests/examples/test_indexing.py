@@ -15,7 +15,7 @@ import bucketq
 from bucketq.errors import BucketQError, CorruptStateError, InvalidRequestError, UnavailableError
 from bucketq.store.base import PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
-from bucketq.worker.tally import Tally
+from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus, manifest, parts, pipeline, tasks
 from examples.indexing.home import Home, open_home
 from examples.indexing.ranking import words_of
@@ -148,9 +148,9 @@ def worker_of(url: str, concurrency: int = 4) -> bucketq.Worker:
 def work_off(url: str) -> Counter[str]:
     own = worker_of(url)
 
-    def run() -> Tally:
+    def run() -> WorkerCounters:
         own.run_sync(burst=True)
-        return own.tally
+        return own.counters
 
     return pipeline.work_off(url, run)
 
@@ -191,7 +191,7 @@ async def test_a_worker_indexes_and_merges_what_was_written(tmp_path: Path) -> N
         # One after the other, so that the merge comes last, as it was pushed.
         own = worker_of(url, concurrency=1)
         await own.run(burst=True)
-        assert own.tally.ends == {"done": FANOUT + 1}
+        assert own.counters.ends == {"done": FANOUT + 1}
         [part] = (await manifest.load(home, NAMESPACE)).parts
         assert part.segments == [(1, FANOUT)]
         assert await ranked(home, "queue") == before

@@ -19,7 +19,7 @@ from bucketq.testing.weather import Weather
 from bucketq.worker.attempt import Attempt
 from bucketq.worker.engine import Engine
 from bucketq.worker.lease import LeaseKeeper
-from bucketq.worker.pace import Pace
+from bucketq.worker.prefetch import Prefetch
 from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling
 from tests.simulation import test_mutants
@@ -143,7 +143,7 @@ def test_trying_again_what_gave_up_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_fetching_ahead_without_measure_is_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Pace, "ahead", property(lambda _: 50))
+    monkeypatch.setattr(Prefetch, "ahead", property(lambda _: 50))
     monkeypatch.setattr(Engine, "_unjam", lambda _: None)
     expect("no engine hoards", "a drained engine holds nothing", weather="calm")
 

@@ -92,7 +92,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_wa
         tally = bucketq.spark.run(spark, file_url, worker, burst=True)
     else:
         worker.run_sync(burst=True)
-        tally = worker.tally
+        tally = worker.counters
     assert tally.ends == {"retried": 2, "dead": 2}
     told = {name: [each.error for each in job.errors] for name, job in jobs_of(file_url).items()}
     lost = "the handler is done, but its result cannot be kept: result"

@@ -23,7 +23,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.worker.forced_exit import ForcedExit
 
 if TYPE_CHECKING:
-    from bucketq.worker.tally import Tally
+    from bucketq.worker.counters import WorkerCounters
     from bucketq.worker.worker import Worker
 
 _log = logging.getLogger("bucketq.worker")
@@ -213,7 +213,7 @@ def _run_again_and_again(found: Target, out: Output) -> int:
 
 def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -> None:
     """Tell what was done, and after a burst what is left."""
-    tally = worker.tally
+    tally = worker.counters
     facts: dict[str, object] = {str(end): count for end, count in tally.ends.items()}
     queued = _queued(tally, kinds)
     if queued is not None:
@@ -224,14 +224,14 @@ def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -
         out.done(_summary(tally, kinds, queued), facts)
 
 
-def _queued(tally: Tally, kinds: tuple[str, ...]) -> int | None:
+def _queued(tally: WorkerCounters, kinds: tuple[str, ...]) -> int | None:
     """How many jobs of these kinds still waited at the end of a burst; None: nobody knows."""
     if tally.left is None:
         return None
     return sum(tally.left.counts.get(kind, {}).get("queued", 0) for kind in kinds)
 
 
-def _summary(tally: Tally, kinds: tuple[str, ...], queued: int | None) -> str:
+def _summary(tally: WorkerCounters, kinds: tuple[str, ...], queued: int | None) -> str:
     attempts = counted(sum(tally.ends.values()), "attempt")
     ends = ", ".join(f"{count:,} {end}" for end, count in tally.ends.items())
     text = f"{attempts}: {ends}" if ends else "no job was worked on"

@@ -125,7 +125,7 @@ class WorkerLine:
             return ""
         if not worker.is_ready:
             return "looking for the queue"
-        tally = worker.tally
+        tally = worker.counters
         done, retried, dead = (tally.count(end) for end in ("done", "retried", "dead"))
         rate = self._rate.note(self._console.get_time(), done + retried + dead)
         parts = [

@@ -24,11 +24,11 @@ import msgspec
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.task import Care, Outcome
 from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
 from bucketq.worker.reply import ENDED, value_of
 from bucketq.worker.runner import Begun
 from bucketq.worker.threads import ThreadRunner
-from bucketq.worker.verdicts import HandlerFailed
 
 _log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from bucketq.spark.batching import BatchSize, SparkRunner
 from bucketq.spark.register import check_session
 from bucketq.spark.shipment import pack
 from bucketq.spark.task import Orders
+from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.runner import Runner
-from bucketq.worker.tally import Tally
 from bucketq.worker.threads import ThreadRunner
 from bucketq.worker.worker import Worker
 
@@ -54,7 +54,7 @@ def run(
     kinds: Iterable[str] | None = None,
     drain: float | timedelta | None = None,
     **options: Unpack[Options],
-) -> Tally:
+) -> WorkerCounters:
     """Work on a queue with Spark until Ctrl-C or SIGTERM, and tell what was done.
 
     Call it in the main thread of the driver. The first signal lets handlers finish, a second one
@@ -74,7 +74,7 @@ def run(
     worker = SparkWorker(spark, handlers, batch_jobs=batch_jobs)
     worker.configure(url, concurrency=concurrency, drain=drain, **options)
     worker.run_sync(burst=burst, kinds=kinds)
-    return worker.tally
+    return worker.counters
 
 
 class SparkWorker(Worker):

@@ -19,9 +19,9 @@ from bucketq.testing.actors import KINDS
 from bucketq.testing.logbook import Logbook, Run, Shift, WatchedQueue
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
+from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers, bind
 from bucketq.worker.runner import TaskRunner
-from bucketq.worker.verdicts import GiveUp, Retry
 
 CRASHERS = {"crasher": None, "crasher-once": 1, "crasher-twice": 2}
 """Kinds whose handlers kill their process, each with the attempts that its handler allows."""
@@ -89,7 +89,7 @@ async def _work_shift(post: Post, name: str) -> None:
         drain_s=drain_s,
     )
     if ends == "backlog":
-        watch.waiting = lambda: engine.tally.waiting
+        watch.waiting = lambda: engine.counters.waiting
     running = loop.create_task(engine.run())
     patience_s = 1e9 if ends == "never" else longest_s if ends != "soon" else longest_s / 8
     await _first_of(

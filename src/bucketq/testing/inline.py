@@ -19,12 +19,12 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 from bucketq.worker.attempt import Attempt, End, Ended
 from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import Handler
 from bucketq.worker.lease import LeaseKeeper
 from bucketq.worker.runner import Begun, HandlerExit, TaskRunner
 from bucketq.worker.settling import Settling
 from bucketq.worker.threads import ThreadRunner
-from bucketq.worker.verdicts import UnfitPayload
 
 _WORKER = "workbench"
 _BEAT_S = 0.05

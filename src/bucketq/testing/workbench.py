@@ -36,8 +36,8 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 from bucketq.store.memory import forget_memory_store, shared_memory_store
 from bucketq.testing.inline import Hands, Ran
+from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers
-from bucketq.worker.verdicts import GiveUp, Retry
 from bucketq.worker.worker import Worker
 
 _NAME = "workbench"

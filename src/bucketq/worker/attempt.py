@@ -26,10 +26,10 @@ from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.failure import describe, unkept
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling, Unsettled
-from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 Stop = Literal["lost", "silent", "cancel", "timeout", "hurry"]
 End = Literal["done", "retried", "dead", "cancelled", "released", "lost", "unsettled"]

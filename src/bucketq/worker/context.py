@@ -6,7 +6,7 @@ from typing import Any
 
 from bucketq.model.operations import LeaseRef
 from bucketq.queue.job import Job
-from bucketq.worker.verdicts import JobCancelled
+from bucketq.worker.handler_exceptions import JobCancelled
 
 
 class Context:

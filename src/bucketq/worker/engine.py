@@ -19,17 +19,17 @@ from bucketq.model.operations import Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
-from bucketq.worker.abandoned import worth_waiting_s
 from bucketq.worker.attempt import Attempt, Ended, is_expected
+from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
 from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
-from bucketq.worker.hints import Hints
 from bucketq.worker.lease import LeaseKeeper, News
-from bucketq.worker.pace import Pace
+from bucketq.worker.prefetch import Prefetch
+from bucketq.worker.queue_warnings import QueueWarnings
 from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling, Unsettled
-from bucketq.worker.tally import Tally
+from bucketq.worker.silent_jobs import worth_waiting_s
 
 _log = logging.getLogger("bucketq.worker")
 
@@ -93,7 +93,7 @@ class Engine:
         self._settling = Settling(queue, clock)
         self._settings = Settings()
         self._keeper = LeaseKeeper(queue, self._settings)
-        self._pace = Pace(concurrency)
+        self._prefetch = Prefetch(concurrency)
         self._backlog: deque[Attempt] = deque()
         self._attempts: dict[int, Attempt] = {}
         """Those that are held: in the backlog, running, or being settled."""
@@ -106,10 +106,10 @@ class Engine:
         self._watching: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self._hurrying = False
-        self._hints = Hints(handlers, known)
+        self._warnings = QueueWarnings(handlers, known)
         self.has_begun = False
         self.is_running = False
-        self.tally = Tally()
+        self.counters = WorkerCounters()
 
     def stop(self, *, hurry: bool = False) -> None:
         """Claim no more; let handlers finish, or with ``hurry`` tell them to stop."""
@@ -131,12 +131,12 @@ class Engine:
 
     def fetch_none_ahead(self) -> None:
         """Hold no more jobs than handlers run: the runner has some that wait, and counts them."""
-        self._pace.most = 0
+        self._prefetch.most = 0
 
     def resize(self, concurrency: int) -> None:
         """Let more handlers run at once, or fewer when some of those that run have ended."""
         self._concurrency = concurrency
-        self._pace.concurrency = concurrency
+        self._prefetch.concurrency = concurrency
         self._fill()
         self._changed.set()
 
@@ -159,7 +159,7 @@ class Engine:
             await asyncio.wait([claiming], timeout=_WITHDRAW_S)
             await self._drain()
             if is_burst_over:
-                self.tally.left = await self._look()
+                self.counters.left = await self._look()
         finally:
             for task in (claiming, *chores, *self._looks.values()):
                 task.cancel()
@@ -192,7 +192,7 @@ class Engine:
                 stats = await self._queue.stats()
         except (BucketQError, TimeoutError):
             return None
-        self._hints.look(stats)
+        self._warnings.look(stats)
         return stats
 
     async def _read_settings(self) -> None:
@@ -240,10 +240,10 @@ class Engine:
         """How many jobs to ask for."""
         if len(self._attempts) - self._busy - len(self._backlog) > _MOST_UNSETTLED:
             return 0  # Completions do not come through; more of them would not help.
-        wanted = self._concurrency + self._pace.ahead
+        wanted = self._concurrency + self._prefetch.ahead
         room = wanted - self._busy - len(self._backlog)
         # A claim for every job that ends would be one at a time for ever: let some gather.
-        enough = max(1, self._pace.ahead // 2)
+        enough = max(1, self._prefetch.ahead // 2)
         return min(room, self._settings.max_batch_jobs) if room >= enough else 0
 
     async def _claim(self, room: int) -> list[Job[Any]]:
@@ -261,7 +261,7 @@ class Engine:
         except Unsettled as error:
             raise error.__cause__ or error from None
         if len(jobs) == room:
-            self._pace.note_claim(loop.time() - since_s)
+            self._prefetch.note_claim(loop.time() - since_s)
         # A claim that waited was answered just now; what is older than that proves nothing.
         known_s = since_s if not wait_s else max(since_s, loop.time() - self._settings.heartbeat_s)
         for job in jobs:
@@ -294,7 +294,7 @@ class Engine:
 
         self._keeper.keep(job.lease, since_s, tell)
         self._backlog.append(attempt)
-        self.tally.claimed += 1
+        self.counters.claimed += 1
 
     def _fill(self) -> None:
         """Begin with jobs of the backlog while slots are free."""
@@ -303,7 +303,7 @@ class Engine:
             self._busy += 1
             self._begin(attempt, self._work(attempt))
         self._watch_backlog()
-        self.tally.running, self.tally.waiting = self._busy, len(self._backlog)
+        self.counters.running, self.counters.waiting = self._busy, len(self._backlog)
 
     def _begin(self, attempt: Attempt, work: Any) -> None:
         number = id(attempt)
@@ -327,7 +327,7 @@ class Engine:
 
         def free_slot() -> None:
             self._busy -= 1
-            self._pace.note_run(loop.time() - begun_s)
+            self._prefetch.note_run(loop.time() - begun_s)
             self._fill()
             self._changed.set()
 
@@ -346,7 +346,7 @@ class Engine:
         self._count(attempt, await attempt.settle(self._settling, self._settings), took_s)
 
     def _count(self, attempt: Attempt, ended: Ended, took_s: float) -> None:
-        ends = self.tally.ends
+        ends = self.counters.ends
         ends[ended.end] = ends.get(ended.end, 0) + 1
         quiet = ended.end in {"done", "released", "cancelled"} or is_expected(ended.error)
         facts: dict[str, object] = {"took_s": round(took_s, 6)}
@@ -386,13 +386,13 @@ class Engine:
         now_s = asyncio.get_running_loop().time()
         # The same sum as for the timer: another could find it early for ever, by its rounding.
         while self._backlog and self._backlog[0].claimed_s + _LONGEST_BACKLOG_S <= now_s:
-            self._pace.note_jam(_LONGEST_BACKLOG_S)
+            self._prefetch.note_jam(_LONGEST_BACKLOG_S)
             self._give_back_next()
         self._watch_backlog()
 
     def _give_back_next(self) -> None:
         attempt = self._backlog.popleft()
-        self.tally.waiting = len(self._backlog)
+        self.counters.waiting = len(self._backlog)
         attempt.stop("hurry")
         self._begin(attempt, self._give_back(attempt))
 

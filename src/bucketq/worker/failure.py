@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from bucketq.errors import PayloadTooLargeError
-from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 _CUT = "[...]\n"
 _MOST_CAUSES = 5

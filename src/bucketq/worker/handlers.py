@@ -21,7 +21,7 @@ from bucketq.model.settings import check_backoff
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
-from bucketq.worker.verdicts import UnfitPayload
+from bucketq.worker.handler_exceptions import UnfitPayload
 
 Place = Literal["loop", "thread", "process"]
 Function = TypeVar("Function", bound=Callable[..., Any])

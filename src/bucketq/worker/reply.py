@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from bucketq.queue import payload as payloads
 from bucketq.worker.failure import describe, unkept
-from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 ENDED = "the process that ran the handler"
 """How a failure begins that tells of a process that ended before its handler did."""

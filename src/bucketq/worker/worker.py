@@ -36,14 +36,14 @@ from bucketq.model import check
 from bucketq.model.job import Backoff
 from bucketq.model.operations import Stats
 from bucketq.queue.base import Queue
+from bucketq.worker.caller_loop import CallerLoopRunner
+from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
 from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
-from bucketq.worker.home import HomeRunner
 from bucketq.worker.runner import Runner, Runners
 from bucketq.worker.signals import watched
-from bucketq.worker.tally import Tally
 from bucketq.worker.threads import ThreadRunner
 
 _log = logging.getLogger("bucketq.worker")
@@ -136,9 +136,9 @@ class Worker:
         return self._engine is not None and self._engine.has_begun
 
     @property
-    def tally(self) -> Tally:
+    def counters(self) -> WorkerCounters:
         """What it has done so far, in this run."""
-        return Tally() if self._engine is None else self._engine.tally
+        return WorkerCounters() if self._engine is None else self._engine.counters
 
     def handler(
         self,
@@ -391,7 +391,7 @@ class Worker:
 def _runners(
     home: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
 ) -> dict[Place, Runner]:
-    runners: dict[Place, Runner] = {"loop": HomeRunner(home), "thread": ThreadRunner()}
+    runners: dict[Place, Runner] = {"loop": CallerLoopRunner(home), "thread": ThreadRunner()}
     if any(handler.place == "process" for handler in handlers.values()):
         from bucketq.worker.processes import ProcessRunner  # noqa: PLC0415 - few need it
 

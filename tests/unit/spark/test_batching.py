@@ -17,9 +17,9 @@ from bucketq.spark import batching
 from bucketq.spark.batching import BatchFailed, BatchSize, SparkRunner
 from bucketq.spark.task import Care, Outcome
 from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import bind
 from bucketq.worker.reply import how_it_ended, reply_done, reply_failed
-from bucketq.worker.verdicts import HandlerFailed
 from tests.unit.worker.stage import claimed_job, until
 
 PATIENCE_S = 20

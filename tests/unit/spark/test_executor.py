@@ -78,7 +78,7 @@ async def test_a_burst_does_all_jobs_in_batches_of_what_runs_at_once() -> None:
         worker = NearWorker(SESSION, {"double": double})
         worker.configure(url, concurrency=3)
         await worker.run(burst=True)
-        assert worker.tally.ends == {"done": 200}
+        assert worker.counters.ends == {"done": 200}
         assert (await queue.get("double7")).result == 14
     assert worker.near.sizes[:2] == [6, 6]
     assert sum(worker.near.sizes) == 200
@@ -95,7 +95,7 @@ async def test_a_worker_brings_its_handlers_and_how_they_are_to_be_run() -> None
         near = NearWorker(SESSION, worker)
         assert (near.concurrency, near.drain_s, near.name) == (7, 3.0, "mine")
         async with asyncio.timeout(30):
-            while near.tally.count("dead") == 0:
+            while near.counters.count("dead") == 0:
                 await near.run(burst=True)
         job = await queue.get("fail0")
     assert (job.status, job.failures, job.errors[-1].worker) == ("dead", 2, "mine")
@@ -121,7 +121,7 @@ async def test_where_spark_goes_away_jobs_are_given_back_and_the_run_ends() -> N
         worker.configure(url)
         with pytest.raises(UnavailableError, match="Spark runs nothing any more"):
             await worker.run(burst=True)
-        assert worker.tally.ends == {"released": 3}
+        assert worker.counters.ends == {"released": 3}
         job = await queue.get("double0")
         assert (job.status, job.failures, job.lost_leases) == ("queued", 0, 0)
 

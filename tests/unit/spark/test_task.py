@@ -17,9 +17,9 @@ import pytest
 from bucketq.spark.shipment import Shipment, pack
 from bucketq.spark.task import Orders, Outcome, run_bodies, run_part, try_part
 from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.reply import Reply, value_of
-from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 from tests.unit.worker import crafts
 from tests.unit.worker.stage import claimed_job
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from bucketq.worker.context import Context
-from bucketq.worker.verdicts import GiveUp, Retry
+from bucketq.worker.handler_exceptions import GiveUp, Retry
 
 if os.environ.get("BUCKETQ_TEST_BROKEN"):
     raise ImportError("this process is to die before it is ready")

@@ -13,7 +13,7 @@ from bucketq.model.job import Backoff
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
-from bucketq.worker.verdicts import GiveUp, Retry
+from bucketq.worker.handler_exceptions import GiveUp, Retry
 from tests.unit.queue.worlds import slowly, virtual
 from tests.unit.worker.stage import Recorder, burst, engine_of, failing, handler, opened, working
 from tests.unit.worker.stage import until as wait_until
@@ -43,10 +43,10 @@ async def test_a_failed_job_is_tried_again_as_the_queue_says_until_it_is_dead() 
         await queue.config(max_attempts=3, backoff=Backoff(base_s=10, factor=2, max_s=1000))
         await queue.push("mail", 0)
         async with working(way, fail) as engine:
-            await wait_until(lambda: engine.tally.count("dead") == 1)
+            await wait_until(lambda: engine.counters.count("dead") == 1)
         job = await only(queue)
         assert (job.status, job.failures, job.lost_leases) == ("dead", 3, 0)
-        assert engine.tally.count("retried") == 2
+        assert engine.counters.count("retried") == 2
         first, second, third = began
         assert 5 <= second - first <= 11
         assert 10 <= third - second <= 22
@@ -108,7 +108,7 @@ async def test_lost_workers_count_against_the_attempts_that_a_handler_allows() -
         for _ in range(2):
             assert len(await queue.claim(wait_s=1000)) == 1
         async with working(way, recorder.bind(max_attempts=2)) as engine:
-            await wait_until(lambda: engine.tally.count("dead") == 1, 1000)
+            await wait_until(lambda: engine.counters.count("dead") == 1, 1000)
         job = await only(queue)
         assert (job.status, job.lost_leases, job.failures) == ("dead", 2, 1)
         assert "its worker was lost or it failed 2 times, and 2 are allowed" in job.errors[-1].error
@@ -128,7 +128,7 @@ async def test_a_retry_waits_as_long_as_it_says_and_tells_its_reason() -> None:
         await queue.push("mail", 0)
         async with working(way, retry) as engine:
             await asyncio.sleep(290)
-            assert engine.tally.count("retried") == 1
+            assert engine.counters.count("retried") == 1
             assert (await only(queue)).errors[0].error == "the printer is busy"
             await asyncio.sleep(20)
             job = await only(queue)
@@ -144,7 +144,7 @@ async def test_a_retry_meets_the_limit_of_attempts() -> None:
     async with opened() as (queue, way):
         await queue.push("mail", 0, max_attempts=4)
         engine = await burst(way, retry)
-        assert ((await only(queue)).status, engine.tally.count("retried")) == ("dead", 3)
+        assert ((await only(queue)).status, engine.counters.count("retried")) == ("dead", 3)
 
 
 @virtual
@@ -171,7 +171,7 @@ async def test_a_payload_that_does_not_fit_is_dead_at_once_with_the_reason() -> 
         await queue.push("mail", "one")
         engine = await burst(way, add)
         job = await only(queue)
-        assert (job.status, job.failures, engine.tally.count("dead")) == ("dead", 1, 1)
+        assert (job.status, job.failures, engine.counters.count("dead")) == ("dead", 1, 1)
         assert "cannot be read as int" in job.errors[0].error
 
 
@@ -217,9 +217,9 @@ async def test_a_handler_that_does_not_stop_in_time_has_failed_all_the_same() ->
             await asyncio.sleep(10)
             job = await only(queue)
             assert (job.status, job.failures) == ("queued", 1)
-            assert engine.tally.running == 1, "it still has its slot"
+            assert engine.counters.running == 1, "it still has its slot"
             recorder.gate.set()
-            await wait_until(lambda: engine.tally.running == 0)
+            await wait_until(lambda: engine.counters.running == 0)
             assert (await only(queue)).status == "queued"
 
 
@@ -250,7 +250,7 @@ async def test_a_handler_that_would_end_the_process_fails_its_job_alone(
         await queue.push("mail", 0)
         await queue.push("mail", 1)
         engine = await burst(way, leave, concurrency=1)
-        assert (engine.tally.count("dead"), engine.tally.count("done")) == (1, 1)
+        assert (engine.counters.count("dead"), engine.counters.count("done")) == (1, 1)
         assert type(error).__name__ in (await queue.jobs()).jobs[0].errors[0].error
 
 
@@ -267,7 +267,7 @@ async def test_an_error_that_cannot_say_what_it_is_fails_its_job_like_any_other(
     async with opened() as (queue, way):
         await queue.push("mail", 0)
         engine = await burst(way, fail)
-        assert engine.tally.count("dead") == 1
+        assert engine.counters.count("dead") == 1
         assert (await only(queue)).errors[0].error.startswith("SpeechlessError")
 
 
@@ -284,7 +284,7 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_settled() -> None:
             (job,) = await queue.claim(worker="other")
             await asyncio.sleep(6)
             assert recorder.cancelled == [0]
-            assert engine.tally.count("lost") == 1
+            assert engine.counters.count("lost") == 1
             for verb in ("release", "release_many", "fail", "complete", "complete_many"):
                 assert not way.count(verb)
             await queue.complete(job, "by another")
@@ -302,7 +302,7 @@ async def test_a_completion_after_the_lease_was_lost_changes_nothing() -> None:
             await queue.release(attempt.job)
             (job,) = await queue.claim(worker="other")
             recorder.gate.set()
-            await wait_until(lambda: engine.tally.count("lost") == 1)
+            await wait_until(lambda: engine.counters.count("lost") == 1)
             assert (await only(queue)).status == "running"
             await queue.complete(job, "by another")
         assert (await only(queue)).result == "by another"
@@ -318,7 +318,7 @@ async def test_a_cancelled_job_is_stopped_and_ends_as_cancelled() -> None:
             assert await queue.cancel(job_id) == "requested"
             await asyncio.sleep(6)
             assert recorder.cancelled == [0]
-            assert engine.tally.count("cancelled") == 1
+            assert engine.counters.count("cancelled") == 1
         job = await only(queue)
         assert (job.status, job.outcome) == ("done", "cancelled")
 
@@ -368,7 +368,7 @@ async def test_heartbeats_go_on_until_the_completion_is_acknowledged() -> None:
             await asyncio.sleep(10)
             assert await queue.claim() == [], "it was taken from a healthy worker"
         await running
-        assert engine.tally.count("done") == 1
+        assert engine.counters.count("done") == 1
         assert (await only(queue)).attempt == 1
         beats = way.times("heartbeat")
         assert len(beats) >= 38
@@ -399,7 +399,7 @@ async def test_a_result_that_cannot_be_kept_fails_its_job_as_any_error_does_and_
         for failure in spoiled.errors:
             assert "the handler is done, but its result cannot be kept" in failure.error
             assert reason in failure.error
-        assert (engine.tally.count("retried"), engine.tally.count("dead")) == (1, 1)
+        assert (engine.counters.count("retried"), engine.counters.count("dead")) == (1, 1)
 
 
 @virtual
@@ -419,7 +419,7 @@ async def test_a_job_whose_completion_the_queue_refuses_for_now_is_not_buried(
         engine = await burst(way, nothing)
         job = await only(queue)
         assert (job.status, job.failures) == ("running", 0)
-        assert engine.tally.count("unsettled") == 1
+        assert engine.counters.count("unsettled") == 1
 
 
 @virtual

@@ -70,8 +70,8 @@ async def test_jobs_are_done_in_order_with_the_results_of_their_handlers() -> No
         engine = await burst(way, double, concurrency=1)
         assert done == list(range(20))
         assert [(await queue.get(job)).result for job in ids] == [2 * number for number in done]
-        assert engine.tally.claimed == engine.tally.count("done") == 20
-        assert engine.tally.running == engine.tally.waiting == 0
+        assert engine.counters.claimed == engine.counters.count("done") == 20
+        assert engine.counters.running == engine.counters.waiting == 0
 
 
 @virtual
@@ -83,7 +83,7 @@ async def test_no_more_handlers_run_at_once_than_there_are_slots(concurrency: in
         async with working(way, recorder.bind(), concurrency=concurrency) as engine:
             await until(lambda: recorder.inside == concurrency)
             await asyncio.sleep(30)
-            assert recorder.inside == concurrency == engine.tally.running
+            assert recorder.inside == concurrency == engine.counters.running
             recorder.gate.set()
             await until(lambda: len(recorder.ended) == 30)
     assert recorder.most == concurrency
@@ -111,7 +111,7 @@ async def test_a_burst_waits_for_what_runs_and_does_what_that_pushes() -> None:
 
         await queue.push("mail", 5)
         engine = await burst(way, follow)
-        assert engine.tally.count("done") == 6
+        assert engine.counters.count("done") == 6
         assert not (await queue.stats()).counts["mail"].get("queued")
 
 
@@ -128,7 +128,7 @@ async def test_a_burst_does_what_is_put_back_while_it_finds_nothing() -> None:
         way.stand("claim", after(slowly(0.2)))
         await queue.push("mail", 0, max_attempts=7)
         engine = await burst(way, fail)
-        assert (engine.tally.count("retried"), engine.tally.count("dead")) == (6, 1)
+        assert (engine.counters.count("retried"), engine.counters.count("dead")) == (6, 1)
 
 
 @virtual
@@ -147,7 +147,7 @@ async def test_a_job_that_is_pushed_while_the_worker_waits_is_done_at_once() -> 
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         await queue.push("mail", 0)
-        await until(lambda: engine.tally.count("done") == 1)
+        await until(lambda: engine.counters.count("done") == 1)
         assert loop.time() - began_s < 0.1
 
 
@@ -160,7 +160,7 @@ async def test_a_claim_whose_answer_is_unknown_is_made_again_and_strands_no_job(
         # It lands, but nobody hears of it in time.
         world.store.plan("replace", slowly(1.5))
         engine = await burst(way, nothing)
-        assert engine.tally.count("done") == 4
+        assert engine.counters.count("done") == 4
         assert [job.attempt for job in (await queue.jobs()).jobs] == [1, 1, 1, 1]
         first, again = way.requests["claim"][:2]
         assert (first, again is None) == (None, False)
@@ -278,7 +278,7 @@ async def test_a_pause_is_told_of_once_and_waited_for(
                 f"{what} is paused: jobs come when somebody resumes it (bucketq resume)"
             ]
             await queue.resume(kind)
-            await until(lambda: engine.tally.count("done") == 1)
+            await until(lambda: engine.counters.count("done") == 1)
 
 
 @virtual
@@ -290,7 +290,7 @@ async def test_kinds_without_a_handler_are_named_once(caplog: pytest.LogCaptureF
         await queue.claim("elsewhere", lease_s=3600)
         await queue.push("elsewhere", 2)
         async with working(way, nothing, known=("known",)) as engine:
-            await until(lambda: engine.tally.count("done") == 1)
+            await until(lambda: engine.counters.count("done") == 1)
             await asyncio.sleep(600)
             [told] = caplog.messages
             assert told.endswith("and none of their kind is running: mial (2)")
@@ -333,7 +333,7 @@ async def test_a_worker_that_cannot_read_the_settings_at_first_tries_on() -> Non
         await queue.push("mail", 0)
         way.plan("config", *[failing(UnavailableError("no answer"))] * 5)
         engine = await burst(way, nothing)
-        assert engine.tally.count("done") == 1
+        assert engine.counters.count("done") == 1
 
 
 class Endless:
@@ -371,7 +371,7 @@ class Endless:
 async def test_fifty_thousand_jobs_leave_nothing_behind() -> None:
     endless = Endless(50_000)
     engine = await burst(cast("Way", endless), nothing, concurrency=50)
-    assert engine.tally.count("done") == endless.done == 50_000
+    assert engine.counters.count("done") == endless.done == 50_000
     assert engine._busy == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -25,9 +25,9 @@ async def test_with_short_handlers_the_slots_stay_full() -> None:
     async with world.embedded() as queue:
         await queue.push_many(mails(6000))
         async with working(Way(queue), short, concurrency=10) as engine:
-            await until(lambda: engine.tally.count("done") > 2000)
+            await until(lambda: engine.counters.count("done") > 2000)
             began_s, before_s = asyncio.get_running_loop().time(), busy_s
-            await until(lambda: engine.tally.count("done") > 5000)
+            await until(lambda: engine.counters.count("done") > 5000)
             took_s = asyncio.get_running_loop().time() - began_s
             assert (busy_s - before_s) / (10 * took_s) > 0.9
 
@@ -47,8 +47,8 @@ async def test_with_long_handlers_nothing_is_fetched_ahead() -> None:
         async with working(Way(queue), long, concurrency=5) as engine:
             for _ in range(500):
                 await asyncio.sleep(0.1)
-                most = max(most, engine.tally.waiting)
-            assert engine.tally.count("done") >= 35
+                most = max(most, engine.counters.waiting)
+            assert engine.counters.count("done") >= 35
     assert most == 0
 
 
@@ -74,14 +74,14 @@ async def test_jobs_for_which_no_slot_comes_free_are_done_by_another_worker() ->
         async with working(way, recorder.bind(), concurrency=2) as engine:
             await until(lambda: len(recorder.began) > 50)
             recorder.gate.clear()
-            await until(lambda: recorder.inside == 2 and engine.tally.waiting > 20)
+            await until(lambda: recorder.inside == 2 and engine.counters.waiting > 20)
             jammed_s = asyncio.get_running_loop().time()
             async with working(Way(queue), idle.bind(), concurrency=2):
                 held = len(recorder.ended) + 2
                 await until(lambda: len(idle.ended) == 1000 - held)
             assert asyncio.get_running_loop().time() - jammed_s < 10
-            assert engine.tally.count("released") > 20
-            assert engine.tally.waiting == 0
+            assert engine.counters.count("released") > 20
+            assert engine.counters.waiting == 0
             for job in (await queue.jobs(limit=1000)).jobs:
                 assert (job.failures, job.lost_leases) == (0, 0)
             recorder.gate.set()
@@ -96,11 +96,11 @@ async def test_jobs_are_not_fetched_and_given_back_over_and_over() -> None:
         async with working(way, recorder.bind(), concurrency=8) as engine:
             await until(lambda: len(recorder.began) > 50)
             recorder.gate.clear()
-            await until(lambda: recorder.inside == 8 and engine.tally.waiting > 20)
+            await until(lambda: recorder.inside == 8 and engine.counters.waiting > 20)
             await asyncio.sleep(5)
-            claims, released = way.count("claim"), engine.tally.count("released")
+            claims, released = way.count("claim"), engine.counters.count("released")
             await asyncio.sleep(60)
             assert way.count("claim") == claims
-            assert engine.tally.count("released") == released
+            assert engine.counters.count("released") == released
             recorder.gate.set()
-            await until(lambda: engine.tally.count("done") == 1000)
+            await until(lambda: engine.counters.count("done") == 1000)

@@ -39,13 +39,13 @@ async def test_giving_back_a_long_backlog_does_not_hold_up_heartbeats() -> None:
         await queue.config(lease_s=10.0, heartbeat_s=2.0)
         await queue.push_many(mails(200))
         engine = engine_of(way, recorder.bind(), concurrency=1)
-        engine._pace.note_claim(1.0)
-        engine._pace.note_run(0.001)
+        engine._prefetch.note_claim(1.0)
+        engine._prefetch.note_run(0.001)
         way.stand("release_many", slowly(20))
         running = asyncio.create_task(engine.run())
-        await until(lambda: engine.tally.waiting > 100)
+        await until(lambda: engine.counters.waiting > 100)
         engine.stop()
-        await until(lambda: engine.tally.count("released") == 199)
+        await until(lambda: engine.counters.count("released") == 199)
         times = [*way.times("heartbeat"), asyncio.get_running_loop().time()]
         assert times[-1] > 19
         assert way.count("release_many") == 1

@@ -120,7 +120,7 @@ async def test_handlers_that_take_longer_than_the_drain_are_told_to_stop() -> No
         assert sorted(recorder.cancelled) == [0, 1]
         check_empty(engine)
         assert await counts(queue) == {"queued": 2}
-        assert engine.tally.count("released") == 2
+        assert engine.counters.count("released") == 2
 
 
 @virtual
@@ -180,7 +180,7 @@ async def test_a_handler_that_does_not_stop_keeps_its_slot() -> None:
             await queue.complete(job)
         await asyncio.sleep(30)
         assert recorder.inside == 2, "the third would have no slot of its own"
-        assert engine.tally.count("lost") == 2
+        assert engine.counters.count("lost") == 2
         recorder.gate.set()
         await until(lambda: len(recorder.ended) == 3)
         engine.stop()
@@ -278,11 +278,11 @@ async def test_what_waits_for_a_slot_is_given_back_at_once(*, hurry: bool) -> No
         running = asyncio.create_task(engine.run())
         await until(lambda: len(recorder.began) > 20)
         recorder.gate.clear()
-        await until(lambda: recorder.inside == 2 and engine.tally.waiting > 10)
+        await until(lambda: recorder.inside == 2 and engine.counters.waiting > 10)
         engine.stop(hurry=hurry)
         await asyncio.sleep(0.5)
         assert not engine._backlog
-        assert engine.tally.waiting == 0
+        assert engine.counters.waiting == 0
         running_now = (await counts(queue)).get("running", 0)
         assert running_now == (0 if hurry else 2)
         recorder.gate.set()

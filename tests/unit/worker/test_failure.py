@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bucketq.worker.failure import describe
-from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 
 def deep(levels: int) -> None:

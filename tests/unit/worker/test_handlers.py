@@ -16,8 +16,8 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.job import Backoff
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import Handlers, bind, check_reachable
-from bucketq.worker.verdicts import UnfitPayload
 from tests.unit.worker import crafts
 from tests.unit.worker.stage import claimed_job
 

@@ -88,7 +88,7 @@ async def test_a_burst_tells_what_is_left_for_later(tmp_path: Path) -> None:
         await queue.push("now", None)
         await queue.push("now", None, delay_s=3600)
     await worker.run(burst=True)
-    left = worker.tally.left
+    left = worker.counters.left
     assert left is not None
     assert left.counts == {"now": {"queued": 2}}
 
@@ -104,8 +104,8 @@ async def test_a_burst_that_is_stopped_does_not_tell_what_is_left(tmp_path: Path
     async with bucketq.connect(url, mode="direct") as queue:
         await queue.push("now", None)
     await worker.run(burst=True)
-    assert worker.tally.count("done") == 1
-    assert worker.tally.left is None
+    assert worker.counters.count("done") == 1
+    assert worker.counters.left is None
 
 
 def test_signals_that_were_ignored_stay_ignored_and_others_are_put_back() -> None:

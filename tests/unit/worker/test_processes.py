@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import bind
 from bucketq.worker.processes import ProcessDied, ProcessRunner, _Child
 from bucketq.worker.reply import Reply
-from bucketq.worker.verdicts import GiveUp, HandlerFailed, Retry, UnfitPayload
 from tests.unit.worker import crafts
 from tests.unit.worker.stage import claimed_job
 

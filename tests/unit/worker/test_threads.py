@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from bucketq.client.portal import Portal
+from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import bind
-from bucketq.worker.home import HomeRunner
 from bucketq.worker.runner import HandlerExit, Runners
 from bucketq.worker.threads import ThreadRunner
-from bucketq.worker.verdicts import UnfitPayload
 from tests.unit.worker.stage import claimed_job
 
 
@@ -141,7 +141,7 @@ async def test_handlers_run_at_home_and_are_heard_elsewhere() -> None:
         return payload
 
     async def engine() -> list[Any]:
-        runner = HomeRunner(home)
+        runner = CallerLoopRunner(home)
         several = [run(runner, work, number) for number in range(500)]
         ends = await asyncio.gather(*several, return_exceptions=True)
         assert not runner._visits
@@ -174,7 +174,7 @@ async def test_a_handler_at_home_is_cancelled_there_and_may_end_all_the_same() -
     async def engine() -> list[Any]:
         ends: list[Any] = []
         for work in (stubborn, meek):
-            runner = HomeRunner(home)
+            runner = CallerLoopRunner(home)
             running = asyncio.create_task(run(runner, work))
             await asyncio.to_thread(inside.wait, 10)
             inside.clear()
@@ -196,7 +196,7 @@ async def test_a_handler_that_was_to_stop_before_home_came_to_it_is_never_run() 
         ran.append("oh")
 
     async def engine() -> list[Any]:
-        runner = HomeRunner(home)
+        runner = CallerLoopRunner(home)
         blocked = threading.Event()
 
         def block() -> None:
@@ -228,7 +228,7 @@ async def test_closing_waits_for_no_handler_at_home() -> None:
                 continue
 
     async def engine() -> Any:
-        runners = Runners({"loop": HomeRunner(home), "thread": ThreadRunner()})
+        runners = Runners({"loop": CallerLoopRunner(home), "thread": ThreadRunner()})
         running = asyncio.create_task(run(runners, work))
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(inside.wait(), home))
         await runners.close()

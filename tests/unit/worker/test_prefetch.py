@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from bucketq.worker.pace import MOST, Pace
+from bucketq.worker.prefetch import MOST, Prefetch
 
 
-def paced(concurrency: int, claim_s: float, run_s: float) -> Pace:
-    pace = Pace(concurrency)
+def paced(concurrency: int, claim_s: float, run_s: float) -> Prefetch:
+    prefetch = Prefetch(concurrency)
     for _ in range(50):
-        pace.note_claim(claim_s)
-        pace.note_run(run_s)
-    return pace
+        prefetch.note_claim(claim_s)
+        prefetch.note_run(run_s)
+    return prefetch
 
 
 def test_nothing_is_fetched_ahead_before_a_handler_has_ended() -> None:
-    pace = Pace(10)
-    assert pace.ahead == 0
-    pace.note_claim(5.0)
-    assert pace.ahead == 0
+    prefetch = Prefetch(10)
+    assert prefetch.ahead == 0
+    prefetch.note_claim(5.0)
+    assert prefetch.ahead == 0
 
 
 def test_what_the_slots_work_off_during_a_claim_is_fetched_ahead() -> None:
@@ -40,24 +40,24 @@ def test_there_is_a_most() -> None:
 
 
 def test_nothing_is_fetched_ahead_where_that_is_said() -> None:
-    pace = paced(100, claim_s=1.0, run_s=0.0)
-    pace.most = 0
-    assert pace.ahead == 0
+    prefetch = paced(100, claim_s=1.0, run_s=0.0)
+    prefetch.most = 0
+    assert prefetch.ahead == 0
 
 
 def test_one_long_handler_among_short_ones_is_soon_forgotten() -> None:
-    pace = paced(10, claim_s=0.1, run_s=0.01)
-    pace.note_run(10.0)
-    assert pace.ahead < 5
+    prefetch = paced(10, claim_s=0.1, run_s=0.01)
+    prefetch.note_run(10.0)
+    assert prefetch.ahead < 5
     for _ in range(40):
-        pace.note_run(0.01)
-    assert pace.ahead > 50
+        prefetch.note_run(0.01)
+    assert prefetch.ahead > 50
 
 
 def test_after_a_jam_nothing_is_fetched_ahead_until_a_handler_has_ended() -> None:
     """Even where claims are slow: what is fetched now would wait as long, and be given back."""
-    pace = paced(10, claim_s=1.0, run_s=0.01)
-    pace.note_jam(2.0)
-    assert pace.ahead == 0
-    pace.note_run(0.01)
-    assert 0 < pace.ahead <= 10
+    prefetch = paced(10, claim_s=1.0, run_s=0.01)
+    prefetch.note_jam(2.0)
+    assert prefetch.ahead == 0
+    prefetch.note_run(0.01)
+    assert 0 < prefetch.ahead <= 10

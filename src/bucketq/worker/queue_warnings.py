@@ -18,7 +18,7 @@ _NAMED_MAX = 10
 """A line stays readable; `bucketq stats` lists every kind."""
 
 
-class Hints:
+class QueueWarnings:
     """What one worker has logged about its queue."""
 
     def __init__(self, kinds: Collection[str], known: Collection[str]) -> None:

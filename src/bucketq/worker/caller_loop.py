@@ -50,7 +50,7 @@ class _Visit:
         self.is_cancelled = False
 
 
-class HomeRunner:
+class CallerLoopRunner:
     """Runs handlers on another loop. Made and used on the engine's."""
 
     def __init__(self, home: asyncio.AbstractEventLoop) -> None:

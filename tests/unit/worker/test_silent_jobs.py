@@ -22,7 +22,7 @@ async def test_a_burst_waits_for_the_job_of_a_worker_that_is_gone() -> None:
         await queue.claim("mail", worker="gone")
         await asyncio.sleep(31)
         engine = await burst(way, nothing)
-        assert engine.tally.count("done") == 1
+        assert engine.counters.count("done") == 1
         assert (await queue.stats()).total("running") == 0
 
 

@@ -20,7 +20,7 @@ MOST = 1000
 """How many jobs are fetched ahead at the most."""
 
 
-class Pace:
+class Prefetch:
     """Measures claims and handlers."""
 
     def __init__(self, concurrency: int) -> None:

@@ -1,4 +1,4 @@
-"""``Tally``: what a worker has done so far."""
+"""``WorkerCounters``: what a worker has done so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bucketq.worker.attempt import End
 
 
 @dataclass
-class Tally:
+class WorkerCounters:
     """What a worker has done so far."""
 
     claimed: int = 0
