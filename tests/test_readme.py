@@ -17,12 +17,12 @@ from msgspec import Raw
 from bucketq import Backoff, Settings, errors
 from bucketq.client.connect import Launch, Mode
 from bucketq.codec import Document, decode
+from bucketq.commit.request_ids import RequestId
 from bucketq.model.base import NewJob
 from bucketq.model.content import digest
 from bucketq.model.operations import Claim, Push, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.queue.requests import RequestId
 from bucketq.rpc.grpc_methods import UNARY
 from bucketq.rpc.grpc_session import (
     MAX_CALLS,

@@ -18,8 +18,8 @@ from bucketq import (
     Queue,
 )
 from bucketq.clock import SystemClock
+from bucketq.commit.request_ids import RequestIds, token_of
 from bucketq.model.operations import CompleteMany
-from bucketq.queue.requests import RequestIds, token_of
 from tests.contract.places import Place
 
 

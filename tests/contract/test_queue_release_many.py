@@ -9,8 +9,8 @@ import pytest
 
 from bucketq import InvalidRequestError, Job, JobSpec, LeaseRef, Pulse, Queue
 from bucketq.clock import SystemClock
+from bucketq.commit.request_ids import RequestIds, token_of
 from bucketq.model.operations import ReleaseMany
-from bucketq.queue.requests import RequestIds, token_of
 from tests.contract.places import Place
 
 

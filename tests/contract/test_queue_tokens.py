@@ -12,9 +12,9 @@ import pytest
 import bucketq
 from bucketq import InvalidRequestError, KeyConflictError, Queue, RejectedError, TokenInfo
 from bucketq.clock import SystemClock
+from bucketq.commit.request_ids import RequestIds, token_of
 from bucketq.model.operations import GrantToken
 from bucketq.model.tokens import parse_token, token_digest
-from bucketq.queue.requests import RequestIds, token_of
 from tests.contract.places import Place
 
 

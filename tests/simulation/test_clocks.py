@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bucketq.codec import decode
+from bucketq.commit.register import Register
 from bucketq.model import timekeeping
 from bucketq.queue.direct import DirectQueue
-from bucketq.queue.register import Register
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.faults import Faults
 from bucketq.testing.loop import VirtualLoop, run

@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 
 from bucketq.codec import Document, Prepared
+from bucketq.commit import register as register_module
+from bucketq.commit.archiver import Archiver
+from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.register import Register, Settled
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.model import leases as lease_rules
 from bucketq.model import transitions
@@ -34,11 +38,7 @@ from bucketq.model.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.queue import register as register_module
 from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.leases import LeaseWatch
-from bucketq.queue.outbox import Archiver
-from bucketq.queue.register import Register, Settled
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.conditional import Verdict
 from bucketq.testing.cast import Cast

@@ -26,12 +26,12 @@ from bucketq.broker.standby import Standby
 from bucketq.client import client as client_module
 from bucketq.client import discovery
 from bucketq.codec import Document
+from bucketq.commit.waiting import Waiting
 from bucketq.model import brokers, transitions
 from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Expire, Lead, Push, Request, Retire
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.queue.waiting import Waiting
 from bucketq.rpc.messages import Ping
 from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
 from tests.simulation.test_mutants import expect

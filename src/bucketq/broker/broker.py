@@ -21,6 +21,9 @@ from bucketq.broker.leader import Leader
 from bucketq.broker.standby import Standby
 from bucketq.clock import Clock, fraction
 from bucketq.codec import Document
+from bucketq.commit.register import Register
+from bucketq.commit.transient_faults import PassingFault
+from bucketq.commit.waiting import Waiting
 from bucketq.errors import (
     AccessDeniedError,
     BucketQError,
@@ -32,9 +35,6 @@ from bucketq.errors import (
 )
 from bucketq.model.operations import Claim
 from bucketq.queue.base import MAX_WAIT_S
-from bucketq.queue.faults import PassingFault
-from bucketq.queue.register import Register
-from bucketq.queue.waiting import Waiting
 from bucketq.rpc.messages import OFFERED, Answers, FlushArchive, Hello, Pong, Role, Welcome
 from bucketq.rpc.transport import Transport
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from bucketq.broker.access import Shown
+from bucketq.commit.waiting import Waiting
 from bucketq.model.operations import Claim, Request
-from bucketq.queue.waiting import Waiting
 from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 

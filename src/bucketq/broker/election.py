@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.register import Register
 from bucketq.errors import SupersededError
 from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Lead, Request
 from bucketq.model.transitions import apply
-from bucketq.queue.register import Register
 from bucketq.rpc.address import Whereabouts, is_loopback, secured
 from bucketq.rpc.messages import Ping
 from bucketq.rpc.transport import (

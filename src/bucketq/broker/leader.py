@@ -20,6 +20,9 @@ from bucketq.broker.election import DeposedError, Identity, check_leads, elect
 from bucketq.broker.silence import SilenceWatch
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.pacing import ALONE_S, Courtesy
+from bucketq.commit.register import Register
+from bucketq.commit.waiting import Waiting
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.model.bulk import ClaimBatch
 from bucketq.model.leases import pulses
@@ -27,9 +30,6 @@ from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.pace import ALONE_S, Courtesy
-from bucketq.queue.register import Register
-from bucketq.queue.waiting import Waiting
 
 PROOF_S = 2.0
 """How old a proof of leadership may be for an answer from memory."""

@@ -19,10 +19,10 @@ from bucketq.broker.election import (
     probe,
 )
 from bucketq.clock import Clock, fraction
+from bucketq.commit.register import Register
+from bucketq.commit.transient_faults import PassingFault
 from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
 from bucketq.model.job import BrokerRecord
-from bucketq.queue.faults import PassingFault
-from bucketq.queue.register import Register
 from bucketq.rpc.transport import CannotAskError, Transport, UntrustedError
 from bucketq.store.base import ObjectMissingError
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bucketq import admin
+from bucketq.admin.place import summarize
 from bucketq.cli import exits
 from bucketq.cli.files import write_file
 from bucketq.cli.options import Url, Yes, parse_settings, place_of, read_bytes
@@ -14,8 +16,6 @@ from bucketq.cli.output import Output, counted, moment, plain, size
 from bucketq.cli.prompt import confirmed
 from bucketq.codec import decode
 from bucketq.errors import CorruptStateError
-from bucketq.queue import admin
-from bucketq.queue.admin.place import summarize
 
 _TRIES = 20
 

@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
+from bucketq import admin
 from bucketq.cli.options import Url, place_of
 from bucketq.cli.output import Output, counted, plain
 from bucketq.codec import TABLES
 from bucketq.errors import BucketQError, InvalidRequestError
-from bucketq.queue import admin
 
 
 async def edit(

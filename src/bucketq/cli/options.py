@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from bucketq.admin import Place
 from bucketq.cli.feeds import UnreadableError, check_readable
 from bucketq.cli.interrupt import at_once
 from bucketq.client.connect import connect
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
-from bucketq.queue.admin import Place
 from bucketq.queue.base import Queue
 from bucketq.store.url import open_store
 

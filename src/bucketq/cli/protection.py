@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from bucketq.clock import Clock
+from bucketq.commit.register import Register
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
-from bucketq.queue.register import Register
 from bucketq.store.url import Location
 
 if TYPE_CHECKING:

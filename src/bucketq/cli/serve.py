@@ -20,8 +20,8 @@ from bucketq.cli.options import check_timeout, parse_duration
 from bucketq.cli.output import Output
 from bucketq.cli.protection import check_listen, check_tokens, outgoing, server_tls
 from bucketq.clock import Clock, SystemClock
+from bucketq.commit.register import Register
 from bucketq.errors import InvalidRequestError
-from bucketq.queue.register import Register
 from bucketq.store.url import Location, open_store
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from bucketq.client.discovery import AddressFinder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
 from bucketq.client.routes import DirectRoute
 from bucketq.clock import Clock
+from bucketq.commit.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.queue.direct import DirectQueue
-from bucketq.queue.register import Register
 from bucketq.rpc.address import secured, split_address, this_host
 from bucketq.rpc.credentials import Credentials
 from bucketq.rpc.grpc_transport import GrpcTransport

@@ -29,6 +29,7 @@ from bucketq.client.routes import (
     TurnedAwayError,
 )
 from bucketq.clock import Clock, fraction
+from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import (
     BucketQError,
     ClosedError,
@@ -44,7 +45,6 @@ from bucketq.model.operations import Claim, Request
 from bucketq.queue.arguments import as_several, lease_of
 from bucketq.queue.base import Held
 from bucketq.queue.give_back import give_back
-from bucketq.queue.requests import is_unjudged
 from bucketq.queue.verbs import Verbs
 from bucketq.rpc.transport import CannotAskError
 

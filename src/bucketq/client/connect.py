@@ -24,13 +24,13 @@ from typing import (
 
 from bucketq.archive import Layout, SegmentWriter
 from bucketq.clock import Clock, SystemClock
+from bucketq.commit.register import Register
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
 from bucketq.queue import payload as payloads
 from bucketq.queue.base import Queue
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
-from bucketq.queue.register import Register
 from bucketq.rpc.credentials import Credentials, Tls, make_credentials
 from bucketq.rpc.tls import read_client
 from bucketq.store.base import ObjectStore

@@ -16,6 +16,7 @@ from bucketq.broker.election import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reac
 from bucketq.client.launcher import Launcher
 from bucketq.client.routes import BrokerRoute, DirectRoute, LeaderRoute, Route
 from bucketq.codec import Heading
+from bucketq.commit.register import Register
 from bucketq.errors import (
     AccessDeniedError,
     BucketQError,
@@ -26,7 +27,6 @@ from bucketq.errors import (
 )
 from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.operations import Request, Retire
-from bucketq.queue.register import Register
 from bucketq.rpc.address import SECURE, is_loopback, secured
 from bucketq.rpc.messages import Hello, Ping, Pong
 from bucketq.rpc.transport import (

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast
 
 from bucketq.broker.leader import Leader
+from bucketq.commit.request_ids import token_of
+from bucketq.commit.waiting import Caller
 from bucketq.errors import (
     AccessDeniedError,
     BucketQError,
@@ -23,8 +25,6 @@ from bucketq.errors import (
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, ReleaseMany, Request, Withdraw
 from bucketq.queue.direct import DirectQueue
-from bucketq.queue.requests import token_of
-from bucketq.queue.waiting import Caller
 from bucketq.rpc.errors import error_of
 from bucketq.rpc.messages import Answer, Call, FlushArchive, Refusal
 from bucketq.rpc.transport import LinkLostError, Wire

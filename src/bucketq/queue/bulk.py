@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
 
 from bucketq.clock import crockford, new_token
+from bucketq.commit.request_ids import parse_token
 from bucketq.model import bulk, check
 from bucketq.model.base import NewJob
 from bucketq.model.bulk import BatchPage, BatchState, ConsumerInfo, ConsumerState
@@ -21,7 +22,6 @@ from bucketq.model.writers import MAX_POSITION
 from bucketq.queue.arguments import as_names, as_several
 from bucketq.queue.base import Names
 from bucketq.queue.job import Job, JobBatch, JobSpec
-from bucketq.queue.requests import parse_token
 from bucketq.queue.tokens import TokenVerbs
 
 T = TypeVar("T")

@@ -30,6 +30,15 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.backlog import Backlog
+from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.pacing import ALONE_S, Courtesy, Gather
+from bucketq.commit.parking import Parking
+from bucketq.commit.reading import read_in_turns
+from bucketq.commit.register import Register, Settled
+from bucketq.commit.request_ids import is_unjudged
+from bucketq.commit.transient_faults import Refusals
+from bucketq.commit.waiting import Caller, Waiting
 from bucketq.errors import (
     BucketQError,
     ClosedError,
@@ -39,16 +48,7 @@ from bucketq.errors import (
 )
 from bucketq.model.operations import CLAIMS, READS, Claim, Request, Withdraw
 from bucketq.model.transitions import Applied, apply
-from bucketq.queue.backlog import Backlog
-from bucketq.queue.faults import Refusals
-from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
-from bucketq.queue.pace import ALONE_S, Courtesy, Gather
-from bucketq.queue.parking import Parking
-from bucketq.queue.reading import read_in_turns
-from bucketq.queue.register import Register, Settled
-from bucketq.queue.requests import is_unjudged
-from bucketq.queue.waiting import Caller, Waiting
 from bucketq.store.conditional import Verdict
 
 T = TypeVar("T")

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.pacing import Courtesy
+from bucketq.commit.register import Register
+from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, Claim, Request
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
-from bucketq.queue.leases import LeaseWatch
 from bucketq.queue.object import ObjectQueue
-from bucketq.queue.pace import Courtesy
-from bucketq.queue.register import Register
-from bucketq.queue.requests import is_unjudged
 from bucketq.store.backoff import Backoff
 from bucketq.store.conditional import Verdict
 

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from bucketq.clock import Clock
+from bucketq.commit.request_ids import token_of
 from bucketq.errors import ClosedError, NotDurableError, UnavailableError
 from bucketq.model.operations import Claim, Request
-from bucketq.queue.requests import token_of
 
 
 class Host(ABC):

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from bucketq.archive import SegmentWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.archiver import Archiver
+from bucketq.commit.register import Register
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model import timekeeping
 from bucketq.model.operations import NoteTime, Request, Tidy
 from bucketq.model.operators import is_untidy
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.queue.outbox import Archiver
-from bucketq.queue.register import Register
 from bucketq.queue.verbs import Verbs
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from hmac import digest
 from typing import Any, cast
 
 from bucketq.clock import Clock
+from bucketq.commit.request_ids import RequestId, RequestIds, parse_token
 from bucketq.errors import InvalidRequestError
 from bucketq.model import access, check
 from bucketq.model import operations as ops
@@ -25,7 +26,6 @@ from bucketq.model.tokens import (
     token_text,
 )
 from bucketq.queue.host import Host
-from bucketq.queue.requests import RequestId, RequestIds, parse_token
 
 
 class TokenVerbs(Host):

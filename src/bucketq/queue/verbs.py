@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, cast
 
 from bucketq.clock import Clock, new_token
+from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
 from bucketq.errors import BucketQError, InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model import operations as ops
@@ -25,7 +26,6 @@ from bucketq.queue.base import MAX_WAIT_S, Held, Names
 from bucketq.queue.bulk import BulkVerbs
 from bucketq.queue.give_back import give_back
 from bucketq.queue.job import Job, JobPage, JobSpec
-from bucketq.queue.requests import RequestId, RequestIds, is_unjudged, parse_token
 
 T = TypeVar("T")
 

@@ -20,13 +20,13 @@ import pyarrow as pa
 from msgspec import Raw
 
 from bucketq.clock import crockford
+from bucketq.commit.request_ids import RequestId
 from bucketq.errors import PayloadError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.job import Encoding
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
-from bucketq.queue.requests import RequestId
 from bucketq.spark.cells import in_utc, values_of
 from bucketq.spark.columns import Columns
 

@@ -3,7 +3,7 @@
 Promises: after a write, only an answer that proves that nothing was written, and never will
 be, is called final. Whatever else is not a plain yes is *unknown*: a timeout, a broken
 connection, an error of the server, and everything that this table does not know. Whoever wrote
-then reads the object back (``queue/register.py``).
+then reads the object back (``commit/register.py``).
 
 =========================  ================  =================  ===================
 answer                     read              create             replace

@@ -22,9 +22,9 @@ from bucketq.client.discovery import AddressFinder, Finder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher
 from bucketq.client.routes import DirectRoute
 from bucketq.codec import Document, Prepared
+from bucketq.commit.register import Register, Settled
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
-from bucketq.queue.register import Register, Settled
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.link import StoreLink
 from bucketq.testing.loop import VirtualLoop

@@ -16,10 +16,10 @@ from collections import Counter
 from dataclasses import dataclass
 from unittest import mock
 
+from bucketq.commit.register import Register
 from bucketq.errors import UnavailableError
 from bucketq.model import state as state_module
 from bucketq.queue.direct import DirectQueue
-from bucketq.queue.register import Register
 from bucketq.testing.cast import CASTS, Cast, people
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.invariants import Chain, check

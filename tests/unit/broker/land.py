@@ -9,13 +9,13 @@ from typing import Any
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
+from bucketq.commit.register import Register
 from bucketq.model.job import BrokerRecord
-from bucketq.queue.register import Register
 from bucketq.rpc.messages import Ping, Pong
 from bucketq.testing.loop import current_loop
 from bucketq.testing.network import SimulatedNetwork
 from bucketq.testing.process import Process
-from tests.unit.queue.worlds import KEY, World
+from tests.unit.commit.worlds import KEY, World
 
 
 def now_s() -> float:

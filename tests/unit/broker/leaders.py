@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from bucketq.broker.election import Identity
 from bucketq.broker.leader import Leader
-from bucketq.queue.register import Register
-from tests.unit.queue.worlds import KEY, World
+from bucketq.commit.register import Register
+from tests.unit.commit.worlds import KEY, World
 
 ADA = Identity("ada", "host1:4001", "host1")
 BOB = Identity("bob", "host2:4001", "host2")

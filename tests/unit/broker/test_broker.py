@@ -14,7 +14,7 @@ from bucketq.model.operations import Claim, Lead, Push, ReadStats, Request, Reti
 from bucketq.model.transitions import apply
 from bucketq.rpc.messages import Answer, Answers, Call, Hello
 from tests.unit.broker.land import Land, now_s, until
-from tests.unit.queue.worlds import (
+from tests.unit.commit.worlds import (
     Effect,
     Fault,
     lose_answer,

@@ -11,7 +11,7 @@ from bucketq.errors import UnavailableError
 from bucketq.model.job import BrokerRecord
 from bucketq.rpc.messages import Hello, Ping, Pong, Role
 from bucketq.rpc.transport import LinkLostError, Listener, NobodyThereError, Service, Wire
-from tests.unit.queue.worlds import (
+from tests.unit.commit.worlds import (
     World,
     conflict_for_no_reason,
     first,

@@ -10,7 +10,7 @@ from bucketq.broker.election import DeposedError
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
 from tests.unit.broker.leaders import ADA, BOB, Realm, now_s, until
-from tests.unit.queue.worlds import Gate, lose_request, say_nothing, settle, slowly, start, virtual
+from tests.unit.commit.worlds import Gate, lose_request, say_nothing, settle, slowly, start, virtual
 
 
 @virtual

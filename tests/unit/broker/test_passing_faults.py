@@ -10,7 +10,7 @@ from bucketq.errors import StoreRefusedError, SupersededError
 from bucketq.rpc.messages import Ping, Pong
 from bucketq.rpc.transport import CannotAskError
 from tests.unit.broker.land import Land, until
-from tests.unit.queue.worlds import refuse, virtual
+from tests.unit.commit.worlds import refuse, virtual
 
 
 def said(caplog: pytest.LogCaptureFixture, words: str) -> int:

@@ -8,11 +8,11 @@ import pytest
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
+from bucketq.commit.register import Register
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
-from bucketq.queue.register import Register
 from bucketq.rpc.messages import Hello, Ping
 from tests.unit.broker.land import Land
-from tests.unit.queue.worlds import virtual
+from tests.unit.commit.worlds import virtual
 
 
 class Town(Land):

@@ -8,10 +8,10 @@ from bucketq.client.client import Client
 from bucketq.client.discovery import AddressFinder, ObjectFinder
 from bucketq.client.launcher import Launcher
 from bucketq.client.routes import DirectRoute
+from bucketq.commit.register import Register
 from bucketq.queue.direct import DirectQueue
-from bucketq.queue.register import Register
 from tests.unit.broker.land import Land
-from tests.unit.queue.worlds import KEY
+from tests.unit.commit.worlds import KEY
 
 
 class Realm(Land):

@@ -19,7 +19,7 @@ from bucketq.testing.loop import current_loop
 from bucketq.testing.network import NetworkFaults
 from tests.unit.broker.land import now_s, until
 from tests.unit.client.clients import Realm
-from tests.unit.queue.worlds import Gate, say_nothing, settle, slowly, start, virtual
+from tests.unit.commit.worlds import Gate, say_nothing, settle, slowly, start, virtual
 
 
 @virtual

@@ -22,7 +22,7 @@ from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
 from tests.unit.client.clients import Realm
 from tests.unit.client.test_client import FakeWay
-from tests.unit.queue.worlds import Gate, refuse, start, virtual
+from tests.unit.commit.worlds import Gate, refuse, start, virtual
 
 
 class Closed:

@@ -21,7 +21,7 @@ from bucketq.model.operations import Lead, Request
 from bucketq.model.transitions import apply
 from tests.unit.broker.land import Land, now_s
 from tests.unit.client.clients import Realm
-from tests.unit.queue.worlds import KEY, virtual
+from tests.unit.commit.worlds import KEY, virtual
 
 
 def stray(_: object) -> None:

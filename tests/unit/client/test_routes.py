@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bucketq.client.routes import BrokerRoute, RouteLostError
+from bucketq.commit.request_ids import token_of
 from bucketq.errors import (
     InvalidRequestError,
     OverloadedError,
@@ -18,11 +19,10 @@ from bucketq.errors import (
 )
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Push, ReadStats, Request, Withdraw
-from bucketq.queue.requests import token_of
 from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.transport import LinkLostError
-from tests.unit.queue.worlds import settle, start, virtual
+from tests.unit.commit.worlds import settle, start, virtual
 
 READ = Request(ReadStats())
 PUSH = Request(Push(jobs=()), "session", 1)

@@ -15,7 +15,7 @@ from bucketq.errors import AccessDeniedError, UnavailableError
 from bucketq.rpc.transport import CannotAskError
 from tests.unit.broker.land import now_s
 from tests.unit.client.clients import Realm
-from tests.unit.queue.worlds import say_nothing, slowly, virtual
+from tests.unit.commit.worlds import say_nothing, slowly, virtual
 
 
 class Faulty:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bucketq.queue.bulk import _first_id, _id_at
-from tests.unit.queue.worlds import World, virtual
+from tests.unit.commit.worlds import World, virtual
 
 
 def first_ids(writer: str, batch: int, part: int = 0, count: int = 3) -> list[str]:

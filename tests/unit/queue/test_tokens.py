@@ -11,9 +11,9 @@ import pytest
 import bucketq
 from bucketq import UnavailableError
 from bucketq.clock import SystemClock
+from bucketq.commit.request_ids import token_of
 from bucketq.model import operations as ops
 from bucketq.model.tokens import parse_token, token_digest
-from bucketq.queue.requests import token_of
 from bucketq.queue.verbs import Verbs
 
 

@@ -21,7 +21,7 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import JobSpec
 from bucketq.spark.claims import POLL_S, Claims
 from bucketq.spark.stream_options import StreamOptions, stream_options
-from tests.unit.queue.worlds import World, lose_answer, lose_request, refuse, virtual
+from tests.unit.commit.worlds import World, lose_answer, lose_request, refuse, virtual
 
 OPTIONS = stream_options({"path": "file:///q.json", "consumer": "c", "leaseSeconds": "60"})
 

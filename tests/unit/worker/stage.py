@@ -19,7 +19,7 @@ from bucketq.testing.loop import current_loop
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.runner import Runner, TaskRunner
-from tests.unit.queue.worlds import Effect, Fault, World
+from tests.unit.commit.worlds import Effect, Fault, World
 
 VERBS = (
     *("claim", "heartbeat", "complete", "complete_many", "fail", "release", "release_many"),

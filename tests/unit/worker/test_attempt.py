@@ -14,7 +14,7 @@ from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, Retry
-from tests.unit.queue.worlds import slowly, virtual
+from tests.unit.commit.worlds import slowly, virtual
 from tests.unit.worker.stage import Recorder, burst, engine_of, failing, handler, opened, working
 from tests.unit.worker.stage import until as wait_until
 from tests.unit.worker.test_engine_drain import Obstinate

@@ -17,7 +17,7 @@ from bucketq.model.job import Backoff
 from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job, JobSpec
-from tests.unit.queue.worlds import Effect, Fault, World, slowly, virtual
+from tests.unit.commit.worlds import Effect, Fault, World, slowly, virtual
 from tests.unit.worker.stage import (
     Recorder,
     Way,

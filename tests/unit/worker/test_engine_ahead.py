@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.unit.queue.worlds import World, slowly, virtual
+from tests.unit.commit.worlds import World, slowly, virtual
 from tests.unit.worker.stage import Recorder, Way, handler, opened, until, working
 from tests.unit.worker.test_engine import mails
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from bucketq.errors import UnavailableError
-from tests.unit.queue.worlds import Effect, slowly, virtual
+from tests.unit.commit.worlds import Effect, slowly, virtual
 from tests.unit.worker.stage import Recorder, check_empty, claimed_job, engine_of, opened, until
 from tests.unit.worker.test_engine import mails
 

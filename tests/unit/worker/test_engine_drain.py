@@ -13,7 +13,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runner import Begun, call
-from tests.unit.queue.worlds import say_nothing, virtual
+from tests.unit.commit.worlds import say_nothing, virtual
 from tests.unit.worker.stage import (
     VERBS,
     Recorder,

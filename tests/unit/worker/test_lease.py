@@ -11,7 +11,7 @@ from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.settings import Settings
 from bucketq.testing.loop import VirtualLoop, run
 from bucketq.worker.lease import LeaseKeeper, News
-from tests.unit.queue.worlds import virtual
+from tests.unit.commit.worlds import virtual
 
 FENCE_S = 24.0
 """Four fifths of a lease."""

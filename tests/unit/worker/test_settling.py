@@ -21,7 +21,7 @@ from bucketq.queue.job import Job, JobSpec
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
 from bucketq.worker.settling import Settling, Unsettled
-from tests.unit.queue.worlds import World, slowly, virtual
+from tests.unit.commit.worlds import World, slowly, virtual
 from tests.unit.worker.stage import Way, failing, opened
 
 

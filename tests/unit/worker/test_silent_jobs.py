@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import bucketq
-from tests.unit.queue.worlds import virtual
+from tests.unit.commit.worlds import virtual
 from tests.unit.worker.stage import burst, engine_of, handler, opened
 
 

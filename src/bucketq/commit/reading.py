@@ -1,0 +1,38 @@
+"""Reads take turns: how many of a batch are answered before other work gets its turn.
+
+A read looks at the state in one go, and while it does nothing else happens in the process: no ping
+is answered and no commit begins. So the reads of one round have a limited time. The rest wait for
+the next round, and clients take turns, so that one with thousands of reads does not delay the few
+of another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from bucketq.commit.waiting import Waiting
+
+ROUND_S = 0.05
+"""How long the reads of one round may take; the last of them may exceed it. A ping that is not
+answered in 1.5 s counts against a broker."""
+
+
+def read_in_turns(
+    reads: Sequence[Waiting], look_up: Callable[[Waiting], None], now_s: Callable[[], float]
+) -> list[Waiting]:
+    """Answer reads until the time of a round is over, at least one; return those that are left."""
+    until_s = now_s() + ROUND_S
+    lines: dict[object, deque[Waiting]] = {}
+    for read in reads:
+        lines.setdefault(read.owner, deque()).append(read)
+    turns = deque(lines.values())
+    while turns:
+        line = turns.popleft()
+        look_up(line.popleft())
+        if line:
+            turns.append(line)
+        if now_s() >= until_s:
+            break
+    # What was first stays first, or one of many clients might never have its turn.
+    return [read for line in turns for read in line]

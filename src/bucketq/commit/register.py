@@ -1,0 +1,364 @@
+"""The one place that knows how a commit is stored: load, commit, probe, resolve doubt.
+
+A write whose answer was lost may have landed, so ``store.conditional`` reads the object back until
+its fate is certain. Here is how a queue is judged: every commit writes version ``base + 1`` with an
+id of its own, and the object keeps the ids of the last versions::
+
+    object at version       our id at base + 1?       verdict
+    ------------------      --------------------      -----------------------------------------
+    base                    -                         still open: write the identical bytes again
+    above base              yes                       landed (maybe with others' commits on top)
+    above base              another's                 lost: it never will land
+    far above base          too long ago to tell      forgotten: the requests go through
+                                                      deduplication on the fresh state
+
+The register also remembers the newest version that it has seen, and refuses an object that is
+older, another incarnation, or gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bucketq.clock import Clock, new_id
+from bucketq.codec import Document, Heading, Prepared, decode, read_heading
+from bucketq.commit.pacing import Pacer
+from bucketq.errors import (
+    CorruptStateError,
+    QueueNotFoundError,
+    StoreRefusedError,
+    SupersededError,
+    UnavailableError,
+)
+from bucketq.model.state import State
+from bucketq.store.backoff import Backoff
+from bucketq.store.base import (
+    ObjectMissingError,
+    ObjectStore,
+    PreconditionFailedError,
+    StoredObject,
+)
+from bucketq.store.conditional import Verdict, write_until_certain
+
+_ANSWER_S = 10.0
+_SLOWEST_BYTES_PER_S = 1024 * 1024
+_FIRST_GUESS_BYTES = 16 * 1024 * 1024
+_COMMIT_BYTES = 8
+_FIRST_RETRY_S = 0.05
+_LAST_RETRY_S = 3.0
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The verdict on a commit, and the document to go on with."""
+
+    verdict: Verdict
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the object was when this register last knew it to be current."""
+
+    etag: str
+    incarnation: str
+    version: int
+    commit: str
+    first_line: bytes
+
+
+class Register:
+    """A queue object that is read whole and replaced whole."""
+
+    def __init__(self, store: ObjectStore, key: str, where: str, clock: Clock) -> None:
+        """Make a register of the object ``key``; ``where`` is what messages call it."""
+        self._store = store
+        self._key = key
+        self._where = where
+        self._clock = clock
+        self._pacer = Pacer(store.write_interval_s)
+        self._seen: _Seen | None = None
+        self._expected_bytes = 0
+        self._peeked: tuple[str, Heading] | None = None
+        self._known_bytes = 0
+        self.trouble: UnavailableError | None = None
+        """Why the storage did not answer the last request, for whoever gives up."""
+
+    @property
+    def where(self) -> str:
+        """What messages call the object."""
+        return self._where
+
+    @property
+    def version(self) -> int:
+        """The newest version that this register has seen in the object."""
+        return self._seen.version if self._seen else 0
+
+    @property
+    def patience_s(self) -> float:
+        """How long the storage may take to answer, for an object of this size."""
+        return _ANSWER_S + self._known_bytes / _SLOWEST_BYTES_PER_S
+
+    async def open(self, *, create: bool) -> Document:
+        """Load the queue, creating it first where there is none.
+
+        Raises:
+            QueueNotFoundError: There is none, and it is not to be created.
+        """
+        backoff = self._backoff()
+        while True:
+            try:
+                return await self.load()
+            except ObjectMissingError as error:
+                if not create:
+                    message = f"no queue at {self._where}; create one by pushing to it"
+                    raise QueueNotFoundError(message) from error
+            except UnavailableError:
+                await backoff.wait()
+                continue
+            try:
+                return await self._create()
+            except (PreconditionFailedError, UnavailableError):
+                # Somebody else created it, or our own creation landed without an answer.
+                await backoff.wait()
+
+    async def load(self) -> Document:
+        """Read the queue as it is now.
+
+        Raises:
+            ObjectMissingError: It never was there.
+            SupersededError: It was there, and is gone or replaced.
+        """
+        seen = self._seen
+        try:
+            found = await self._ask(self._store.get(self._key), self._expected_bytes)
+        except ObjectMissingError:
+            self._refuse_if_seen()
+            raise
+        except UnavailableError:
+            # It may be larger than thought; the next try has more time.
+            self._expected_bytes = 2 * self._expected_bytes + _FIRST_GUESS_BYTES
+            raise
+        self._expected_bytes = self._known_bytes = len(found.body)
+        return self._take(found, seen)
+
+    async def load_until_answered(self) -> tuple[Document, float]:
+        """Read the queue as it is now, however long that takes; tell when the last try began."""
+        backoff = self._backoff()
+        while True:
+            began_s = asyncio.get_running_loop().time()
+            try:
+                return await self.load(), began_s
+            except UnavailableError:
+                await backoff.wait()
+
+    async def peek(self) -> Heading:
+        """Read who serves the queue, and nothing else; nothing may be written on that.
+
+        Raises:
+            ObjectMissingError: There is no queue.
+        """
+        if self._peeked is None:
+            found = await self._ask(self._store.get(self._key), self._expected_bytes)
+        else:
+            etag, heading = self._peeked
+            changed = await self._ask(
+                self._store.get_if_changed(self._key, etag), self._expected_bytes
+            )
+            if changed is None:
+                return heading
+            found = changed
+        heading = read_heading(found.body, self._where)
+        self._peeked = (found.etag, heading)
+        return heading
+
+    async def refresh(self, document: Document) -> Document:
+        """Return ``document`` where it still is what the object holds, or else the object anew."""
+        seen = self._seen
+        if seen is None:
+            return await self.load()
+        size_bytes = document.state.size_bytes
+        found = await self._get_if_changed(seen.etag, size_bytes)
+        if found is None:
+            return document
+        fresh = self._take(found, seen)
+        return document if fresh.state.version == seen.version else fresh
+
+    def prepare(self, document: Document) -> Prepared:
+        """Freeze what was applied to a document as its next version."""
+        return document.prepare(self._clock.entropy(_COMMIT_BYTES).hex())
+
+    async def commit(self, document: Document, prepared: Prepared) -> Settled:
+        """Write a prepared commit, and stay with it until its fate is certain.
+
+        The document may be changed meanwhile; what is applied to it now belongs to the next
+        commit. Bound the time with ``asyncio.timeout``: whoever gives up does not know.
+
+        Raises:
+            StoreRefusedError: The store said no for good, and no earlier try is in doubt.
+            SupersededError: The object is gone, replaced or rolled back.
+            CorruptStateError: The object cannot be trusted.
+        """
+        seen = self._seen
+        if seen is None or seen.version != prepared.version - 1:
+            message = f"commit of version {prepared.version} on a base that was never loaded"
+            raise AssertionError(message)
+        base = seen
+
+        async def read_back() -> Document | None:
+            nonlocal base
+            found = await self._read_back(document, prepared, base)
+            if self._seen is not None and self._seen.version == base.version:
+                base = self._seen  # The same version may bear another etag by now.
+            return found
+
+        def judge(found: Document | None) -> Verdict:
+            if found is None:
+                return Verdict.OPEN
+            if found is document:
+                return Verdict.LANDED
+            return judge_commit(found.state, prepared.version, prepared.commit)
+
+        outcome = await write_until_certain(
+            lambda: self._send(document, prepared, base.etag), read_back, judge, self._backoff
+        )
+        return Settled(outcome.verdict, outcome.found or document)
+
+    async def _send(self, document: Document, prepared: Prepared, etag: str) -> None:
+        """Try once to write a commit."""
+        await self._pacer.turn()
+        try:
+            etag = await self._ask(
+                self._store.replace(self._key, prepared.body, etag), len(prepared.body)
+            )
+        except UnavailableError as error:
+            if error.throttled:
+                self._pacer.was_throttled()
+            raise
+        self._pacer.went_well()
+        self._know(etag, document.state, prepared)
+
+    async def _read_back(
+        self, document: Document, prepared: Prepared, base: _Seen
+    ) -> Document | None:
+        """Read the object after a write: None if it is unchanged, ``document`` if it is ours."""
+        trouble = self.trouble
+        found = await self._get_if_changed(base.etag, len(prepared.body))
+        if found is None:
+            self.trouble = trouble  # That it can be read is not why it cannot be written.
+            return None
+        if found.body == prepared.body:
+            self._know(found.etag, document.state, prepared)
+            return document
+        return self._take(found, base)
+
+    async def _create(self) -> Document:
+        state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
+        document = Document(state)
+        prepared = self.prepare(document)
+        etag = await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
+        await self._demand_conditions(prepared)
+        self._know(etag, state, prepared)
+        return document
+
+    async def _demand_conditions(self, prepared: Prepared) -> None:
+        """Refuse a store that ignores conditions: a queue on it would lose jobs in silence.
+
+        Once in a queue's life its creation is tried again, which must be refused.
+        """
+        try:
+            await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
+        except (PreconditionFailedError, UnavailableError, StoreRefusedError):
+            return  # It was refused, or there was no answer that proves anything.
+        await self._store.delete(self._key)
+        message = (
+            f"{self._where} was created twice: its store ignores conditional writes, and a queue "
+            "on it would lose jobs; use another store (`bucketq doctor` tells more)"
+        )
+        raise StoreRefusedError(message)
+
+    async def _get_if_changed(self, etag: str, size_bytes: int) -> StoredObject | None:
+        try:
+            return await self._ask(self._store.get_if_changed(self._key, etag), size_bytes)
+        except ObjectMissingError:
+            self._refuse_if_seen()
+            raise
+
+    async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
+        """Await the store, for a time that grows with what is carried."""
+        limit_s = _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
+        try:
+            async with asyncio.timeout(limit_s):
+                result = await answer
+        except UnavailableError as error:
+            self.trouble = error
+            raise
+        except TimeoutError as error:
+            message = f"no answer from {self._where} in {limit_s:.0f} s"
+            self.trouble = UnavailableError(message)
+            raise self.trouble from error
+        self.trouble = None
+        return result
+
+    def _know(self, etag: str, state: State, prepared: Prepared) -> None:
+        self._expected_bytes = self._known_bytes = len(prepared.body)
+        line = prepared.body[: prepared.body.index(b"\n")]
+        self._seen = _Seen(etag, state.incarnation, prepared.version, prepared.commit, line)
+
+    def _take(self, found: StoredObject, seen: _Seen | None) -> Document:
+        """Decode what was read, and check it against what was known when it was asked for."""
+        document = decode(found.body, self._where)
+        state = document.state
+        line = found.body[: found.body.index(b"\n")]
+        now = _Seen(found.etag, state.incarnation, state.version, state.commits[-1], line)
+        if seen is not None:
+            self._compare(seen, now)
+        if self._seen is None or self._seen.version <= now.version:
+            self._seen = now
+        return document
+
+    def _compare(self, seen: _Seen, now: _Seen) -> None:
+        if now.incarnation != seen.incarnation:
+            message = (
+                f"{self._where} now holds another queue (incarnation {now.incarnation}, it was "
+                f"{seen.incarnation}): it was restored or created anew; connect again"
+            )
+            raise SupersededError(message)
+        if now.version < seen.version:
+            message = (
+                f"{self._where} was rolled back from version {seen.version} to {now.version}: "
+                "bring it back with `bucketq restore`, then connect again"
+            )
+            raise SupersededError(message)
+        if now.version == seen.version and now.first_line != seen.first_line:
+            message = (
+                f"{self._where} holds other content under version {now.version} than was "
+                "committed: something else writes this object; find out what before you go on"
+            )
+            raise CorruptStateError(message)
+
+    def _refuse_if_seen(self) -> None:
+        if self._seen is not None:
+            message = (
+                f"{self._where} was deleted while it was in use; it is not created again from "
+                "memory: bring it back with `bucketq restore`, or connect again for a new queue"
+            )
+            raise SupersededError(message)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+
+
+def judge_commit(state: State, version: int, commit: str) -> Verdict:
+    """Judge a commit, written as ``version``, by the ring of a state of the same queue."""
+    behind = state.version - version
+    if behind < 0:
+        return Verdict.OPEN
+    if behind >= len(state.commits):
+        return Verdict.FORGOTTEN
+    return Verdict.LANDED if state.commits[-1 - behind] == commit else Verdict.LOST

@@ -1,0 +1,82 @@
+"""Writers that meet on slow storage: each has its turn within a few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+from bucketq.broker.leader import Leader
+from tests.unit.broker.leaders import ADA
+from tests.unit.commit.worlds import Effect, Fault, World, virtual
+
+WRITE_S, READ_S = 0.08, 0.04
+BUSY_S = 30.0
+
+
+def taking(seconds: float) -> Fault:
+    """Take effect half way, as a request over a network does."""
+
+    async def fault(effect: Effect) -> Any:
+        await asyncio.sleep(seconds / 2)
+        try:
+            return await effect()
+        finally:
+            await asyncio.sleep(seconds / 2)
+
+    return fault
+
+
+class Connection(World):
+    """A connection of its own to the storage of a world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.store.memory = world.store.memory
+        for verb, seconds in (("get", READ_S), ("get_if_changed", READ_S), ("replace", WRITE_S)):
+            self.store.stand(verb, taking(seconds))
+
+
+async def waits_of(queue: Any, pause_s: float = 0.0) -> list[float]:
+    """Push again and again for a while; return how long each push took."""
+    loop = asyncio.get_running_loop()
+    until_s, waits = loop.time() + BUSY_S, list[float]()
+    while loop.time() < until_s:
+        began_s = loop.time()
+        await queue.push("mail", 1)
+        waits.append(loop.time() - began_s)
+        await asyncio.sleep(pause_s)
+    return waits
+
+
+@virtual
+async def test_embedded_queues_that_are_all_busy_take_turns() -> None:
+    world = World()
+    await world.register().open(create=True)
+    async with AsyncExitStack() as stack:
+        queues = [
+            await stack.enter_async_context(Connection(world).embedded(timeout_s=10.0))
+            for _ in range(4)
+        ]
+        waits = await asyncio.gather(*(waits_of(queue) for queue in queues))
+    assert max(map(max, waits)) < 5
+    counts = sorted(map(len, waits))
+    assert counts[0] > counts[-1] / 2, "none has much more than another"
+    assert sum(counts) > 0.6 * BUSY_S / WRITE_S, "they do not pause in vain"
+
+
+@virtual
+async def test_a_direct_writer_beside_a_busy_broker_has_its_turn_in_time() -> None:
+    world = World()
+    await world.register().open(create=True)
+    served = Connection(world)
+    leader = Leader(
+        served.register(), served.clock, identity=ADA, after=0, archive=None, timeout_s=20.0
+    )
+    async with leader, Connection(world).direct() as queue:
+        *busy, waits = await asyncio.gather(
+            waits_of(leader), waits_of(leader), waits_of(queue, pause_s=0.5)
+        )
+    assert max(waits) < 3, "after two seconds without a pause, the broker makes one"
+    assert len(waits) > 10
+    assert len(busy[0]) > 0.7 * BUSY_S / WRITE_S, "the broker pauses seldom"

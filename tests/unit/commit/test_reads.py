@@ -1,0 +1,40 @@
+"""A read shows exactly one committed version, also while batches are under way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bucketq.codec import decode
+from bucketq.commit.register import Register
+from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.direct import DirectQueue
+from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
+
+
+@pytest.mark.parametrize("queue_type", [DirectQueue, GroupCommitQueue])
+def test_a_snapshot_among_pushes_is_the_version_that_it_names(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        clock = SimulatedClock(loop)
+        async with queue_type(Register(store.connect(), "q.json", "queue", clock), clock) as queue:
+
+            async def look(after_s: float) -> Any:
+                await asyncio.sleep(after_s)
+                return await queue.snapshot()
+
+            async def push(after_s: float) -> None:
+                await asyncio.sleep(after_s)
+                await queue.push("k", after_s)
+
+            pushes = [push(0.01 * number) for number in range(30)]
+            looks = [look(0.007 * number) for number in range(30)]
+            found = await asyncio.gather(*pushes, *looks)
+            for snapshot in found[30:]:
+                body = store.history("q.json")[snapshot.version - 1].body
+                assert body is not None
+                assert tuple(decode(body, "version").state.jobs) == snapshot.jobs
+
+    run(main)
