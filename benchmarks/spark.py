@@ -27,7 +27,7 @@ from benchmarks.spark_rows import Bench, Part, Row
 from pyspark.sql import SparkSession
 
 import bucketq.spark
-from bucketq.spark.java import find_java
+from bucketq.spark.session.java import find_java
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS: dict[str, Part] = {**spark_tables.PARTS, **spark_streams.PARTS}

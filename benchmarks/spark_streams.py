@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 import bucketq
 import bucketq.spark
-from bucketq.spark.compaction import compact
+from bucketq.spark.archive.compact_archive import compact
 
 BATCH_AIM_MS = 150.0
 COMPACT_AIM = 2.0

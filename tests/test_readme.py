@@ -158,7 +158,7 @@ def test_the_architecture_names_every_module_of_a_room_and_no_other(room: str) -
     assert found, f"give {room} a section"
     shown = set(re.findall(r"`(\w+\.py)`", found[0]))
     folder = ROOT / "src" / "bucketq" / room
-    assert shown == {path.name for path in folder.glob("*.py") if path.name != "__init__.py"}
+    assert shown == {path.name for path in folder.rglob("*.py") if path.name != "__init__.py"}
 
 
 def test_the_table_of_errors_on_the_wire_tells_every_error_and_its_status() -> None:

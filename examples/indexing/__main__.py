@@ -14,7 +14,7 @@ from pathlib import Path
 
 import bucketq.spark
 from bucketq.errors import BucketQError, InvalidRequestError
-from bucketq.spark.session import session
+from bucketq.spark.session.command_session import session
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, show, waiting

@@ -26,10 +26,10 @@ from rich.table import Table
 import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.compaction import compact
-from bucketq.spark.page import page
-from bucketq.spark.report import Report, report
-from bucketq.spark.session import demand_spark, session
+from bucketq.spark.archive.archive_report import Report, report
+from bucketq.spark.archive.compact_archive import compact
+from bucketq.spark.archive.report_page import page
+from bucketq.spark.session.command_session import demand_spark, session
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, console, coverage, show, waiting

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 from pyspark import SparkContext
 
-from bucketq.spark.java import find_java
+from bucketq.spark.session.java import find_java
 from tests.spark.home import BUILD, ROOT
 from tests.spark.session import JAVA, configured
 

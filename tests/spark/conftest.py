@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.java import find_java
+from bucketq.spark.session.java import find_java
 from tests.environ import IS_ALL_REQUIRED
 from tests.servers.running import running
 from tests.servers.server import ENVIRON

@@ -25,13 +25,13 @@ import bucketq.spark
 from bucketq import InvalidRequestError, JobSpec, Worker
 from bucketq.cli.app import app
 from bucketq.model.job import JobRecord
-from bucketq.spark.batching import BatchFailed
-from bucketq.spark.cluster import SparkCluster
-from bucketq.spark.compaction import compact
-from bucketq.spark.replay import replay
-from bucketq.spark.report import report
-from bucketq.spark.shipment import pack
-from bucketq.spark.task import Orders
+from bucketq.spark.archive.archive_report import report
+from bucketq.spark.archive.compact_archive import compact
+from bucketq.spark.archive.replay_jobs import replay
+from bucketq.spark.handlers.batch_runner import BatchFailed
+from bucketq.spark.handlers.executor_task import Orders
+from bucketq.spark.handlers.pickled_handlers import pack
+from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.handlers import bind
 from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago, listed

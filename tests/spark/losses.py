@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 import bucketq.spark
 from bucketq import JobSpec
-from bucketq.spark.sink import JobWriter
-from bucketq.spark.source import BucketQDataSource
+from bucketq.spark.data_source import BucketQDataSource
+from bucketq.spark.table.job_writer import JobWriter
 from bucketq.store.url import open_store
 from tests.spark import crafts, stream_program
 from tests.spark.features import fresh, records, statuses

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
-from bucketq.spark.session import _hush
+from bucketq.spark.session.command_session import _hush
 from tests.servers.process import free_ports
 from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bucketq.spark import session
+from bucketq.spark.session import command_session
 from tests.spark.features import archive_commands
 
 
 def test_commands_compact_measure_and_replay_an_archive(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(command_session, "session", lambda *_, **__: nullcontext(spark))
     archive_commands("local[2]", tmp_path)

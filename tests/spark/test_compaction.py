@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import bucketq
 from bucketq.errors import CorruptStateError
-from bucketq.spark.compaction import Compacted, compact
-from bucketq.spark.session import told
+from bucketq.spark.archive.compact_archive import Compacted, compact
+from bucketq.spark.session.command_session import told
 from tests.spark.finished import HOUR, archive, finished, hours_ago, listed
 
 KINDS = ("index", "mail/out")

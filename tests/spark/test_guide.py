@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bucketq.spark.options import read_options, write_options
-from bucketq.spark.schema import SCHEMA
-from bucketq.spark.stream_options import stream_options
+from bucketq.spark.format_options import read_options, write_options
+from bucketq.spark.stream.stream_options import stream_options
+from bucketq.spark.table.job_schema import SCHEMA
 from tests.spark.home import ROOT
 
 GUIDE = ROOT / "docs" / "guides" / "spark.md"

@@ -14,7 +14,7 @@ import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
-from bucketq.spark.replay import Replayed
+from bucketq.spark.archive.replay_jobs import Replayed
 from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago
 

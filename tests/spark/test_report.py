@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bucketq.spark import page, report
-from bucketq.spark.report import Report
+from bucketq.spark.archive.archive_report import Report
 from tests.spark.finished import HOUR, archive, finished, hours_ago
 
 TIMEOUTS = [f"TimeoutError: no answer from 10.0.0.{n} after {n}.5s\n  File x" for n in (1, 22)]

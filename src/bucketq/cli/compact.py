@@ -54,7 +54,7 @@ def compact(
         raise InvalidRequestError(message)
     age = timedelta(seconds=parse_duration(settled_after, "--settled-after"))
     with started(out, url, master, "archive compact") as spark, Bar(out, None, "segment") as bar:
-        from bucketq.spark.compaction import compact as run
+        from bucketq.spark.archive.compact_archive import compact as run
 
         bar.begin("compacting", 0)
         done = run(

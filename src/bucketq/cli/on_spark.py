@@ -42,7 +42,7 @@ To = Annotated[
 @contextmanager
 def started(out: Output, url: str, master: str, name: str) -> Iterator[SparkSession]:
     """See that there is something to work on, then start Spark, and stop it in the end."""
-    from bucketq.spark.session import demand_spark, session
+    from bucketq.spark.session.command_session import demand_spark, session
 
     _check_shared(url)
     asyncio.run(see_archive(url))

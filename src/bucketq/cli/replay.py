@@ -57,8 +57,8 @@ def replay(
         raise InvalidRequestError(message)
     begin, end = moments(since, until, "--from", "--to")
     timeout_s = check_timeout(out.timeout_s)
-    from bucketq.spark.replay import name_of
-    from bucketq.spark.replay import replay as run
+    from bucketq.spark.archive.replay_jobs import name_of
+    from bucketq.spark.archive.replay_jobs import replay as run
 
     usual = name_of(where, since, until or "")
     chosen = new_token(SystemClock())[: len(usual)] if again else name or usual

@@ -16,7 +16,7 @@ from bucketq.cli.table import Column
 from bucketq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from bucketq.spark.report import Numbers, Report
+    from bucketq.spark.archive.archive_report import Numbers, Report
 
 _MOST_REASONS = 10
 
@@ -53,8 +53,8 @@ def report(
         message = f"--html {html}: there is no folder {html.parent}; make it, or name another"
         raise InvalidRequestError(message)
     with started(out, url, master, "archive report") as spark:
-        from bucketq.spark.page import page
-        from bucketq.spark.report import report as measure
+        from bucketq.spark.archive.archive_report import report as measure
+        from bucketq.spark.archive.report_page import page
 
         found = measure(spark, url, begin, end, parquet)
     if html is not None:
@@ -70,7 +70,7 @@ def _tell(out: Output, found: Report) -> None:
     if not found.total.jobs:
         print("nothing finished in this time")
         return
-    from bucketq.spark.charts import duration
+    from bucketq.spark.archive.svg_charts import duration
 
     def spelled(values: Sequence[float]) -> list[str]:
         return [duration(value) for value in values] or ["", "", ""]

@@ -147,8 +147,8 @@ def _on_spark(
     master: str, worker: Worker, batch_jobs: int | None, *, is_loud: bool
 ) -> Iterator[Worker]:
     """Start Spark, and let it run the handlers of a worker."""
-    from bucketq.spark.executor import SparkWorker
-    from bucketq.spark.session import demand_spark, session
+    from bucketq.spark.handlers.spark_worker import SparkWorker
+    from bucketq.spark.session.command_session import demand_spark, session
 
     demand_spark(master)
     _log.info("starting Spark: %s", master)

@@ -9,12 +9,12 @@ and on every executor. ``run`` runs the handlers of a worker on the executors, a
 that, and ``replay`` pushes jobs of it again.
 """
 
-from bucketq.spark.compaction import compact
-from bucketq.spark.executor import run
-from bucketq.spark.finish import finish
-from bucketq.spark.page import page
-from bucketq.spark.register import register
-from bucketq.spark.replay import replay
-from bucketq.spark.report import report
+from bucketq.spark.archive.archive_report import report
+from bucketq.spark.archive.compact_archive import compact
+from bucketq.spark.archive.replay_jobs import replay
+from bucketq.spark.archive.report_page import page
+from bucketq.spark.handlers.spark_worker import run
+from bucketq.spark.registration import register
+from bucketq.spark.stream.acknowledge import finish
 
 __all__ = ["compact", "finish", "page", "register", "replay", "report", "run"]

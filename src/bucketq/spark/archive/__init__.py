@@ -1,0 +1,1 @@
+"""Jobs over an archive: compaction, report, replay."""

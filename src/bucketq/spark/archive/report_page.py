@@ -1,0 +1,290 @@
+"""The report as one HTML page that needs nothing else: to be sent, kept and printed.
+
+What came from jobs (kinds, reasons) is escaped, and the page has a policy that forbids scripts and
+anything from elsewhere, should that ever fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from html import escape
+
+from bucketq.spark.archive.archive_report import PERCENTILES, Line, Numbers, Report
+from bucketq.spark.archive.svg_charts import (
+    Series,
+    bars,
+    count,
+    duration,
+    legend,
+    lines,
+    small_bars,
+)
+
+_MOST_PLACES = 24 * 14
+"""So many bars can still be told apart; a longer range is shown by days."""
+_MOST_KINDS = 30
+_FEWEST_PLACES = 12
+"""Fewer would make bars that look like walls."""
+_LONG = 1_000_000
+"""From here on a number is too long for its place."""
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_NOTHING = Numbers()
+
+_STYLE = """
+:root{color-scheme:light dark;--ground:#fbfaf8;--card:#fff;--ink:#1d1f24;--soft:#646972;
+--line:#e6e3de;--hover:#0000000d;--ok:#2f8f6b;--warn:#d69a2d;--bad:#c8453b;--a:#3f6fd1;--b:#8a5cc7;
+--c:#d0618f}
+@media screen and (prefers-color-scheme:dark){:root{--ground:#14161a;--card:#1c1f25;--ink:#e9e8e4;
+--soft:#9aa0aa;--line:#2c3038;--hover:#ffffff12;--ok:#4fb98f;--warn:#e3b052;--bad:#e8756a;
+--a:#7ea3f0;--b:#b591e8;--c:#e88fb4}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--ground);color:var(--ink);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+main{max-width:1000px;margin:0 auto;padding:32px 20px 64px}
+h1{font-size:26px;line-height:1.3;margin:0;letter-spacing:-.01em}
+h2{font-size:17px;margin:0}
+p{margin:0;color:var(--soft);font-size:13px;overflow-wrap:anywhere}
+header p{margin:4px 0 24px;font-size:15px}
+section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:18px 20px;
+margin-top:16px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:12px}
+.tiles div{background:var(--card);border:1px solid var(--line);border-radius:12px;
+padding:14px 16px}
+.tiles b{display:block;font-size:24px;line-height:1.3;font-weight:650;letter-spacing:-.01em}
+.tiles span{display:block;color:var(--soft);font-size:13px;line-height:1.35}
+.chart{position:relative;height:200px;margin:18px 8px 30px 54px}
+.chart svg{display:block;width:100%;height:100%;overflow:visible}
+.chart span{position:absolute;color:var(--soft);font-size:12px;line-height:1;white-space:nowrap}
+.y{right:100%;padding-right:8px;transform:translateY(50%)}
+.x{top:100%;padding-top:10px;transform:translateX(-50%)}
+.note{bottom:100%;right:0;padding-bottom:5px}
+svg *{vector-effect:non-scaling-stroke}
+.grid{stroke:var(--line)}
+.hit{fill:transparent}g:hover .hit{fill:var(--hover)}
+polyline{fill:none;stroke-width:2;stroke-linejoin:round}
+.dot{stroke-width:5;stroke-linecap:round}
+rect.ok{fill:var(--ok)}rect.warn{fill:var(--warn)}rect.bad{fill:var(--bad)}
+.a{stroke:var(--a)}.b{stroke:var(--b)}.c{stroke:var(--c)}
+.legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:13px;color:var(--soft)}
+.legend i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px}
+i.ok{background:var(--ok)}i.warn{background:var(--warn)}i.bad{background:var(--bad)}
+i.a{background:var(--a)}i.b{background:var(--b)}i.c{background:var(--c)}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;width:100%;margin-top:10px;font-variant-numeric:tabular-nums}
+th,td{padding:7px 8px;text-align:right;white-space:nowrap}
+td{border-top:1px solid var(--line)}
+th{color:var(--soft);font-weight:500;font-size:13px;vertical-align:bottom;padding:2px 8px}
+th[colspan]{text-align:center}
+th:first-child,td:first-child{text-align:left;padding-left:0;position:sticky;left:0;
+background:var(--card)}
+td:first-child{white-space:normal;overflow-wrap:anywhere;min-width:130px;max-width:240px}
+tr>:last-child{padding-right:0}
+.small{display:block;width:110px;height:22px;fill:var(--a)}
+th.left{text-align:left}
+.none{color:var(--soft)}
+ol{list-style:none;margin:12px 0 0;padding:0}
+li{display:grid;grid-template-columns:88px minmax(0,1fr);gap:0 16px;padding:9px 0;
+border-top:1px solid var(--line)}
+li b{font-variant-numeric:tabular-nums;font-weight:600}
+code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
+.share{display:block;height:6px;border-radius:3px;background:var(--line);margin-top:4px;
+overflow:hidden}
+.share i{display:block;height:100%;background:var(--bad)}
+footer{margin-top:24px;color:var(--soft);font-size:13px}
+@media (max-width:640px){main{padding:20px 12px 40px}section{padding:14px}
+.chart{height:180px;margin-left:50px}.odd{display:none}
+.tiles{grid-template-columns:repeat(2,1fr)}
+li{grid-template-columns:64px minmax(0,1fr);gap:0 12px}}
+@media print{*{print-color-adjust:exact;-webkit-print-color-adjust:exact}body{background:none;
+font-size:12px}main{max-width:none;padding:0}.tiles{grid-template-columns:repeat(6,1fr);gap:8px}
+.tiles div{padding:8px 10px}.tiles b{font-size:18px}.tiles span{font-size:11px}
+section{padding:12px 14px;margin-top:10px}.chart{height:118px;margin-top:14px}
+.wide{overflow:visible}th,td{padding:4px 5px}
+.small{width:70px}.tiles div,.plot,tr,li{break-inside:avoid}h2{break-after:avoid}}
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(report: Report, url: str) -> str:
+    """The whole page."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(f'Finished jobs of {url}')}</title><style>{_STYLE}</style></head>"
+        "<body><main>"
+        f"<header><h1>Finished jobs</h1><p>{escape(url)}<br>"
+        f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC</p></header>"
+        f"{_tiles(report.total, report.until - report.since)}"
+        f"{_charts(report)}{_kinds(report)}{_reasons(report)}"
+        "<footer>Wait: from the push to the claim, of jobs that were claimed once. Run: from the "
+        "last claim to the end. Percentiles are approximate. Times are in UTC. "
+        "Made by bucketq archive report.</footer>"
+        "</main></body></html>\n"
+    )
+
+
+def _tiles(total: Numbers, length: timedelta) -> str:
+    ended = total.completed + total.dead
+    hours = max(length / _HOUR, 1 / 60)
+    values = (
+        (_short(total.jobs), "jobs finished"),
+        (f"{total.completed / ended:.2%}" if ended else "-", "completed, of all not cancelled"),
+        (count(total.jobs / hours), "jobs an hour"),
+        (_short(total.retries), "retries"),
+        (_at(total.wait_s, 1), "wait, p95"),
+        (_at(total.run_s, 1), "run, p95"),
+    )
+    tiles = (f"<div><b>{value}</b><span>{name}</span></div>" for value, name in values)
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _charts(report: Report) -> str:
+    if not report.hours:
+        return (
+            "<section><h2>Nothing finished in this time</h2><p>Jobs come to the archive some time "
+            "after they have finished; a longer range may show more.</p></section>"
+        )
+    places, step = _places(report)
+    found = _numbers(report.hours, places, step)
+    each_time = "day" if step == _DAY else "hour"
+    outcomes = [
+        Series("completed", "ok", [each.completed for each in found]),
+        Series("cancelled", "warn", [each.cancelled for each in found]),
+        Series("dead", "bad", [each.dead for each in found]),
+    ]
+    waits = _percentiles([each.wait_s for each in found])
+    runs = _percentiles([each.run_s for each in found])
+    worst = ", the worst hour of each day" if step == _DAY else ""
+    return (
+        _chart("Throughput", f"jobs finished, by {each_time}", bars, places, outcomes)
+        + _chart("Wait", f"time from the push to the claim{worst}", lines, places, waits)
+        + _chart("Run", f"time from the last claim to the end{worst}", lines, places, runs)
+    )
+
+
+def _chart(
+    title: str,
+    meaning: str,
+    draw: Callable[[Sequence[datetime], Sequence[Series], str], str],
+    places: Sequence[datetime],
+    series: Sequence[Series],
+) -> str:
+    drawn = draw(places, series, f"{title}: {meaning}")
+    return (
+        f'<section class="plot"><h2>{title}</h2><p>{meaning[0].upper()}{meaning[1:]}</p>'
+        f"{drawn}{legend(series)}</section>"
+    )
+
+
+def _places(report: Report) -> tuple[list[datetime], timedelta]:
+    """The hours from the first to the last, with those in which nothing happened; or the days."""
+    moments = [line.hour for line in report.hours if line.hour is not None]
+    first, last, step = moments[0], moments[-1], _HOUR
+    least = (_FEWEST_PLACES - 1) * _HOUR
+    first = min(first, max(last - least, report.since.replace(minute=0, second=0, microsecond=0)))
+    while last - first < least and last + _HOUR < report.until:
+        last += _HOUR
+    if (last - first) / _HOUR >= _MOST_PLACES:
+        first, step = first.replace(hour=0), _DAY
+    return [first + step * place for place in range((last - first) // step + 1)], step
+
+
+def _numbers(hours: Sequence[Line], places: Sequence[datetime], step: timedelta) -> list[Numbers]:
+    """The numbers of each place."""
+    found = _by_day(hours) if step == _DAY else {line.hour: line.numbers for line in hours}
+    return [found.get(place, _NOTHING) for place in places]
+
+
+def _by_day(hours: Sequence[Line]) -> dict[datetime | None, Numbers]:
+    """Days made of hours; of a percentile, the worst hour of the day."""
+    days: dict[datetime | None, Numbers] = {}
+    for line in hours:
+        day = line.hour.replace(hour=0) if line.hour else None
+        have, new = days.get(day, _NOTHING), line.numbers
+        days[day] = Numbers(
+            jobs=have.jobs + new.jobs,
+            completed=have.completed + new.completed,
+            cancelled=have.cancelled + new.cancelled,
+            dead=have.dead + new.dead,
+            wait_s=_worst(have.wait_s, new.wait_s),
+            run_s=_worst(have.run_s, new.run_s),
+        )
+    return days
+
+
+def _worst(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
+    if not one or not other:
+        return one or other
+    return tuple(map(max, one, other))
+
+
+def _percentiles(values: Sequence[tuple[float, ...]]) -> list[Series]:
+    return [
+        Series(f"p{part}", colour, [each[place] if each else None for each in values])
+        for place, (part, colour) in enumerate(zip(PERCENTILES, "abc", strict=True))
+    ]
+
+
+def _kinds(report: Report) -> str:
+    if not report.kinds:
+        return ""
+    shown = sorted(report.kinds, key=lambda line: -line.numbers.jobs)[:_MOST_KINDS]
+    places, step = _places(report) if report.hours else ([], _HOUR)
+    by_kind: dict[str | None, list[Line]] = {}
+    for line in report.kind_hours:
+        by_kind.setdefault(line.kind, []).append(line)
+    rows = []
+    for line in shown:
+        numbers = _numbers(by_kind.get(line.kind, []), places, step)
+        rows.append(
+            f"<tr><td>{escape(line.kind or '')}</td><td>{_short(line.numbers.jobs)}</td>"
+            f"<td>{small_bars([each.jobs for each in numbers])}</td>"
+            f"{_cell(line.numbers.dead)}{_cell(line.numbers.retries)}"
+            f"{_times(line.numbers.wait_s)}{_times(line.numbers.run_s)}</tr>"
+        )
+    left = len(report.kinds) - len(shown)
+    note = f"<p>and {left:,} more kinds with fewer jobs</p>" if left else ""
+    parts = "".join(f"<th>p{part}</th>" for part in PERCENTILES)
+    head = (
+        '<tr><th></th><th></th><th></th><th></th><th></th><th colspan="3">Wait</th>'
+        '<th colspan="3">Run</th></tr><tr><th>Kind</th><th>Jobs</th>'
+        f'<th class="left">by {"day" if step == _DAY else "hour"}</th><th>Dead</th><th>Retries</th>'
+        f"{parts}{parts}</tr>"
+    )
+    table = f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<section><h2>By kind</h2><div class="wide">{table}</div>{note}</section>'
+
+
+def _cell(number: int) -> str:
+    return f"<td>{_short(number)}</td>" if number else '<td class="none">0</td>'
+
+
+def _short(number: int) -> str:
+    return f"{number:,}" if number < _LONG else count(number)
+
+
+def _times(values: Sequence[float]) -> str:
+    return "".join(f"<td>{_at(values, place)}</td>" for place in range(len(PERCENTILES)))
+
+
+def _reasons(report: Report) -> str:
+    if not report.reasons:
+        return ""
+    most = report.reasons[0].count
+    items = (
+        f'<li><div><b>{each.count:,}</b><span class="share">'
+        f'<i style="width:{max(100 * each.count / most, 2):.0f}%"></i></span></div>'
+        f"<div><code>{escape(each.reason)}</code>"
+        f"<p>{escape(each.kind)}, last {each.last_at:%Y-%m-%d %H:%M}</p></div></li>"
+        for each in report.reasons
+    )
+    return (
+        "<section><h2>Why attempts failed</h2><p>Failed attempts by the first line of their error; "
+        f"numbers and ids are shown as #.</p><ol>{''.join(items)}</ol></section>"
+    )
+
+
+def _at(values: Sequence[float], place: int) -> str:
+    return duration(values[place]) if values else "-"

@@ -1,0 +1,1 @@
+"""Job handlers that run on Spark executors."""

@@ -1,0 +1,1 @@
+"""Batch reads of a queue and of its archive, and batch writes."""

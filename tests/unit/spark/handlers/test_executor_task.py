@@ -1,0 +1,254 @@
+"""Jobs on an executor: each ends alone, in time, and is told of as a reply."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from bucketq.spark.handlers.executor_task import Orders, Outcome, run_bodies, run_part, try_part
+from bucketq.spark.handlers.pickled_handlers import Shipment, pack
+from bucketq.worker.context import Context
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handlers import Handler, bind
+from bucketq.worker.reply import Reply, value_of
+from tests.unit.worker import crafts
+from tests.unit.worker.stage import claimed_job
+
+
+def orders(*handlers: Handler, concurrency: int = 10, **fields: Any) -> Orders:
+    fields = {"budget_s": 60.0, **fields}
+    shipment = pack({handler.kind: handler for handler in handlers})
+    return Orders(shipment, concurrency, **fields)
+
+
+def body(kind: str, payload: Any = None) -> bytes:
+    return msgspec.json.encode(claimed_job(payload, kind=kind).record)
+
+
+def replies(outcomes: list[Outcome]) -> list[Reply]:
+    return [outcome.reply for outcome in outcomes if outcome.reply is not None]
+
+
+def run_one(function: Callable[..., Any], payload: Any = None, **options: Any) -> Any:
+    told = orders(bind("x", function, **options))
+    [reply] = replies(run_bodies(told, [body("x", payload)]))
+    return value_of(reply)
+
+
+async def double_soon(number: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+def fail(payload: Any) -> None:
+    message = f"no luck with {payload}"
+    raise ValueError(message)
+
+
+def refuse_for_good() -> None:
+    message = "never"
+    raise GiveUp(message)
+
+
+def ask_again() -> None:
+    message = "later"
+    raise Retry(message, delay=7)
+
+
+def bytes_of(payload: str) -> bytes:
+    return payload.encode()
+
+
+@pytest.mark.parametrize("care", ["together", "apart"])
+def test_each_job_gets_its_own_answer_in_the_order_of_the_jobs(care: Any) -> None:
+    told = orders(bind("double", double_soon), bind("fail", fail), care=care)
+    kinds = ["double", "fail", "double", "fail", "double"]
+    outcomes = run_bodies(told, [body(kind, n) for n, kind in enumerate(kinds)])
+    first, second, third, fourth, fifth = replies(outcomes)
+    assert [value_of(each) for each in (first, third, fifth)] == [0, 4, 8]
+    for reply, number in ((second, 1), (fourth, 3)):
+        with pytest.raises(HandlerFailed, match=f"^ValueError: no luck with {number}\n") as caught:
+            value_of(reply)
+        assert "in fail" in str(caught.value)
+        assert "bucketq/worker" not in str(caught.value)
+
+
+def test_what_a_handler_asks_for_is_heard() -> None:
+    with pytest.raises(GiveUp, match="never"):
+        run_one(refuse_for_good)
+    with pytest.raises(Retry, match="later") as caught:
+        run_one(ask_again)
+    assert caught.value.delay_s == 7
+    with pytest.raises(UnfitPayload, match="cannot be read as int"):
+        run_one(double_soon, "four")
+    assert run_one(bytes_of, "ü") == "ü".encode()
+
+
+def test_a_handler_that_takes_too_long_has_failed() -> None:
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    with pytest.raises(HandlerFailed, match=r"^it took longer than 0\.05 s, and was told to stop$"):
+        run_one(wait, timeout=0.05)
+
+
+def test_a_stubborn_thread_is_not_waited_for() -> None:
+    def sleep() -> None:
+        time.sleep(8)
+
+    began = time.monotonic()
+    with pytest.raises(HandlerFailed, match="it took longer than"):
+        run_one(sleep, timeout=0.05)
+    assert time.monotonic() - began < 6
+
+
+def test_a_handler_that_ends_well_when_it_is_told_to_stop_is_believed() -> None:
+    def look(context: Context) -> str:
+        while not context.cancelled:
+            time.sleep(0.01)
+        return "just in time"
+
+    assert run_one(look, timeout=0.05) == "just in time"
+
+
+def test_a_handler_that_cancels_itself_has_failed() -> None:
+    async def quit_it() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(HandlerFailed, match="the handler cancelled itself"):
+        run_one(quit_it)
+
+
+def test_a_handler_that_exits_fails_its_job_alone() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(HandlerFailed, match=r"HandlerExit.*SystemExit\(3\)"):
+        run_one(leave)
+
+
+def test_no_more_run_at_once_than_may() -> None:
+    inside: list[int] = []
+
+    async def enter() -> int:
+        inside.append(1)
+        await asyncio.sleep(0.01)
+        most = len(inside)
+        inside.pop()
+        return most
+
+    told = orders(bind("x", enter), concurrency=3)
+    found = [value_of(reply) for reply in replies(run_bodies(told, [body("x")] * 12))]
+    assert len(found) == 12
+    assert max(found) == 3
+
+
+def test_a_task_whose_time_is_up_begins_no_more_jobs() -> None:
+    async def wait() -> None:
+        await asyncio.sleep(0.01)
+
+    told = orders(bind("x", wait), concurrency=2, budget_s=0.0)
+    outcomes = run_bodies(told, [body("x")] * 5)
+    assert [outcome.reply is not None for outcome in outcomes] == [True, True, False, False, False]
+
+
+def test_it_is_told_how_long_handlers_kept_a_task_busy() -> None:
+    async def wait(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    told = orders(bind("x", wait), concurrency=1)
+    first, last = run_bodies(told, [body("x", 0.05), body("x", 0.1)])
+    assert 0.05 <= first.ended_s < last.ended_s
+    assert last.ended_s >= 0.15
+
+
+def test_a_job_in_a_process_that_dies_costs_itself_alone() -> None:
+    told = orders(
+        bind("die", crafts.die, run_in="process"), bind("echo", crafts.echo, run_in="process")
+    )
+    died, echoed = replies(run_bodies(told, [body("die", "exit"), body("echo", 5)]))
+    assert value_of(echoed) == 5
+    with pytest.raises(HandlerFailed, match="the process that ran the handler"):
+        value_of(died)
+
+
+def test_a_job_that_ends_its_process_is_found_where_each_is_run_apart() -> None:
+    def leave(how: str) -> str:
+        if how == "exit":
+            os._exit(7)
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return how
+
+    told = orders(bind("x", leave), care="apart")
+    outcomes = run_bodies(told, [body("x", how) for how in ("stay", "exit", "kill", "go on")])
+    assert [reply.text or value_of(reply) for reply in replies(outcomes)] == [
+        "stay",
+        "the process that ran the handler ended with exit code 7",
+        "the process that ran the handler was ended by SIGKILL",
+        "go on",
+    ]
+
+
+def test_rows_come_back_under_their_numbers() -> None:
+    told = orders(bind("double", double_soon))
+    names = ["n", "body"]
+    some = pa.record_batch(
+        [pa.array([4, 2], pa.int32()), [body("double", 4), body("double", 2)]], names
+    )
+    more = pa.record_batch([pa.array([7], pa.int32()), [body("double", 7)]], names)
+    [batch] = run_part(told, [some, more])
+    assert batch.column(0).to_pylist() == [4, 2, 7]
+    found = [msgspec.json.decode(raw, type=Outcome) for raw in batch.column(1).to_pylist()]
+    assert [value_of(reply) for reply in replies(found)] == [8, 4, 14]
+    assert [batch.num_rows for batch in run_part(told, [])] == [0]
+
+
+def test_an_executor_without_the_handlers_says_so_and_runs_nothing() -> None:
+    broken = Orders(Shipment(b"\x80\x04cno_such_module\nwork\n.", ()), 1, 1.0)
+    [outcome] = run_bodies(broken, [body("x")])
+    assert outcome.reply is None
+    assert "No module named 'no_such_module'" in outcome.undelivered
+    row = pa.record_batch([pa.array([0], pa.int32()), [b""]], ["n", "body"])
+    [batch] = try_part(broken, [row])
+    [raw] = batch.column(1).to_pylist()
+    assert "no_such_module" in msgspec.json.decode(raw, type=Outcome).undelivered
+    [batch] = try_part(orders(bind("x", fail)), [row])
+    assert batch.column(1).to_pylist() == [b"{}"]
+
+
+def leave_a_fork(wish: list[str]) -> str:
+    """Fork, let the fork live on with all that this process has open, and end as is wished."""
+    path, end = wish
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+        os._exit(0)
+    Path(path).write_text(str(child))
+    if end == "dies":
+        os._exit(7)
+    return "fine"
+
+
+@pytest.mark.parametrize("end", ["dies", "returns"])
+def test_a_process_that_a_job_has_started_holds_nobody_up(tmp_path: Path, end: str) -> None:
+    mark = tmp_path / "mark"
+    told = orders(bind("x", leave_a_fork), care="apart")
+    try:
+        [reply] = replies(run_bodies(told, [body("x", [str(mark), end])]))
+    finally:
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+    if end == "returns":
+        assert value_of(reply) == "fine"
+    else:
+        with pytest.raises(HandlerFailed, match="exit code 7"):
+            value_of(reply)

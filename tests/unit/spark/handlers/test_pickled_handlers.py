@@ -1,0 +1,116 @@
+"""Handlers on their way to executors: by name where they have a module, else by their code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bucketq.errors import InvalidRequestError
+from bucketq.spark.handlers.pickled_handlers import NotDelivered, Shipment, pack, unpack
+from bucketq.worker.handlers import bind
+
+ROOT = Path(__file__).resolve().parents[4]
+PACK = """
+import sys
+{setup}
+import bucketq
+from bucketq.spark.handlers.pickled_handlers import pack
+from msgspec import msgpack
+sys.stdout.buffer.write(msgpack.encode(pack({handlers})))
+"""
+UNPACK = """
+import sys
+from msgspec import msgpack
+from bucketq.spark.handlers.pickled_handlers import NotDelivered, Shipment, unpack
+shipment = msgpack.decode(sys.stdin.buffer.read(), type=Shipment)
+try:
+    print(unpack(shipment)["x"].function(20), unpack(shipment) is unpack(shipment))
+except NotDelivered as error:
+    print("not delivered:", error)
+"""
+TASKS = """
+import bucketq
+worker = bucketq.Worker()
+
+@worker.handler("x", timeout=3)
+def double(number: int) -> int:
+    return 2 * number
+"""
+
+
+def python(program: str, folder: Path, given: bytes = b"") -> bytes:
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        input=given,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        check=False,
+        timeout=40,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    return ran.stdout
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    folder = tmp_path / "executor"
+    folder.mkdir()
+    return folder
+
+
+def test_a_handler_of_the_main_program_goes_by_its_code(tmp_path: Path, elsewhere: Path) -> None:
+    packed = python(PACK.format(setup=TASKS, handlers="worker.handlers"), tmp_path)
+    assert python(UNPACK, elsewhere, packed) == b"40 True\n"
+
+
+@pytest.mark.parametrize("module", ["tasks", "shop.deep.tasks"])
+def test_a_handler_of_a_module_is_imported_from_where_the_driver_has_it(
+    module: str, tmp_path: Path, elsewhere: Path
+) -> None:
+    file = tmp_path / "driver" / (module.replace(".", "/") + ".py")
+    file.parent.mkdir(parents=True)
+    file.write_text(TASKS)
+    setup = f"import {module}"
+    packed = python(
+        PACK.format(setup=setup, handlers=f"{module}.worker.handlers"), tmp_path / "driver"
+    )
+    assert python(UNPACK, elsewhere, packed) == b"40 True\n"
+    file.unlink()
+    told = python(UNPACK, elsewhere, packed).decode()
+    assert told.startswith("not delivered: ModuleNotFoundError: No module named")
+
+
+def test_a_package_is_found_by_the_folder_above_it(tmp_path: Path, elsewhere: Path) -> None:
+    package = tmp_path / "driver" / "shop"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(TASKS)
+    packed = python(
+        PACK.format(setup="import shop", handlers="shop.worker.handlers"), package.parent
+    )
+    assert python(UNPACK, elsewhere, packed) == b"40 True\n"
+
+
+def test_a_handler_that_holds_what_cannot_be_sent_is_refused_by_name() -> None:
+    lock = threading.Lock()
+
+    def work(payload: Any) -> None:
+        with lock:
+            del payload
+
+    with pytest.raises(InvalidRequestError, match=r"'x', .*work, cannot be sent .*lock"):
+        pack({"x": bind("x", work)})
+
+
+def test_what_cannot_be_opened_is_told_and_tried_again() -> None:
+    shipment = Shipment(b"no pickle", ("/no/such/folder",))
+    for _ in range(2):
+        with pytest.raises(NotDelivered, match="UnpicklingError"):
+            unpack(shipment)
+    assert "/no/such/folder" not in sys.path

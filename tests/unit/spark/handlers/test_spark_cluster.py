@@ -1,0 +1,163 @@
+"""Spark as the runner sees it: batches under tags, numbers in order, errors in a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.spark.handlers.batch_runner import BatchFailed
+from bucketq.spark.handlers.executor_task import Orders
+from bucketq.spark.handlers.pickled_handlers import Shipment, pack
+from bucketq.spark.handlers.spark_cluster import SparkCluster
+from bucketq.worker.handlers import bind
+from bucketq.worker.reply import value_of
+from tests.unit.worker.stage import claimed_job
+
+JAVA = """An error occurred while calling o172.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: python worker exited
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+"""
+
+
+class FakeContext:
+    """What is used of a SparkContext."""
+
+    def __init__(self) -> None:
+        self.defaultParallelism = 3
+        self.master = "local[3]"
+        self.pythonExec = "python3"
+        self.tags: list[str] = []
+        self.error: Exception | None = None
+        self.log: list[str] = []
+
+    def getConf(self) -> Any:  # noqa: N802 - Spark's name
+        return SimpleNamespace(contains=lambda _: False)
+
+    def addJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        self.tags.append(tag)
+
+    def removeJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        self.tags.remove(tag)
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        if self.error is not None:
+            raise self.error
+        self.log.append(f"cancel {tag}")
+
+
+class FakeFrame:
+    """A table whose rows come back in another order."""
+
+    def __init__(self, session: FakeSession, table: pa.Table) -> None:
+        self._session = session
+        self._table = table
+
+    def mapInArrow(self, run: Callable[..., Iterator[pa.RecordBatch]], _: str) -> FakeFrame:  # noqa: N802 - Spark's name
+        batches = list(run(self._table.to_batches()))
+        return FakeFrame(self._session, pa.Table.from_batches(batches))
+
+    def collect(self) -> list[dict[str, Any]]:
+        self._session.seen.append(list(self._session.sparkContext.tags))
+        if self._session.error is not None:
+            raise self._session.error
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return list(reversed(rows))
+
+
+class FakeSession:
+    """What is used of a session."""
+
+    def __init__(self) -> None:
+        self.sparkContext = FakeContext()
+        self.settings: dict[str, str] = {}
+        self.conf = SimpleNamespace(get=self.settings.get)
+        self.seen: list[list[str]] = []
+        self.error: Exception | None = None
+
+    def createDataFrame(self, table: pa.Table) -> FakeFrame:  # noqa: N802 - Spark's name
+        return FakeFrame(self, table)
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def body(number: int) -> bytes:
+    return msgspec.json.encode(claimed_job(number, kind="x").record)
+
+
+@pytest.fixture
+def session() -> FakeSession:
+    return FakeSession()
+
+
+@pytest.fixture
+def cluster(session: FakeSession) -> SparkCluster:
+    return cluster_of(session, pack({"x": bind("x", double)}))
+
+
+def cluster_of(session: Any, shipment: Shipment) -> SparkCluster:
+    return SparkCluster(session, Orders(shipment, 2, 5.0))
+
+
+def test_outcomes_are_in_the_order_of_the_jobs_and_the_batch_has_its_tag(
+    session: FakeSession, cluster: SparkCluster
+) -> None:
+    outcomes = cluster.submit([body(n) for n in range(5)], "together", "t1")
+    assert [value_of(each.reply) for each in outcomes if each.reply] == [0, 2, 4, 6, 8]
+    assert (session.seen, session.sparkContext.tags) == ([["t1"]], [])
+    cluster.interrupt("t1")
+    assert session.sparkContext.log == ["cancel t1"]
+
+
+def test_what_spark_says_is_told_without_its_java_calls(
+    session: FakeSession, cluster: SparkCluster
+) -> None:
+    session.error = RuntimeError(JAVA)
+    with pytest.raises(BatchFailed) as caught:
+        cluster.submit([body(1)], "together", "t1")
+    assert str(caught.value) == (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: python worker exited"
+    )
+    assert session.sparkContext.tags == []
+    session.sparkContext.error = session.error
+    for ask in (cluster.check, lambda: cluster.interrupt("t1")):
+        with pytest.raises(
+            UnavailableError, match=r"nothing any more: org.*exited; see its log where"
+        ):
+            ask()
+
+
+def test_executors_without_handlers_are_told_of(session: FakeSession) -> None:
+    broken = cluster_of(session, Shipment(b"\x80\x04cno_such_module\nwork\n.", ()))
+    for ask in (broken.check, lambda: broken.submit([body(1)], "together", "t")):
+        with pytest.raises(InvalidRequestError, match="No module named 'no_such_module'"):
+            ask()
+
+
+def test_spark_in_local_mode_runs_handlers_with_the_python_that_has_them(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    cluster_of(session, pack({"x": bind("x", double)}))
+    assert session.sparkContext.pythonExec == sys.executable
+
+
+def test_a_cluster_that_is_well_passes_the_check(cluster: SparkCluster) -> None:
+    cluster.check()
+    assert cluster.parts == 3
+
+
+def test_a_cluster_that_runs_tasks_twice_says_so(
+    session: FakeSession, cluster: SparkCluster
+) -> None:
+    assert not cluster.may_run_twice
+    session.settings["spark.speculation"] = "true"
+    assert cluster.may_run_twice

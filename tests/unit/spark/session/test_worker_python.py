@@ -1,0 +1,70 @@
+"""Which Python Spark runs, and what is told of a wrong one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from bucketq.spark.session.worker_python import choose_python, trouble_with_python, use_this_python
+
+
+def test_the_python_that_has_bucketq_is_taken_unless_another_was_chosen() -> None:
+    environ: dict[str, str] = {}
+    choose_python(environ)
+    assert environ["PYSPARK_PYTHON"] == sys.executable
+    environ = {"PYSPARK_PYTHON": "/opt/python"}
+    choose_python(environ)
+    assert environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+class Context:
+    """What is looked at of Spark's own."""
+
+    def __init__(self, master: str, *config: str) -> None:
+        self.master = master
+        self.pythonExec = "python3"
+        self._config = config
+
+    def getConf(self) -> Any:  # noqa: N802 - as Spark calls it
+        return self
+
+    def contains(self, name: str) -> bool:
+        return name in self._config
+
+
+@pytest.mark.parametrize(
+    ("context", "environ", "taken"),
+    [
+        (Context("local[2]"), {}, sys.executable),
+        (Context("local[2]"), {"PYSPARK_PYTHON": "python3"}, "python3"),
+        (Context("local[2]", "spark.pyspark.python"), {}, "python3"),
+        (Context("spark://head:7077"), {}, "python3"),
+    ],
+)
+def test_a_session_of_this_machine_takes_this_python_unless_another_was_chosen(
+    context: Any, environ: dict[str, str], taken: str
+) -> None:
+    use_this_python(context, environ)
+    assert context.pythonExec == taken
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (': java.io.IOException: Cannot run program "/no/python": error=2', "run /no/python, its"),
+        ("x\nModuleNotFoundError: No module named 'bucketq'\n", "has no module bucketq: install"),
+        (
+            "Python in worker has different version: 3.13 than that in driver: 3.11, PySpark",
+            "runs Python 3.13 on executors and 3.11 on the driver: set PYSPARK_PYTHON",
+        ),
+    ],
+)
+def test_a_python_that_is_no_good_is_told_in_a_sentence(text: str, told: str) -> None:
+    assert told in trouble_with_python(text)
+    assert "\n" not in trouble_with_python(text)
+
+
+def test_other_errors_are_no_matter_of_python() -> None:
+    assert trouble_with_python("ModuleNotFoundError: No module named 'tasks'") == ""

@@ -1,0 +1,49 @@
+"""Jobs on their way to the executors: what goes in comes out."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from pyspark.sql.datasource import InputPartition
+
+from bucketq.model.job import JobRecord
+from bucketq.spark.table.job_partition import Rows, read_rows
+
+
+def record(number: int) -> JobRecord:
+    return JobRecord(
+        id=f"job-{number}",
+        kind="index",
+        status="queued",
+        seq=number,
+        payload=Raw(b"%d" % number),
+        pushed_at=datetime(2026, 11, 15, tzinfo=UTC),
+    )
+
+
+def payloads(part: InputPartition) -> list[Any]:
+    travelled = pickle.loads(pickle.dumps(part))
+    return [row["payload"] for batch in read_rows(travelled) for row in batch.to_pylist()]
+
+
+def test_jobs_and_their_lines_arrive_alike() -> None:
+    jobs = [record(1), record(2)]
+    assert payloads(Rows.of(jobs)) == ["1", "2"]
+    assert payloads(Rows.of_lines([msgspec.json.encode(job) for job in jobs])) == ["1", "2"]
+    assert payloads(Rows.of([])) == payloads(Rows.of_lines([])) == []
+
+
+def test_a_field_of_a_newer_bucketq_is_left_out() -> None:
+    line = msgspec.json.encode(record(1))
+    newer = line[:-1] + b',"colour":"red"}'
+    assert payloads(Rows.of_lines([newer, line])) == ["1", "1"]
+
+
+def test_a_line_that_is_no_job_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="missing required field"):
+        payloads(Rows.of_lines([b'{"id":"1"}']))

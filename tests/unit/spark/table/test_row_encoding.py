@@ -1,0 +1,272 @@
+"""Rows as jobs: payloads as a push would write them, ids that do not change, rows named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bucketq.errors import BucketQError, InvalidRequestError, PayloadError, PayloadTooLargeError
+from bucketq.model.base import NewJob
+from bucketq.model.settings import Settings
+from bucketq.queue import payload as payloads
+from bucketq.spark.table.row_encoding import (
+    decode_rows,
+    encode_plainly,
+    encode_rows,
+    encode_singly,
+    encoded,
+)
+from bucketq.spark.table.write_columns import Columns, PayloadForm
+
+WRITE = "01M7F5B2YZ8Q4X1VJ6T3N9KDAE"
+
+
+def columns(form: PayloadForm, *fields: str) -> Columns:
+    """The payload is the first column, and these fields follow."""
+    places = {name: place for place, name in enumerate(fields, start=1)}
+    return Columns(places, 0, form, {}, None if "kind" in places else "x")
+
+
+def specs(
+    batch: pa.RecordBatch,
+    meaning: Columns,
+    *,
+    settings: Settings | None = None,
+    write_id: str = WRITE,
+    partition: int = 0,
+) -> list[NewJob]:
+    rows = encode_rows([batch], meaning, settings or Settings(), write_id, partition)
+    found = list(decode_rows(rows.body))
+    assert len(found) == len(rows.sizes) == batch.num_rows
+    return found
+
+
+def batch(*arrays: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(list(arrays), names=[str(n) for n in range(len(arrays))])
+
+
+def pushed(job: NewJob) -> bytes:
+    """The JSON that a push of it stores."""
+    assert job.payload_encoding is None
+    return bytes(job.payload)
+
+
+def test_text_is_json_as_it_came_on_one_line() -> None:
+    texts = ['{"a": 1}', '\n {"a":\n 1e400}\t', None, '"ü"']
+    found = [pushed(job) for job in specs(batch(pa.array(texts)), columns("json"))]
+    assert found == [b'{"a": 1}', b'{"a":1e400}', b"null", '"ü"'.encode()]
+
+
+def test_bytes_are_bytes() -> None:
+    found = specs(batch(pa.array([b"\x00\xff", b""], pa.binary())), columns("bytes"))
+    assert [job.payload_encoding for job in found] == ["base64", "base64"]
+    read = [payloads.decode(job.payload, "base64", bytes, "payload") for job in found]
+    assert read == [b"\x00\xff", b""]
+
+
+def test_a_value_is_written_as_a_push_of_the_same_would_write_it() -> None:
+    newfoundland = timezone(timedelta(hours=-3, minutes=-30))
+    kind = pa.struct(
+        [
+            ("at", pa.timestamp("us", tz="America/St_Johns")),
+            ("many", pa.list_(pa.timestamp("us", tz="America/St_Johns"))),
+            ("day", pa.date32()),
+            ("price", pa.decimal128(10, 2)),
+            ("map", pa.map_(pa.string(), pa.map_(pa.string(), pa.int64()))),
+            ("none", pa.string()),
+        ]
+    )
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=newfoundland)
+    value = {
+        "at": at,
+        "many": [at],
+        "day": date(2026, 1, 2),
+        "price": Decimal("1.50"),
+        "map": [("a", [("b", 1)])],
+        "none": None,
+    }
+    [job] = specs(batch(pa.array([value], kind)), columns("value"))
+    in_utc = "2026-01-02T06:34:05.678901Z"
+    assert json.loads(pushed(job)) == {
+        "at": in_utc,
+        "many": [in_utc],
+        "day": "2026-01-02",
+        "price": "1.50",
+        "map": {"a": {"b": 1}},
+        "none": None,
+    }
+
+
+def test_packed_columns_become_one_object() -> None:
+    meaning = Columns({}, None, "value", {"name": 1, "n": 0}, "x")
+    found = specs(batch(pa.array([1, None]), pa.array(["a", "b"])), meaning)
+    assert [pushed(job) for job in found] == [b'{"name":"a","n":1}', b'{"name":"b","n":null}']
+
+
+def test_fields_are_taken_from_their_columns_and_left_out_where_null() -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    rows = batch(
+        pa.array(["1", "2"]),
+        pa.array(["mine", None]),
+        pa.array(["a", "b"]),
+        pa.array([-5, None], pa.int16()),
+        pa.array([None, 1.5]),
+        pa.array([at, None], pa.timestamp("us", tz="America/St_Johns")),
+        pa.array([3, None]),
+        pa.array(["k", None]),
+        pa.array([[("t", "1")], None], pa.map_(pa.string(), pa.string())),
+    )
+    names = ("id", "kind", "priority", "delay_s", "run_at", "max_attempts", "key", "tags")
+    first, second = specs(rows, columns("json", *names))
+    assert first == NewJob(
+        kind="a",
+        payload=first.payload,
+        id="mine",
+        priority=-5,
+        run_at=at,
+        max_attempts=3,
+        key="k",
+        tags={"t": "1"},
+    )
+    assert second == NewJob(kind="b", payload=second.payload, id=second.id, delay_s=1.5)
+
+
+def test_ids_follow_from_write_partition_and_row_and_from_nothing_else() -> None:
+    def ids(given: list[list[str]], write_id: str = WRITE, partition: int = 0) -> list[str]:
+        batches = [batch(pa.array(each)) for each in given]
+        rows = encode_rows(batches, columns("json"), Settings(), write_id, partition)
+        return [job.id for job in decode_rows(rows.body)]
+
+    first = ids([["1", "2"], ["3"]])
+    assert ids([["7"], ["8", "9"]]) == first
+    assert all(each.startswith(WRITE[:10]) and len(each) == 26 for each in first)
+    others = [ids([["1", "2", "3"]], partition=1), ids([["1", "2", "3"]], "nightly.7")]
+    assert len({each for many in [first, *others] for each in many}) == 9
+    assert ids([["1", "2", "3"]], "nightly.7") == others[1]
+
+
+def test_an_id_of_a_row_does_not_lean_on_rows_that_bring_their_own() -> None:
+    meaning = columns("json", "id")
+    texts = pa.array(["1", "2"])
+    own = specs(batch(texts, pa.array(["mine", None])), meaning)
+    none = specs(batch(texts, pa.array([None, None], pa.string())), meaning)
+    assert own[1].id == none[1].id
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "kind", "told"),
+    [
+        (pa.array(["1", "{"]), "json", PayloadError, "not valid JSON"),
+        (pa.array(["1", ""]), "json", PayloadError, "not valid JSON"),
+        (pa.array(["1", "{\n"]), "json", PayloadError, "not valid JSON"),
+        (pa.array([1.0, float("nan")]), "value", PayloadError, "NaN or infinity"),
+        (pa.array(["1", '"' + "x" * 100 + '"']), "json", PayloadTooLargeError, "payload too large"),
+    ],
+)
+def test_a_row_that_cannot_be_pushed_is_named(
+    given: pa.Array, form: PayloadForm, kind: type[BucketQError], told: str
+) -> None:
+    settings = Settings(max_payload_bytes=50)
+    with pytest.raises(kind, match=f"row 1 of partition 4 cannot be pushed: .*{told}"):
+        specs(batch(given), columns(form), settings=settings, partition=4)
+
+
+def test_a_row_that_says_two_things_of_its_time_is_refused() -> None:
+    at = pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    rows = batch(pa.array(["1"]), pa.array([1.0]), at)
+    with pytest.raises(InvalidRequestError, match=r"row 0 .* delay_s or run_at, not both"):
+        specs(rows, columns("json", "delay_s", "run_at"))
+
+
+def test_the_sizes_are_those_of_the_payloads() -> None:
+    given = [batch(pa.array(["1", "[1,2]"])), batch(pa.array(['"ü"']))]
+    rows = encode_rows(given, columns("json"), Settings(), WRITE, 0)
+    assert list(rows.sizes) == [1, 5, 4]
+    assert msgspec.json.decode(rows.body.splitlines()[1])["payload"] == [1, 2]
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats()
+    | st.text()
+    | st.datetimes(timezones=st.just(UTC))
+    | st.decimals(allow_nan=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.lists(VALUES, max_size=20))
+def test_values_are_encoded_together_as_each_would_be_alone(values: list[Any]) -> None:
+    assert told(lambda: encoded(values)) == told(
+        lambda: (payloads.encode(value, "payload") for value in values)
+    )
+
+
+def told(encode: Callable[[], Iterator[payloads.Body]]) -> list[object]:
+    """What comes of values, up to the first that is refused."""
+    found: list[object] = []
+    try:
+        found.extend((bytes(raw), encoding) for raw, encoding in encode())
+    except PayloadError as error:
+        found.append(str(error))
+    return found
+
+
+def test_one_value_that_cannot_be_encoded_takes_no_other_with_it() -> None:
+    together = encoded(["a", object(), "b"])
+    assert next(together)[0] == msgspec.Raw(b'"a"')
+    with pytest.raises(PayloadError, match="cannot be encoded as JSON"):
+        next(together)
+
+
+TEXTS = VALUES.map(lambda value: json.dumps(value, default=str)) | st.sampled_from(
+    ["", "{", " 1", "1 ", "[1,\n2]", "1,2", "[" * 200, '"' + "x" * 50 + '"', '"\\ud83d\\ude00ü"']
+)
+PLAIN = st.lists(
+    st.tuples(st.sampled_from(["a", "index", "?", None]), st.none() | TEXTS), min_size=1, max_size=5
+)
+
+
+@given(PLAIN)
+def test_plain_rows_become_the_lines_that_they_become_singly(
+    rows: list[tuple[str | None, str | None]],
+) -> None:
+    kinds, texts = zip(*rows, strict=True)
+    given_rows = batch(pa.array(texts, pa.string()), pa.array(kinds, pa.string()))
+    meaning, settings = columns("json", "kind"), Settings(max_payload_bytes=100)
+    ids = [f"id-{number}" for number in range(len(rows))]
+    plain = encode_plainly(given_rows, meaning, settings, ids)
+    if plain is None:
+        with pytest.raises(BucketQError, match=r"row .* of partition 4 cannot be pushed"):
+            encode_singly(given_rows, meaning, settings, ids, (0, 4))
+    else:
+        assert plain == encode_singly(given_rows, meaning, settings, ids, (0, 4))
+
+
+def test_rows_that_say_more_are_not_taken_for_plain_ones() -> None:
+    for name, more in (
+        ("key", pa.array(["k"])),
+        ("id", pa.array(["mine"])),
+        ("priority", pa.array([1])),
+    ):
+        rows = batch(pa.array(["1"]), more)
+        assert encode_plainly(rows, columns("json", name), Settings(), ["made"]) is None
+    raw = batch(pa.array([b"x"]))
+    assert encode_plainly(raw, columns("bytes"), Settings(), ["made"]) is None
+
+
+def test_a_bad_row_is_named_by_its_number_in_the_partition_and_not_in_its_batch() -> None:
+    given_rows = [batch(pa.array(["1", "2"])), batch(pa.array(["3", "{"]))]
+    with pytest.raises(PayloadError, match="row 3 of partition 7 cannot be pushed"):
+        encode_rows(given_rows, columns("json"), Settings(), WRITE, 7)

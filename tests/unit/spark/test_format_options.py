@@ -1,0 +1,94 @@
+"""Options of the format: understood, or refused by name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bucketq.errors import InvalidRequestError
+from bucketq.spark.format_options import check_range, read_options, write_options
+
+URL = "file:///srv/jobs/queue.json"
+
+
+def test_a_read_needs_nothing_but_an_address() -> None:
+    options = read_options({"path": f" {URL} "})
+    assert (options.access.url, options.table, options.statuses) == (URL, "jobs", ())
+    assert (options.kinds, options.partitions, options.access.timeout_s) == ((), None, 60.0)
+
+
+def test_names_of_options_are_found_in_any_case_as_spark_gives_them() -> None:
+    options = read_options({"PATH": URL, "numpartitions": "3", "STATUS": "dead, queued"})
+    assert (options.partitions, options.statuses) == (3, ("dead", "queued"))
+
+
+def test_times_without_a_zone_are_those_of_utc() -> None:
+    given = {"path": URL, "table": "archive"}
+    options = read_options({**given, "from": "2026-11-01", "to": "2026-11-01T10:00:00+01:00"})
+    assert options.since == datetime(2026, 11, 1, tzinfo=UTC)
+    assert options.until == datetime(2026, 11, 1, 9, tzinfo=UTC)
+    assert options.until.utcoffset() is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "the option path is missing"),
+        ({"path": "  "}, "the option path is missing"),
+        ({"path": URL, "paht": "x"}, "unknown option 'paht'"),
+        ({"path": URL, "numpartition": "2"}, "did you mean numPartitions\\? for reading"),
+        ({"path": URL, "consumer": "x"}, r"it is for streams \(spark.readStream\); for reading"),
+        ({"path": URL, "maxjobpertrigger": "2"}, "did you mean maxJobsPerTrigger, which is for"),
+        ({"path": URL, "writeId": "x"}, "unknown option 'writeId'"),
+        ({"path": "memory://x"}, "seen by one process alone"),
+        ({"path": URL, "table": "job"}, "unknown table 'job'"),
+        ({"path": URL, "status": "ready"}, "unknown status 'ready'"),
+        ({"path": URL, "kind": "a b"}, "bad kind 'a b'"),
+        ({"path": URL, "numPartitions": "0"}, "option numPartitions: '0'"),
+        ({"path": URL, "numPartitions": "²"}, "option numPartitions"),
+        ({"path": URL, "timeoutSeconds": "nan"}, "option timeoutSeconds: 'nan'"),
+        ({"path": URL, "timeoutSeconds": "soon"}, "option timeoutSeconds: 'soon'"),
+        ({"path": URL, "from": "2026-11-01"}, "from and to are for the archive"),
+        ({"path": URL, "table": "archive"}, "needs the option from"),
+        ({"path": URL, "table": "archive", "from": "yesterday"}, "'yesterday' is no time"),
+        ({"path": URL, "table": "archive", "from": "2026-11-02", "to": "2026-11-01"}, "is before"),
+        ({"path": URL, "table": "archive", "from": "1990-01-01", "to": "2026-11-01"}, "too long"),
+    ],
+)
+def test_a_wrong_option_of_a_read_is_named(given: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidRequestError, match=told):
+        read_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "the option path is missing"),
+        ({"path": URL, "table": "archive"}, "unknown option 'table'"),
+        ({"path": URL, "kind": "-"}, "bad kind '-'"),
+        ({"path": URL, "writeId": "../x"}, "'../x' is no name"),
+        ({"path": URL, "writeId": "x" * 65}, "is no name"),
+        ({"path": URL, "maxJobsPerCommit": "many"}, "option maxJobsPerCommit: 'many'"),
+        ({"path": URL, "maxJobsPerCommit": "100001"}, "from 1 to 100,000"),
+    ],
+)
+def test_a_wrong_option_of_a_write_is_named(given: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidRequestError, match=told):
+        write_options(given)
+
+
+def test_the_token_is_not_shown_where_options_are() -> None:
+    options = read_options({"path": URL, "token": "open-sesame"})
+    assert options.access.token == "open-sesame"
+    assert "sesame" not in repr(options)
+
+
+def test_a_range_of_time_has_a_zone_and_a_length() -> None:
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+    check_range(moment, None)
+    check_range(None, None)
+    with pytest.raises(InvalidRequestError, match="since has no time zone: write datetime"):
+        check_range(moment.replace(tzinfo=None), moment)
+    with pytest.raises(InvalidRequestError, match=r"since \(.*\) is not before until"):
+        check_range(moment, moment)
