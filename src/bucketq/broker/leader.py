@@ -228,7 +228,7 @@ class Leader(GroupCommitQueue[Any]):
             error = refusal(document.state, shown, operation, self._clock.now())
             if error is not None:
                 self._backlog.drop(waiting)
-                waiting.tell(None, error)
+                self._reject(waiting, error)
                 return
         if type(waiting.request.operation) is Heartbeat:
             self._hear(waiting, waiting.request.operation, document)

@@ -118,8 +118,8 @@ def is_unjudged(error: Exception, request: Request) -> bool:
     ``apply`` finds a request that has taken effect before it rejects anything, so its rejections
     are final. A store that refuses, or a broker that lets no one in, has not looked.
     """
-    if request.since is None:
-        return False  # It was never sent before.
+    if request.since is None or not request.session:
+        return False  # It was never sent before, or changes nothing (reads have no session).
     if isinstance(error, ClosedError) and isinstance(request.operation, Claim):
         return False  # A claim is withdrawn when its queue is closed.
     return isinstance(error, _UNJUDGED)

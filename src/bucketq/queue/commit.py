@@ -63,8 +63,7 @@ _NOTHING = Applied((), None, [])
 class GroupCommitQueue(ObjectQueue[T]):
     """A queue that commits what all its callers ask for in one write after another."""
 
-    _reads = frozenset[type](READS)
-    """Operations that are answered from what is committed, and change nothing."""
+    _reads = frozenset[type](READS)  # Answered from what is committed; they change nothing.
 
     def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
         """Make a queue over a register; the options are those of ``ObjectQueue``."""
@@ -412,12 +411,8 @@ class GroupCommitQueue(ObjectQueue[T]):
 
     def _park(self, waiting: Waiting, claim: Claim) -> None:
         """Let a claim that found nothing wait, if it may."""
-        if (
-            claim.wait_s
-            and self._closed is None
-            and not waiting.is_told
-            and waiting.until > asyncio.get_running_loop().time()
-        ):
+        has_time = waiting.until > asyncio.get_running_loop().time()
+        if claim.wait_s and has_time and self._closed is None and not waiting.is_told:
             self._backlog.drop(waiting)
             self._parked.add(waiting)
 
@@ -432,19 +427,23 @@ class GroupCommitQueue(ObjectQueue[T]):
         """Hand out the answers of the batch that was just settled."""
         for waiting in self._backlog.settle():
             applied = waiting.applied
-            if error is not None and is_unjudged(error, waiting.request):
-                waiting.tell(None, self._still_unknown(waiting.request, error))
-            elif error is not None or applied is None:
-                waiting.tell(None, error)
+            if error is not None or applied is None:
+                self._reject(waiting, error)
             else:
                 waiting.tell(applied.answer, applied.error)
+
+    def _reject(self, waiting: Waiting, error: BucketQError | None) -> None:
+        """Answer a request with an error; an earlier write of it may have landed all the same."""
+        if error is not None and is_unjudged(error, waiting.request):
+            error = self._still_unknown(waiting.request, error)
+        waiting.tell(None, error)
 
     def _tell_everybody(self, error: Exception | None) -> None:
         """Leave nobody waiting for a queue that commits no more."""
         left = [*self._backlog.clear(), *self._parked]
         self._parked = Parking()
         for waiting in left:
+            told = error or self._unknown(waiting.request, waiting.since)
             if isinstance(error, NotDurableError):
-                waiting.tell(None, self._stopped(error, waiting.request, waiting.since))
-            else:
-                waiting.tell(None, error or self._unknown(waiting.request, waiting.since))
+                told = self._stopped(error, waiting.request, waiting.since)
+            waiting.tell(None, told)
