@@ -80,6 +80,7 @@ class Session(Guest):
         super().__init__()
         self._context = context
         self._admission = admission
+        self._conversation: Conversation | None = None
         self._asked: dict[int, tuple[str, float]] = {}
         """The verb of each tag that has no answer yet, and until when one is waited for."""
         self._sweep_at = _MANY
@@ -103,20 +104,23 @@ class Session(Guest):
     async def run(self, service: Service) -> None:
         """Serve the stream until either side ends it."""
         try:
-            conversation = await self.within(admission.TOKEN_S, self._introduce(service))
-        except BucketQError as error:
-            await turn_away(self._context, error)
-        except TimeoutError:
-            await turn_away(self._context, self._too_slow())
-        if conversation is None:
-            return
-        try:
-            failure = await self._converse(conversation)
+            failure = await self._serve(service)
         finally:
-            conversation.close()
+            if self._conversation is not None:
+                self._conversation.close()
             self._drop_parts()
         if failure is not None:
             await turn_away(self._context, failure)
+
+    async def _serve(self, service: Service) -> Exception | None:
+        """Serve the stream, and return why that ended; None: the client wanted it."""
+        try:
+            conversation = await self.within(admission.TOKEN_S, self._introduce(service))
+        except BucketQError as error:
+            return error
+        except TimeoutError:
+            return self._too_slow()
+        return None if conversation is None else await self._converse(conversation)
 
     async def _introduce(self, service: Service) -> Conversation | None:
         """Exchange greetings until the client may be here; None: it has left.
@@ -129,26 +133,22 @@ class Session(Guest):
         if not request.HasField("hello"):
             message = "the first message of a session must carry `hello`"
             raise InvalidRequestError(message)
-        conversation = service.open(read_hello(request.hello), self._collect)
-        try:
-            welcome = pb.SessionResponse(welcome=write_welcome(conversation.welcome))
-            await self._context.write(welcome.SerializeToString())
-            self._is_greeted = True
-            while True:
-                if request.token:
-                    conversation.show(request.token)
-                if conversation.is_admitted:
-                    break
-                await self._refuse_early(request.calls)
-                request = await self._next_request()
-                if request is None:
-                    conversation.close()
-                    return None
-            self._admission.admit(self)
-            await self._hand_over(conversation, request.calls)
-        except BaseException:
-            conversation.close()
-            raise
+        # Kept at once: if the client hangs up as this ends, nothing else would know it.
+        conversation = self._conversation = service.open(read_hello(request.hello), self._collect)
+        welcome = pb.SessionResponse(welcome=write_welcome(conversation.welcome))
+        await self._context.write(welcome.SerializeToString())
+        self._is_greeted = True
+        while True:
+            if request.token:
+                conversation.show(request.token)
+            if conversation.is_admitted:
+                break
+            await self._refuse_early(request.calls)
+            request = await self._next_request()
+            if request is None:
+                return None
+        self._admission.admit(self)
+        await self._hand_over(conversation, request.calls)
         return conversation
 
     async def _next_request(self) -> pb.SessionRequest | None:
