@@ -129,14 +129,24 @@ def _make_durable(file: int, path: Path) -> None:
 
     The data of a file that bucketq wrote is on the disk already. Syncing it again costs little,
     and one that was copied into place by hand needs it.
+
+    A user who may read the file need not be allowed to open its directory. The name is made
+    durable together with the whole filesystem then: returning it unsynced would break the
+    promise that what is read is durable.
     """
     try:
         _sync_file(file)
     except OSError as error:
         raise UnsyncedError(error.errno, error.strerror) from error
-    with directories.opened(path.parent) as directory:
-        if directory is not None:
-            directories.sync(directory)
+    try:
+        with directories.opened(path.parent) as directory:
+            if directory is not None:
+                directories.sync(directory)
+    except PermissionError as refusal:
+        try:
+            directories.sync_filesystem(file)
+        except NotImplementedError:
+            raise refusal from None
 
 
 def write(

@@ -15,6 +15,7 @@ May touch: the directories it is given, those above them, and their lock files.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -84,6 +85,20 @@ def sync(directory: int) -> None:
         os.fsync(directory)
     except OSError as error:
         raise UnsyncedError(error.errno, error.strerror) from error
+
+
+def sync_filesystem(file: int) -> None:
+    """Make everything durable on the filesystem of an open file, the names in directories too.
+
+    It costs more than syncing a directory, and is for those who may not open that directory.
+    Raises ``NotImplementedError`` if the operating system has no such call, as macOS does not.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "syncfs"):
+        raise NotImplementedError
+    if libc.syncfs(file) != 0:
+        number = ctypes.get_errno()
+        raise UnsyncedError(number, os.strerror(number))
 
 
 def sync_above(path: Path) -> None:

@@ -70,6 +70,12 @@ _ADVICE = {
     errno.EOPNOTSUPP: "the filesystem has no file locks; use a directory on a local disk",
 }
 
+# What a user needs who only reads.
+_READING = {
+    "read": "give this user permission to read the file and its directory",
+    "list": "give this user permission to read the directory",
+}
+
 
 class LocalStore:
     """An ``ObjectStore`` whose objects are the files below one directory.
@@ -289,6 +295,8 @@ def _explain(error: OSError, verb: str, path: Path) -> BucketQError:
     """Tell a refusal for good from an error that may pass."""
     what = f"cannot {verb} {path}: {(error.strerror or str(error)).lower()}"
     advice = _ADVICE.get(error.errno or 0)
+    if isinstance(error, PermissionError) and verb in _READING:
+        advice = _READING[verb]
     if advice is None:
         return UnavailableError(f"{what}; the outcome is unknown, try again")
     return StoreRefusedError(f"{what}; {advice}")

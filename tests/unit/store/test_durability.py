@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from bucketq.errors import NotDurableError
+from bucketq.errors import NotDurableError, StoreRefusedError
 from bucketq.store import directories
 from bucketq.store.base import PreconditionFailedError
 from bucketq.store.local import LocalStore
@@ -247,3 +249,62 @@ async def test_a_write_that_is_refused_does_not_stop_the_store(
         await store.replace(KEY, b"two", "0-0-0")
     await store.replace(KEY, b"two", etag)
     assert disk.may_lose == []
+
+
+class ClosedDirectory:
+    """A directory that this user may pass through but not open, as far as the store can see."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.synced: list[int] = []
+        self.failure: Exception | None = None
+        monkeypatch.setattr(directories, "opened", self.opened)
+        monkeypatch.setattr(directories, "sync_filesystem", self.sync_filesystem)
+
+    def opened(self, path: Path, **_: object) -> AbstractContextManager[int | None]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    def sync_filesystem(self, file: int) -> None:
+        self.synced.append(os.fstat(file).st_ino)
+        if self.failure is not None:
+            raise self.failure
+
+
+async def test_a_reader_that_may_not_open_the_directory_syncs_the_filesystem(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / KEY).write_bytes(b"one")
+    closed = ClosedDirectory(monkeypatch)
+    found = await store.get(KEY)
+    assert found.body == b"one"
+    assert await store.get_if_changed(KEY, found.etag) is None
+    assert closed.synced == [(tmp_path / KEY).stat().st_ino], "each version is synced once"
+
+
+async def test_a_filesystem_that_fails_to_sync_stops_such_a_reader_too(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / KEY).write_bytes(b"one")
+    closed = ClosedDirectory(monkeypatch)
+    closed.failure = directories.UnsyncedError(errno.EIO, "Input/output error")
+    for _ in range(2):
+        with pytest.raises(NotDurableError, match="input/output error"):
+            await store.get(KEY)
+
+
+async def test_without_a_way_to_sync_the_name_the_read_is_refused(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / KEY).write_bytes(b"one")
+    ClosedDirectory(monkeypatch).failure = NotImplementedError()
+    with pytest.raises(StoreRefusedError, match="permission to read the file and its directory"):
+        await store.get(KEY)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has syncfs")
+def test_a_filesystem_can_be_synced_and_a_failure_is_noticed(tmp_path: Path) -> None:
+    with (tmp_path / KEY).open("wb") as file:
+        directories.sync_filesystem(file.fileno())
+        closed = os.dup(file.fileno())
+    os.close(closed)
+    with pytest.raises(directories.UnsyncedError, match="Bad file descriptor"):
+        directories.sync_filesystem(closed)

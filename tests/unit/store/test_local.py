@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import bucketq
 from bucketq.errors import (
     ClosedError,
     InvalidRequestError,
@@ -279,6 +281,27 @@ asyncio.run(main())
 """
 
 
+WITHOUT_LISTING = """
+import asyncio, os, pathlib, sys
+import bucketq
+import bucketq.store.local  # Not later: that user may not be able to read the package.
+from bucketq.errors import StoreRefusedError
+
+async def main():
+    if os.getuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    async with bucketq.connect(pathlib.Path(sys.argv[1]).as_uri(), mode="direct") as queue:
+        print(len((await queue.jobs()).jobs))
+        try:
+            await queue.push("index", 1)
+        except StoreRefusedError as error:
+            print(error)
+
+asyncio.run(main())
+"""
+
+
 READ_ONLY_FILE = """
 import asyncio, os, pathlib, shutil, tempfile
 from bucketq.errors import StoreRefusedError
@@ -330,6 +353,22 @@ def test_a_read_only_file_is_not_written_though_a_rename_could(tmp_path: Path) -
     assert all("queue.json: permission denied" in message for message in messages)
 
 
+@contextlib.contextmanager
+def reachable(folder: Path, mode: int) -> Iterator[None]:
+    """Give a directory a mode, and let every user reach it."""
+    opened = [path for path in folder.parents if os.getuid() == path.stat().st_uid]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in opened]
+    try:
+        for path, before in zip(opened, modes, strict=True):
+            path.chmod(before | 0o111)
+        folder.chmod(mode)
+        yield
+    finally:
+        folder.chmod(0o755)
+        for path, before in zip(opened, modes, strict=True):
+            path.chmod(before)
+
+
 def test_missing_rights_are_refused_with_the_path(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -339,23 +378,29 @@ def test_missing_rights_are_refused_with_the_path(
     (folder / "secret").write_bytes(b"two")
     (folder / "secret").chmod(0)
     (folder / "closed").mkdir(mode=0)
-    opened = [path for path in folder.parents if os.getuid() == path.stat().st_uid]
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in opened]
-    try:
-        for path, mode in zip(opened, modes, strict=True):
-            path.chmod(mode | 0o111)
-        folder.chmod(0o555)
+    with reachable(folder, 0o555):
         messages = run_script(WITHOUT_RIGHTS, folder)
-    finally:
-        folder.chmod(0o755)
-        for path, mode in zip(opened, modes, strict=True):
-            path.chmod(mode)
     assert len(messages) == 5
     for name, message in zip(
         ("secret", "new", "readable", "readable", "closed/new"), messages, strict=True
     ):
         assert f"{folder / name}: permission denied; give this user permission" in message
     assert visible_names(folder) == {"readable", "secret", "closed"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has syncfs")
+def test_a_queue_is_read_in_a_directory_that_may_not_be_listed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "unlisted" / KEY
+    path.parent.mkdir()
+    with bucketq.connect_sync(path.as_uri(), mode="direct") as queue:
+        queue.push("index", 1)
+    path.chmod(0o444)
+    with reachable(path.parent, 0o311):
+        queued, refusal = run_script(WITHOUT_LISTING, path)
+    assert queued == "1"
+    assert "permission denied; give this user permission" in refusal
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
