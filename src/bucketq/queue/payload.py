@@ -77,7 +77,7 @@ def encode(value: object, what: str, into: Any = Any) -> Body:
     if loss is not None and (
         loss.is_final or into is Any or _contents(restored) != _contents(value)
     ):
-        message = f"{what} {loss.reason}"
+        message = f"{what} {loss.reason}: {loss.advice(what)}"
         raise PayloadError(message)
     return body, None
 
@@ -148,12 +148,20 @@ class _Loss(NamedTuple):
     """What JSON would alter in a value."""
 
     reason: str
+    remedy: str
     is_final: bool = False
     """No type restores it."""
 
+    def advice(self, what: str) -> str:
+        """Say what to do. Only payloads have a type that could restore the value."""
+        advice = self.remedy.format(what=what)
+        if self.is_final or what != "payload":
+            return advice
+        return f"{advice}, or connect with a payload_type that restores it"
+
 
 _NOT_FINITE = _Loss(
-    "holds NaN or infinity, which JSON does not have: use None or a string", is_final=True
+    "holds NaN or infinity, which JSON does not have", "use None or a string", is_final=True
 )
 
 
@@ -164,8 +172,8 @@ def _losses(value: object) -> Iterator[_Loss]:
             yield _NOT_FINITE
     elif isinstance(value, bytes | bytearray | memoryview):
         yield _Loss(
-            "holds bytes inside another value, which JSON would turn into text: encode them "
-            "yourself (base64), push them alone, or connect with a payload_type that has them"
+            "holds bytes inside another value, which JSON would turn into text",
+            "encode them as text (base64) or make them the whole {what}",
         )
     elif isinstance(value, dict):
         for key, item in value.items():
@@ -186,7 +194,8 @@ def _bad_key(key: object) -> _Loss:
     shown = reprlib.repr(key)
     return _Loss(
         f"has a key that is not a string, {shown} ({type(key).__name__}), which JSON would turn "
-        "into one: use strings, or connect with a payload_type that has such keys"
+        "into one",
+        "use strings as keys",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -148,6 +149,22 @@ def test_a_value_that_json_would_alter_is_rejected(value: object, reason: str) -
     for what in ("payload", "result"):
         with pytest.raises(PayloadError, match=f"^{what} .*({reason}|cannot be encoded)"):
             payload.encode(value, what)
+
+
+@pytest.mark.parametrize("value", [{"seal": b"x"}, {1: "a"}, {"deep": {math.nan: 1}}, math.inf])
+def test_no_result_is_told_to_use_what_only_payloads_have(value: object) -> None:
+    with pytest.raises(PayloadError) as refused:
+        payload.encode(value, "result")
+    assert not re.search("payload|push", str(refused.value))
+
+
+def test_the_advice_for_bytes_can_be_followed() -> None:
+    advice = r"encode them as text \(base64\) or make them the whole {}"
+    for what, more in (("result", "$"), ("payload", ", or connect with a payload_type that")):
+        with pytest.raises(PayloadError, match=advice.format(what) + more):
+            payload.encode({"seal": b"x"}, what)
+        assert payload.encode(b"x", what) == (Raw(b'"eA=="'), "base64")
+    payload.encode({"seal": b"x"}, "payload", dict[str, bytes])
 
 
 @pytest.mark.parametrize(
