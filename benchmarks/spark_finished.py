@@ -21,7 +21,7 @@ async def fill_archive(
 ) -> None:
     """Write segments as a queue does: some jobs in each, all of one hour."""
     store = LocalStore(path.parent)
-    writer = SegmentWriter(store, Layout.of(path.name))
+    writer = SegmentWriter(store, Layout.of(store.url, path.name))
     for version, first in enumerate(range(0, jobs, a_segment)):
         hour = FINISHED + timedelta(hours=first * hours // jobs)
         numbers = range(first, min(first + a_segment, jobs))

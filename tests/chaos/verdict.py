@@ -111,7 +111,7 @@ async def find_remains(url: str) -> Remains:
             if job.id in remains.jobs:
                 say(f"job {job.id} is archived in two hours")
             remains.jobs[job.id] = Found.of(job)
-    reader = ArchiveReader(location.store, Layout.of(location.key))
+    reader = ArchiveReader(location.store, Layout.of(location.store.url, location.key))
     lines = 0
     for hour in hours_between(since, until):
         for segment in await reader.segments(hour):

@@ -150,7 +150,7 @@ async def _work(queue: Queue[Any]) -> list[str]:
 async def _archived(url: str) -> dict[str, tuple[str, int, str]]:
     """Payload, attempts and result of each job in the archive, which has each of them once."""
     location = open_store(url)
-    reader = ArchiveReader(location.store, Layout.of(location.key))
+    reader = ArchiveReader(location.store, Layout.of(location.store.url, location.key))
     now = datetime.now(UTC)
     jobs = [job async for job in reader.jobs(now - timedelta(hours=1), now + timedelta(hours=1))]
     await location.store.close()

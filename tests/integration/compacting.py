@@ -14,7 +14,7 @@ from bucketq.store.url import open_store
 async def main(url: str) -> None:
     """Do what the command does, without Spark."""
     location, clock = open_store(url), SystemClock()
-    layout = Layout.of(location.key)
+    layout = Layout.of(location.store.url, location.key)
     compactor = Compactor(location.store, layout, clock)
     while planned := await compactor.plan():
         written = [await write_part(location.store, layout, part, clock) for part in planned.parts]

@@ -59,7 +59,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 async def place(url: str) -> AsyncIterator[Location]:
     """An archive of some days, some jobs of which stand in two segments."""
     location = open_store(url)
-    writer = SegmentWriter(location.store, Layout.of(location.key))
+    writer = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
     for day in range(DAYS):
         at = SystemClock().now().replace(minute=0) - timedelta(days=day + 2)
         for segment in range(SEGMENTS):
@@ -90,7 +90,7 @@ def started(url: str) -> subprocess.Popen[bytes]:
 
 
 async def look(place: Location) -> Seen:
-    layout = Layout.of(place.key)
+    layout = Layout.of(place.store.url, place.key)
     return Seen([info.key async for info in place.store.list(layout.root)], layout)
 
 
@@ -123,7 +123,7 @@ async def test_a_compaction_that_is_killed_loses_nothing_and_is_ended_by_the_nex
     await ended(started(url))
     demand_whole(await names(url))
     assert (await look(place)).segments == 0
-    assert await doubled(place.store, Layout.of(place.key)) == 0
+    assert await doubled(place.store, Layout.of(place.store.url, place.key)) == 0
 
 
 async def test_compactions_at_once_and_readers_beside_them_see_every_job_once(
@@ -137,7 +137,7 @@ async def test_compactions_at_once_and_readers_beside_them_see_every_job_once(
     demand_whole(await names(url))
     seen = await look(place)
     assert seen.segments == 0
-    assert await doubled(place.store, Layout.of(place.key)) == 0
+    assert await doubled(place.store, Layout.of(place.store.url, place.key)) == 0
 
 
 async def doubled(store: ObjectStore, layout: Layout) -> int:

@@ -63,7 +63,7 @@ async def keys(store: ObjectStore, layout: Layout) -> tuple[list[str], list[str]
 async def _archive(url: str, segments: Sequence[Sequence[JobRecord]]) -> None:
     location = open_store(url)
     try:
-        writer = SegmentWriter(location.store, Layout.of(location.key))
+        writer = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
         for version, jobs in enumerate(segments):
             await writer.write([(job, None) for job in jobs], version)
     finally:
@@ -73,6 +73,6 @@ async def _archive(url: str, segments: Sequence[Sequence[JobRecord]]) -> None:
 async def _listed(url: str) -> tuple[list[str], list[str]]:
     location = open_store(url)
     try:
-        return await keys(location.store, Layout.of(location.key))
+        return await keys(location.store, Layout.of(location.store.url, location.key))
     finally:
         await location.store.close()

@@ -58,17 +58,18 @@ def done(job_id: str, at: datetime, kind: str = "x") -> JobRecord:
     )
 
 
-def segment(key: str, version: int, jobs: list[JobRecord]) -> tuple[str, bytes]:
+def segment(location: Location, version: int, jobs: list[JobRecord]) -> tuple[str, bytes]:
     """The name and the content of a segment, as a queue writes it."""
     body = b"".join(msgspec.json.encode(job) + b"\n" for job in jobs)
     assert jobs[0].finished_at is not None
-    return Layout.of(key).segment_key(hour_of(jobs[0].finished_at), version, body), body
+    layout = Layout.of(location.store.url, location.key)
+    return layout.segment_key(hour_of(jobs[0].finished_at), version, body), body
 
 
 def put(url: str, version: int, *jobs: JobRecord) -> None:
     async def write() -> None:
         location = open_store(url)
-        await location.store.put(*segment(location.key, version, list(jobs)))
+        await location.store.put(*segment(location, version, list(jobs)))
         await location.store.close()
 
     asyncio.run(write())
@@ -155,10 +156,11 @@ class Counting(MemoryStore):
 def counted(monkeypatch: pytest.MonkeyPatch, moments: list[datetime]) -> Counting:
     """A store with a segment for each moment, behind every address."""
     store = Counting()
+    location = Location(store, "queue.json", "memory://")
 
     async def fill() -> None:
         for number, moment in enumerate(moments, start=1):
-            await store.put(*segment("queue.json", number, [done(f"{moment:%H}", moment)]))
+            await store.put(*segment(location, number, [done(f"{moment:%H}", moment)]))
 
     asyncio.run(fill())
 

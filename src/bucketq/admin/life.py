@@ -96,7 +96,7 @@ async def delete(place: Place, seen: StoredObject, *, archive: bool = False) -> 
     await _remove(place, stone)
     if not archive:
         return 0
-    layout = Layout.of(place.key)
+    layout = Layout.of(place.store.url, place.key)
     keys = [info.key async for info in place.store.list(layout.root) if layout.owns(info.key)]
     for key in keys:
         await place.store.delete(key)

@@ -5,8 +5,8 @@
     jobs/queue/archive/2026-02-15T10/00000000000000000042-9f86d081884c7d65.jsonl
                        UTC hour      version of the queue  digest of the segment
 
-A queue whose name does not end in ``.json``, like ``jobs/queue``, keeps its archive under
-``jobs/queue.d/archive/``.
+The archive of an object ``jobs/queue`` lies under ``jobs/queue/archive/`` too. On a disk that is
+impossible, because ``jobs/queue`` is a file: there it lies under ``jobs/queue.d/archive/``.
 
 The digest makes a key stand for one content for ever: two processes that archive at the same
 version write either the same bytes or other keys. ``compacted`` beside the hours is a table of its
@@ -27,13 +27,11 @@ _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"
 
 
-def folder_of(queue_key: str) -> str:
-    """What the keys of a queue's other objects begin with, a slash at its end.
-
-    It is never the name of the queue itself, which on a disk is a file and can hold nothing.
-    """
+def folder_of(store_url: str, queue_key: str) -> str:
+    """Return the prefix of the keys of a queue's other objects; it ends in a slash."""
     stem = queue_key.removesuffix(".json")
-    if stem == queue_key or stem.rpartition("/")[2] == "":
+    is_taken = stem == queue_key and store_url.startswith("file:")
+    if is_taken or stem.rpartition("/")[2] == "":
         return f"{queue_key}.d/"
     return f"{stem}/"
 
@@ -55,9 +53,9 @@ class Layout:
     """What every key of it begins with, a slash at its end."""
 
     @classmethod
-    def of(cls, queue_key: str) -> Layout:
-        """The archive that belongs to a queue object."""
-        return cls(f"{folder_of(queue_key)}archive/")
+    def of(cls, store_url: str, queue_key: str) -> Layout:
+        """Return the layout of the archive that belongs to a queue object in a store."""
+        return cls(f"{folder_of(store_url, queue_key)}archive/")
 
     @property
     def compacted(self) -> str:

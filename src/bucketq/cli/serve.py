@@ -195,7 +195,7 @@ def _broker(location: Location, transport: Transport, clock: Clock, *, takeover:
     from bucketq.broker.broker import Broker
 
     register = Register(location.store, location.key, location.url, clock)
-    archive = SegmentWriter(location.store, Layout.of(location.key))
+    archive = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
     return Broker(
         register,
         clock,

@@ -23,7 +23,7 @@ class Archive(Generic[T]):
         """Open the archive of the queue at a location."""
         self._location = location
         self._store = location.store
-        self._layout = Layout.of(location.key)
+        self._layout = Layout.of(location.store.url, location.key)
         self._payload_type = payload_type
         self._clock = clock
 
@@ -118,7 +118,7 @@ async def see_archive(url: str) -> None:
     """
     location = open_store(url)
     store, key = location.store, location.key
-    root = Layout.of(key).root
+    root = Layout.of(store.url, key).root
     try:
         for prefix in (key, root):
             async for info in store.list(prefix):

@@ -74,7 +74,7 @@ def open_client(
             worker=worker,
             timeout_s=timeout_s,
             create=create,
-            archive=SegmentWriter(location.store, Layout.of(location.key)),
+            archive=SegmentWriter(location.store, Layout.of(location.store.url, location.key)),
         )
         return DirectRoute(await queue.__aenter__())
 
@@ -144,7 +144,7 @@ def _launcher(
         Register(location.store, location.key, location.url, clock),
         clock,
         transport,
-        archive=SegmentWriter(location.store, Layout.of(location.key)),
+        archive=SegmentWriter(location.store, Layout.of(location.store.url, location.key)),
         is_shared=False,
     )
     server = Server(transport, clock, this_host())

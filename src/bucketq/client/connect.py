@@ -127,7 +127,7 @@ class Connection(Generic[T]):
             worker=wishes.worker,
             timeout_s=wishes.timeout_s,
             create=wishes.create,
-            archive=SegmentWriter(place.store, Layout.of(place.key)),
+            archive=SegmentWriter(place.store, Layout.of(place.store.url, place.key)),
         )
 
     async def __aexit__(self, *error: object) -> None:

@@ -150,7 +150,7 @@ class ArchiveTableReader(DataSourceReader):
         assert isinstance(partition, Stretches)  # noqa: S101 - Spark gives back what it was given
         with asyncio.Runner() as runner:
             location = open_store(self._options.access.url)
-            archive = ArchiveReader(location.store, Layout.of(location.key))
+            archive = ArchiveReader(location.store, Layout.of(location.store.url, location.key))
             try:
                 for since, until in partition.stretches:
                     found = archive.batches(since, until, self._options.kinds or None)

@@ -238,7 +238,7 @@ class Trade:
         return f"{tenant.name}#{tenant.life}"
 
     def _archive(self, machine: Machine, key: str = "") -> SegmentWriter:
-        return SegmentWriter(machine.link, Layout.of(key or self.key))
+        return SegmentWriter(machine.link, Layout.of(machine.link.url, key or self.key))
 
     def _server(self, tenant: Tenant, queue: str) -> Server:
         machine = tenant.machine

@@ -233,7 +233,7 @@ def _check_archive(chain: Chain) -> None:
 
 def _read_archive(history: History) -> dict[str, list[tuple[float, JobRecord]]]:
     archived: dict[str, list[tuple[float, JobRecord]]] = {}
-    layout = Layout.of(history.key)
+    layout = Layout.of("", history.key)
     for commit in history.store.commits:
         if commit.body is not None and layout.parse(commit.key) is not None:
             for line in commit.body.splitlines():

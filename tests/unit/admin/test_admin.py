@@ -156,7 +156,7 @@ async def test_create_and_restore_take_the_place_of_a_deletion_that_was_cut_off(
 async def test_delete_takes_the_archive_along_where_asked() -> None:
     world = World()
     await world.rival_pushes()
-    layout = Layout.of(KEY)
+    layout = Layout.of("memory://", KEY)
     segment = layout.segment_key(world.clock.now(), 3, b"{}")
     for key in (segment, f"{layout.root}notes.txt", "queue.json.broken-x"):
         await world.store.put(key, b"{}")

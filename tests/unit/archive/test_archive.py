@@ -17,7 +17,7 @@ from bucketq.model.job import JobRecord
 from bucketq.store.memory import MemoryStore
 
 NOON = datetime(2026, 2, 15, 12, tzinfo=UTC)
-LAYOUT = Layout.of("jobs/queue.json")
+LAYOUT = Layout.of("memory://", "jobs/queue.json")
 
 
 def finished(name: str, at: datetime = NOON, payload: bytes = b"{}", seq: int = 1) -> JobRecord:
@@ -224,9 +224,9 @@ def test_what_is_not_the_key_of_a_segment_is_passed_over(key: str) -> None:
     assert LAYOUT.parse(key) is None
 
 
-def test_two_queues_in_one_folder_have_archives_of_their_own() -> None:
-    roots = {Layout.of(key).root for key in ("a.json", "b.json", "a", "a.txt", ".json", "a/.json")}
-    assert len(roots) == 6
+def test_two_file_queues_in_one_folder_have_archives_of_their_own() -> None:
+    keys = ("a.json", "b.json", "a", "a.txt", ".json", "a/.json")
+    assert len({Layout.of("file:///srv", key).root for key in keys}) == 6
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,29 @@ def test_two_queues_in_one_folder_have_archives_of_their_own() -> None:
         ("jobs/.json", "jobs/.json.d/archive/"),
     ],
 )
-def test_the_archive_never_lies_under_the_name_of_the_queue_itself(key: str, root: str) -> None:
-    assert Layout.of(key).root == root
+def test_the_archive_of_a_file_never_lies_under_the_name_of_the_file(key: str, root: str) -> None:
+    assert Layout.of("file:///srv", key).root == root
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "gs://bucket", "az://container", "own://store"])
+@pytest.mark.parametrize(
+    ("key", "root"),
+    [
+        ("jobs/queue.json", "jobs/queue/archive/"),
+        ("jobs/queue", "jobs/queue/archive/"),
+        ("queue.db", "queue.db/archive/"),
+    ],
+)
+def test_the_archive_of_an_object_lies_where_it_always_did(url: str, key: str, root: str) -> None:
+    assert Layout.of(url, key).root == root
+
+
+async def test_archive_files_that_an_older_version_wrote_are_read() -> None:
+    store = MemoryStore()
+    await SegmentWriter(store, Layout("jobs/queue/archive/")).write([(finished("a"), None)], 1)
+    async with bucketq.open_archive("jobs/queue", store=store) as archive:
+        since = NOON - timedelta(hours=1)
+        assert [job.id async for job in archive.jobs(since, NOON + timedelta(hours=1))] == ["a"]
 
 
 @pytest.mark.parametrize("name", ["queue.json", "queue", ".json", "a.b"])

@@ -30,7 +30,7 @@ pytest.importorskip("pyarrow")
 
 NOON = datetime(2026, 2, 15, 12, tzinfo=UTC)
 LATER = NOON + timedelta(days=1)
-LAYOUT = Layout.of("jobs/queue.json")
+LAYOUT = Layout.of("memory://", "jobs/queue.json")
 DAY = (NOON - timedelta(days=2), LATER)
 
 

@@ -28,7 +28,7 @@ def open_queue(
 ) -> Any:
     clock, link = SimulatedClock(loop), store.connect(name)
     register = Register(link, KEY, "queue", clock)
-    return queue_type(register, clock, archive=SegmentWriter(link, Layout.of(KEY)))
+    return queue_type(register, clock, archive=SegmentWriter(link, Layout.of("memory://", KEY)))
 
 
 async def finish(queue: Any, count: int) -> list[str]:
@@ -39,7 +39,7 @@ async def finish(queue: Any, count: int) -> list[str]:
 
 
 async def archived(store: SimulatedStore) -> list[str]:
-    reader = ArchiveReader(store.connect("reader"), Layout.of(KEY))
+    reader = ArchiveReader(store.connect("reader"), Layout.of("memory://", KEY))
     return [job.id async for job in reader.jobs(EPOCH, EPOCH + timedelta(days=2))]
 
 
@@ -233,7 +233,7 @@ def test_a_segment_is_bounded_by_jobs_and_bytes() -> None:
             for job in await queue.claim(limit=12):
                 await queue.complete(job)
             assert await queue.flush_archive() == 12
-            layout = Layout.of(KEY)
+            layout = Layout.of("memory://", KEY)
             sizes = [len(c.body) for c in store.commits if c.body and layout.parse(c.key)]
             assert len(sizes) > 1
             assert max(sizes) <= 8 << 20
@@ -315,7 +315,7 @@ def test_an_id_used_again_while_two_processes_archive_loses_no_completion() -> N
             may_go_on.set()
             await archiving
             await quick.flush_archive()
-            reader = ArchiveReader(store.connect("reader"), Layout.of(KEY))
+            reader = ArchiveReader(store.connect("reader"), Layout.of("memory://", KEY))
             found = [job.result async for job in reader.jobs(EPOCH, EPOCH + timedelta(days=2))]
             assert [bytes(result) for result in found] == [b'"first"', b'"second"']
 

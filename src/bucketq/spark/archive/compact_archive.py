@@ -78,7 +78,7 @@ def compact(
     settle_python(spark)
     check_range(since, until)
     location = open_store(url)
-    layout, clock = Layout.of(location.key), SystemClock()
+    layout, clock = Layout.of(location.store.url, location.key), SystemClock()
     compactor = Compactor(location.store, layout, clock)
     done = Compacted()
     with asyncio.Runner() as runner:
@@ -179,7 +179,9 @@ def _write_one(url: str, body: bytes) -> pa.RecordBatch:
 async def _write_part(url: str, part: Part) -> Written:
     location = open_store(url)
     try:
-        return await write_part(location.store, Layout.of(location.key), part, SystemClock())
+        return await write_part(
+            location.store, Layout.of(location.store.url, location.key), part, SystemClock()
+        )
     finally:
         await location.store.close()
 

@@ -20,7 +20,7 @@ from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.store.base import ObjectMissingError
-from bucketq.store.url import open_store
+from bucketq.store.url import Location, open_store
 
 INLINE_BYTES = 1024 * 1024
 """What goes in a message: Spark's driver holds those of all tasks at once."""
@@ -73,7 +73,7 @@ class Staging:
 
     async def _put(self, body: bytes, name: str, digest: str) -> Parcel:
         location = open_store(self.url)
-        key = f"{self._prefix(location.key)}{name}"
+        key = f"{self._prefix(location)}{name}"
         try:
             for tries_left in range(_TRIES - 1, -1, -1):
                 try:
@@ -113,10 +113,10 @@ class Staging:
     async def _clear(self) -> None:
         location = open_store(self.url)
         try:
-            own, long_ago = self._prefix(location.key), SystemClock().now() - ABANDONED_AFTER
+            own, long_ago = self._prefix(location), SystemClock().now() - ABANDONED_AFTER
             keys = [
                 info.key
-                async for info in location.store.list(_folder(location.key))
+                async for info in location.store.list(_folder(location))
                 if info.key.startswith(own) or info.modified_at < long_ago
             ]
             for key in keys:
@@ -124,16 +124,16 @@ class Staging:
         finally:
             await location.store.close()
 
-    def _prefix(self, queue_key: str) -> str:
+    def _prefix(self, location: Location) -> str:
         """What the keys of this write begin with, and those of no other: no id has a ``!``.
 
         Not a folder for each write, because on a disk it would stay behind with its lock.
         """
-        return f"{_folder(queue_key)}{self.write_id}!"
+        return f"{_folder(location)}{self.write_id}!"
 
 
-def _folder(queue_key: str) -> str:
-    return f"{folder_of(queue_key)}staged/"
+def _folder(location: Location) -> str:
+    return f"{folder_of(location.store.url, location.key)}staged/"
 
 
 def _digest(body: bytes) -> str:
