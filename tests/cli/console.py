@@ -14,11 +14,21 @@ from typing import Any, NamedTuple
 from typer.testing import CliRunner
 
 from bucketq.cli.app import app
+from bucketq.cli.commands import GROUPS, SUBCOMMANDS
 from tests.environ import child_environ
 from tests.servers.process import DIES_WITH_PARENT
 
 TIMEOUT_S = 150
 """A command takes a second or two on a quiet machine; this one may be busy."""
+
+
+COMMANDS: list[str] = [
+    command
+    for group in GROUPS.values()
+    for name in group
+    for command in ([f"{name} {sub}" for sub in SUBCOMMANDS.get(name, ())] or [name])
+]
+"""Every command as it is typed, like ``push`` and ``archive ls``."""
 
 
 class Ran(NamedTuple):

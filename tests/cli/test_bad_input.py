@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, CONSUMER_COMMANDS, TOKEN_COMMANDS
-from tests.cli.console import Console
+from tests.cli.console import COMMANDS, Console
 
 JOB, LEASE = "job", "0" * 32
 
@@ -41,15 +40,7 @@ def test_a_queue_that_is_not_there_is_not_created(console: Console, name: str) -
     assert list(console.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *COMMANDS,
-        *(f"archive {name}" for name in ARCHIVE_COMMANDS),
-        *(f"token {name}" for name in TOKEN_COMMANDS),
-        *(f"consumer {name}" for name in CONSUMER_COMMANDS),
-    ],
-)
+@pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
     ("url", "reason"),
     [

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 import bucketq
-from bucketq.cli.checkup import Checkup, examine
-from bucketq.cli.doctor import PRICES, describe, expect
+from bucketq.cli.commands.storage.doctor import PRICES, describe, expect
+from bucketq.cli.store_checks import Checkup, examine
 from bucketq.clock import SystemClock
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.store.base import ObjectInfo, StoredObject

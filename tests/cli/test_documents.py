@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
-from bucketq.cli import exits
-from bucketq.cli.app import ARCHIVE_COMMANDS, COMMANDS, CONSUMER_COMMANDS, TOKEN_COMMANDS, app
+from bucketq.cli.app import app
 from bucketq.cli.command import help_of
-from bucketq.cli.doctor import PRICES
-from bucketq.cli.find_worker import parse_target
-from tests.cli.console import Console
+from bucketq.cli.commands import GROUPS, SUBCOMMANDS, module_of
+from bucketq.cli.commands.storage.doctor import PRICES
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.worker_import import parse_target
+from tests.cli.console import COMMANDS, Console
 from tests.environ import ROOT
 
 CLI = ROOT / "docs" / "reference" / "cli.md"
 OPERATIONS = ROOT / "docs" / "guides" / "operations.md"
-FUNCTIONS = (
-    COMMANDS
-    | {f"archive {name}": function for name, function in ARCHIVE_COMMANDS.items()}
-    | {f"token {name}": function for name, function in TOKEN_COMMANDS.items()}
-    | {f"consumer {name}": function for name, function in CONSUMER_COMMANDS.items()}
-)
-NAMES = [*FUNCTIONS]
 
 _BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _GROUP: Any = typer.main.get_command(app)
@@ -52,13 +47,13 @@ def calls(text: str) -> list[list[str]]:
 
 def name_in(words: list[str]) -> str:
     """The name of the command in a call."""
-    return " ".join(words[:2]) if words[0] in {"archive", "token", "consumer"} else words[0]
+    return " ".join(words[:2]) if words[0] in SUBCOMMANDS else words[0]
 
 
 def check_call(words: list[str], *, has_variable: bool = False) -> None:
     """See that a call names a command, options that it has, and a queue."""
     name = name_in(words)
-    assert name in NAMES, words
+    assert name in COMMANDS, words
     known = {option for param in command(name).params for option in param.opts}
     options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
     assert options <= known, (words, options - known)
@@ -81,11 +76,11 @@ def test_every_call_in_a_document_names_options_that_exist(document: Path) -> No
         check_call(words, has_variable="export BUCKETQ_URL=" in text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_documented_with_examples(name: str) -> None:
     shown = {name_in(words) for words in calls("".join(_BLOCK.findall(CLI.read_text("utf-8"))))}
     assert name in shown
-    text, examples = help_of(FUNCTIONS[name])
+    text, examples = help_of(import_module(module_of(*name.split())).run.__doc__)
     assert text[0].isupper()
     assert "Args:" not in text
     found = calls(examples)
@@ -95,7 +90,7 @@ def test_every_command_is_documented_with_examples(name: str) -> None:
 
 
 def test_the_help_of_a_command_shows_its_examples_as_they_are(console: Console) -> None:
-    for name in NAMES:
+    for name in COMMANDS:
         ran = console.ok(*name.split(), "--help")
         assert "\n  Examples:\n    " in ran.out, name
         assert "--json" in ran.out
@@ -104,9 +99,9 @@ def test_the_help_of_a_command_shows_its_examples_as_they_are(console: Console) 
 def test_the_exit_codes_are_those_of_the_code(console: Console) -> None:
     text = CLI.read_text("utf-8")
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
-    assert codes == set(exits.MEANING)
+    assert codes == set(exit_codes.MEANING)
     shown = console.ok("--help").out
-    assert all(f"{code:>3}  {meaning}" in shown for code, meaning in exits.MEANING.items())
+    assert all(f"{code:>3}  {meaning}" in shown for code, meaning in exit_codes.MEANING.items())
 
 
 def test_the_table_of_costs_follows_from_the_prices() -> None:
@@ -118,16 +113,36 @@ def test_the_table_of_costs_follows_from_the_prices() -> None:
         assert f"| {commits:,} | ${cost:.2f} | ${max(express, 0.01):.2f} |" in text
 
 
-@pytest.mark.parametrize("words", [(), ("archive",), ("token",), ("consumer",)])
-def test_no_summary_of_a_command_is_cut(console: Console, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [(), *((name,) for name in SUBCOMMANDS)])
+def test_help_lists_every_command_on_a_line_of_its_own(
+    console: Console, words: tuple[str, ...]
+) -> None:
     shown = console.run(*words, "--help", env={"COLUMNS": "80"}).out
-    listed = shown.partition("Commands:\n")[2].partition("\n\n")[0]
-    commands = {
-        (): COMMANDS,
-        ("archive",): ARCHIVE_COMMANDS,
-        ("token",): TOKEN_COMMANDS,
-        ("consumer",): CONSUMER_COMMANDS,
-    }[words]
-    assert len(listed.splitlines()) >= len(commands)
-    assert "..." not in listed
+    groups = {"commands": SUBCOMMANDS[words[0]]} if words else GROUPS
+    for title, commands in groups.items():
+        listed = shown.partition(f"\n{title.capitalize()}:\n")[2].partition("\n\n")[0]
+        assert [line.split(maxsplit=1) for line in listed.splitlines()] == [
+            [name, summary] for name, summary in commands.items()
+        ]
     assert "\n  Examples:\n    bucketq " in shown
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *SUBCOMMANDS])
+def test_the_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
+    words = name.split()
+    module = import_module(module_of(*words))
+    doc = module.__doc__ if name in SUBCOMMANDS else module.run.__doc__
+    summaries = (
+        SUBCOMMANDS[words[0]]
+        if len(words) > 1
+        else {name: summary for group in GROUPS.values() for name, summary in group.items()}
+    )
+    text, _ = help_of(doc)
+    assert " ".join(text.split()).startswith(summaries[words[-1]])
+
+
+def test_every_file_of_the_commands_is_a_command() -> None:
+    folder = ROOT / "src" / "bucketq" / "cli" / "commands"
+    found = {path.relative_to(folder).with_suffix("") for path in folder.rglob("*.py")}
+    expected = {Path(*module_of(*name.split()).split(".")[3:]) for name in COMMANDS}
+    assert {path for path in found if path.name != "__init__"} == expected

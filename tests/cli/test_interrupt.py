@@ -60,7 +60,7 @@ def test_ctrl_c_ends_the_reading_of_stdin_at_once(console: Console, words: tuple
     assert not console.path.exists()
 
 
-@pytest.mark.parametrize("place", ["bucketq.cli.app", "typer.main"])
+@pytest.mark.parametrize("place", ["bucketq.cli.app", "typer.main", "bucketq.cli.commands"])
 def test_ctrl_c_while_modules_are_loaded_is_no_traceback(place: str) -> None:
     program = (
         "import sys\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bucketq.cli import serve
+from bucketq.cli.commands.brokers import serve
 from tests.cli.console import TIMEOUT_S, Console, Ran, finish
 from tests.environ import child_environ
 

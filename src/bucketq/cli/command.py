@@ -21,8 +21,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from bucketq.cli import exits
-from bucketq.cli.output import Output, flush_each_line
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import Output, flush_each_line
 from bucketq.errors import BucketQError, NotDurableError, UnavailableError
 
 ADDRESS_VARIABLE = "BUCKETQ_URL"
@@ -109,7 +109,7 @@ class QueueCommand(TyperCommand):
         }
 
 
-class CommandGroup(TyperGroup):
+class ReportingGroup(TyperGroup):
     """Commands under one name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -134,8 +134,8 @@ def usage_errors_told(args: list[str]) -> Iterator[None]:
             raise
         text = error.format_message()  # type: ignore[attr-defined]  # see _UsageError
         out = Output(json=True, quiet=False, debug=False, timeout_s=0)
-        out.error(text, kind="UsageError", exit_code=exits.USAGE)
-        raise typer.Exit(exits.USAGE) from None
+        out.error(text, kind="UsageError", exit_code=exit_codes.USAGE)
+        raise typer.Exit(exit_codes.USAGE) from None
 
 
 def _has_address(given: list[str]) -> bool:
@@ -197,9 +197,9 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
     return run
 
 
-def help_of(function: Callable[..., Any]) -> tuple[str, str]:
+def help_of(doc: str | None) -> tuple[str, str]:
     """The description of a command, and its examples laid out as they are written."""
-    text, _, examples = (inspect.getdoc(function) or "").partition("\nExamples:\n")
+    text, _, examples = inspect.cleandoc(doc or "").partition("\nExamples:\n")
     lines = inspect.cleandoc(examples).splitlines()
     return text.strip(), "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
@@ -214,17 +214,17 @@ def _run(function: Callable[..., Any], out: Output, given: dict[str, Any]) -> in
     except BucketQError as error:
         return _tell(out, error)
     except KeyboardInterrupt:
-        out.error(f"stopped; {out.after_interrupt}", exit_code=exits.INTERRUPTED)
-        return exits.INTERRUPTED
+        out.error(f"stopped; {out.after_interrupt}", exit_code=exit_codes.INTERRUPTED)
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         _mute()
-        return exits.UNREAD
+        return exit_codes.UNREAD
     except Exception as error:  # noqa: BLE001 - the last place where anything can be told
         if out.debug:
             traceback.print_exc()
         text = f"unexpected {type(error).__name__}: {error}; --debug shows where"
-        out.error(text, exit_code=exits.UNEXPECTED)
-        return exits.UNEXPECTED
+        out.error(text, exit_code=exit_codes.UNEXPECTED)
+        return exit_codes.UNEXPECTED
     return int(result or 0)
 
 
@@ -242,7 +242,7 @@ def _mute() -> None:
 def _tell(out: Output, error: BucketQError) -> int:
     if out.debug:
         traceback.print_exc()
-    code = exits.code_of(error)
+    code = exit_codes.code_of(error)
     fields: dict[str, object] = {"kind": type(error).__name__, "exit_code": code}
     request = error.request if isinstance(error, UnavailableError | NotDurableError) else None
     if request:

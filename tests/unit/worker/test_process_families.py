@@ -119,10 +119,11 @@ async def test_a_process_that_is_never_ready_fails_the_attempt_of_a_handler_with
 ) -> None:
     mark = tmp_path / "mark"
     monkeypatch.setenv("BUCKETQ_TEST_HANGS", str(mark))
-    monkeypatch.setattr(processes, "_START_S", 3.0)
-    async with asyncio.timeout(45):
-        with pytest.raises(ProcessDied, match="not ready after 3 s"):
-            await run(runner, "compute", "fork")
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "_START_S", 3.0)
+        async with asyncio.timeout(45):
+            with pytest.raises(ProcessDied, match="not ready after 3 s"):
+                await run(runner, "compute", "fork")
     assert not runner._busy
     if mark.exists():
         assert not is_alive(noted(mark)[0])

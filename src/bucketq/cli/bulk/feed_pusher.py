@@ -1,0 +1,325 @@
+"""Pushing many jobs in batches, so that it can be stopped at any moment and gone on with.
+
+A batch is pushed whole or not at all. After a kill the progress file names the batch that was
+under way. Whether it landed is seen from its jobs: they are in the queue, or in the archive, or
+were never pushed. If it had not landed and does so later after all, pushing it again conflicts
+with it, and its jobs are recognised by their ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bucketq.cli.bulk.duplicates import Doubles
+from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, check_item
+from bucketq.cli.bulk.progress_file import Progress, Record, read_record
+from bucketq.cli.opening import opened
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import Output, counted
+from bucketq.cli.terminal.progress_bar import Bar
+from bucketq.client.archive import open_archive
+from bucketq.clock import Clock, SystemClock
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    KeyConflictError,
+    PayloadTooLargeError,
+)
+from bucketq.model.operations import Snapshot
+from bucketq.model.settings import Settings
+from bucketq.queue.base import Queue
+
+_BATCH_BYTES = 32 * 1024 * 1024
+_CLOCK_MARGIN = timedelta(hours=1)
+_BREATH = 5000
+_FAULTS_OF_A_JOB = (InvalidRequestError, KeyConflictError, PayloadTooLargeError)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a feed is to be pushed."""
+
+    url: str
+    defaults: Defaults
+    progress: Path | None
+    restart: bool
+    batch_jobs: int
+    noun: str = "line"
+
+
+async def push_file(out: Output, plan: Plan, path: Path) -> int:
+    """Push the lines of a file, going on where an earlier run has stopped."""
+    record = None if plan.progress is None else read_record(plan.progress)
+    restarts = 0 if record is None else record.restarts + plan.restart
+    feed = FileFeed(path, plan.defaults, str(restarts or ""))
+    return await push_feed(out, plan, feed, record, restarts)
+
+
+async def push_feed(
+    out: Output, plan: Plan, feed: Feed, record: Record | None, restarts: int = 0
+) -> int:
+    """Push a feed; return the exit code."""
+    clock = SystemClock()
+    async with opened(plan.url, out.timeout_s, create=True) as queue:
+        snapshot = await queue.snapshot()
+        record = _choose(plan, feed, snapshot, record, restarts)
+        if record.finished_at is not None and not feed.grows:
+            _tell_finished(out, plan, record)
+            return exit_codes.OK
+        progress = Progress(plan.progress, record, clock)
+        with Bar(out, feed.total, plan.noun) as bar:
+            pusher = _Pusher(out, plan, feed, progress, bar, queue)
+            if feed.total is not None:
+                await pusher.check(snapshot.settings)
+            await pusher.settle_pending(snapshot, clock)
+            return await pusher.run(snapshot.settings)
+
+
+def _choose(
+    plan: Plan, feed: Feed, snapshot: Snapshot, record: Record | None, restarts: int
+) -> Record:
+    """Go on with an earlier run where it is the same one; begin anew where told; or refuse."""
+    options = plan.defaults.choice
+    fresh = Record(
+        source=feed.digest,
+        target=plan.url,
+        incarnation=snapshot.incarnation,
+        options=options,
+        restarts=restarts,
+    )
+    if record is None or plan.restart:
+        return fresh
+    reasons = {
+        "the source has changed": record.source != feed.digest,
+        f"it was pushed to {record.target}": record.target != plan.url,
+        "it was pushed with other options": record.options != options,
+        "the queue was restored or created anew": record.incarnation != snapshot.incarnation,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            message = (
+                f"{plan.progress} tells of an earlier run, but {reason} since; to push every "
+                f"{plan.noun} as a new job use --restart, or name another file with --progress"
+            )
+            raise InvalidRequestError(message)
+    return record
+
+
+def _demand_archive(plan: Plan) -> None:
+    """Refuse to guess where only the archive can tell, which no broker reads."""
+    if plan.url.startswith(("bucketq://", "bucketqs://")):
+        message = (
+            f"{plan.progress} tells of a batch that is not in the queue any more, and only the "
+            "archive can tell whether it ever was: look there with `bucketq archive cat` and the "
+            "address of the queue's object, and push what is missing from another file"
+        )
+        raise InvalidRequestError(message)
+
+
+class _Pusher:
+    """Pushes one feed into one queue."""
+
+    def __init__(
+        self,
+        out: Output,
+        plan: Plan,
+        feed: Feed,
+        progress: Progress,
+        bar: Bar,
+        queue: Queue[Any],
+    ) -> None:
+        self._out = out
+        self._plan = plan
+        self._feed = feed
+        self._progress = progress
+        self._bar = bar
+        self._queue = queue
+        self._is_stopped = False
+
+    async def check(self, settings: Settings) -> None:
+        """Read all that is left once, so that a bad line is found before any is pushed."""
+        start = self._progress.record.done
+        self._bar.begin("checking", start.number)
+        doubles = Doubles(self._feed.name, self._plan.noun)
+        for count, item in enumerate(self._feed.items(start)):
+            job = check_item(self._feed.name, item, settings)
+            doubles.add(job, item.end.number, has_own_id=not item.has_made_id)
+            if not count % _BREATH:
+                self._bar.show(item.end.number)
+                await asyncio.sleep(0)
+
+    async def settle_pending(self, snapshot: Snapshot, clock: Clock) -> None:
+        """Find out whether the batch that was under way at the last stop has landed."""
+        record = self._progress.record
+        if record.pending is None:
+            return
+        items = _up_to(self._feed.items(record.done), record.pending)
+        own = {item.spec.id for item in items if item.has_made_id}
+        wanted = own or {item.spec.id for item in items}
+        found = {job.id for job in snapshot.jobs} & wanted
+        if not _is_there(found, wanted, own) and record.began_at is not None:
+            _demand_archive(self._plan)
+            async with open_archive(self._plan.url) as archive:
+                since = record.began_at - _CLOCK_MARGIN
+                async for job in archive.jobs(since, clock.now() + _CLOCK_MARGIN):
+                    if job.id in wanted:
+                        found.add(job.id)
+                        if _is_there(found, wanted, own):
+                            break
+        if items and _is_there(found, wanted, own):
+            self._progress.settle(record.pending)
+
+    async def run(self, settings: Settings) -> int:
+        """Push batch after batch; Ctrl-C lets the one under way land, and ends."""
+        before = self._progress.record.done.jobs
+        self._bar.begin("pushing", self._progress.record.done.number)
+        jobs = min(self._plan.batch_jobs, settings.max_batch_jobs)
+        size_bytes = min(_BATCH_BYTES, settings.max_batch_bytes)
+        items = self._feed.items(self._progress.record.done)
+        try:
+            _let_ctrl_c_interrupt()
+            for batch in _batches(items, jobs, size_bytes):
+                with self._stop_gently():
+                    self._progress.begin(batch[-1].end)
+                    await self._queue.push_many([item.spec for item in batch])
+                    self._progress.settle(batch[-1].end)
+                    self._bar.show(batch[-1].end.number)
+                    await asyncio.sleep(0)
+                if self._is_stopped:
+                    return self._stopped(before)
+        except BucketQError as error:
+            is_ours = isinstance(error, _FAULTS_OF_A_JOB)
+            self._out.note(self._how_to_mend() if is_ours else self._how_far())
+            raise
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            self._out.after_interrupt = self._how_far()
+            raise
+        self._progress.finish()
+        self._report(before)
+        return exit_codes.OK
+
+    @contextlib.contextmanager
+    def _stop_gently(self) -> Iterator[None]:
+        """While a batch is under way, take a Ctrl-C for a wish and the second for an order."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def stop() -> None:
+            if self._is_stopped and task is not None:
+                task.cancel()
+            else:
+                self._is_stopped = True
+                self._bar.say("stopping after this batch; Ctrl-C again stops at once")
+
+        try:
+            loop.add_signal_handler(signal.SIGINT, stop)
+        except (NotImplementedError, RuntimeError, ValueError):
+            yield  # Not the main thread: nobody can press Ctrl-C here.
+            return
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            _let_ctrl_c_interrupt()
+
+    def _stopped(self, before: int) -> int:
+        self._progress.stop()
+        self._report(before)
+        self._out.error(f"stopped; {self._how_far()}", exit_code=exit_codes.INTERRUPTED)
+        return exit_codes.INTERRUPTED
+
+    def _report(self, before: int) -> None:
+        done = self._progress.record.done
+        self._bar.close()
+        value = {"pushed": done.jobs - before, "jobs": done.jobs, "lines": done.number}
+        value["finished"] = self._progress.record.finished_at is not None
+        earlier = f", {before:,} were pushed before" if before else ""
+        self._out.done(f"{counted(done.jobs - before, 'job')} pushed{earlier}", value)
+
+    def _how_far(self) -> str:
+        if self._progress.path is None:
+            return f"{self._far()}; go on behind them"
+        return f"{self._far()}; to go on, run the same command again"
+
+    def _how_to_mend(self) -> str:
+        """What to do where the same command would end in the same way."""
+        if self._progress.path is None:
+            return self._how_far()
+        if self._feed.grows:
+            advice = "to go on, remove the job from one of the queues and run the command again"
+        else:
+            number = self._progress.record.done.number
+            behind = f"behind line {number:,} " if number else ""
+            advice = f"to go on, mend the lines {behind}in a file of their own, and push that one"
+        return f"{self._far()}; the same command would end in the same way: {advice}"
+
+    def _far(self) -> str:
+        done = self._progress.record.done
+        return f"{counted(done.number, self._plan.noun)} of {self._feed.name} pushed for certain"
+
+
+def _let_ctrl_c_interrupt() -> None:
+    """Let Ctrl-C end the reading of lines, which holds up the event loop, at once."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_there(found: set[Any], wanted: set[Any], own: set[Any]) -> bool:
+    """Whether a batch has landed: one job of our own making proves it, since all go together."""
+    return bool(found) if own else found == wanted
+
+
+def _up_to(items: Iterator[Item], end: Mark) -> list[Item]:
+    taken = []
+    for item in items:
+        if item.end.at > end.at:
+            break
+        taken.append(item)
+    return taken
+
+
+def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list[Item]]:
+    """Cut a feed into batches; the same id or key never stands twice in one.
+
+    A batch is handed out as soon as it is full, and what comes before a bad line is not lost.
+    """
+    batch: list[Item] = []
+    names: set[tuple[str, str | None]] = set()
+    total = 0
+    while True:
+        try:
+            item = next(items, None)
+        except InvalidRequestError:
+            if batch:
+                yield batch
+            raise
+        if item is None:
+            break
+        own = {("id", item.spec.id)} | ({("key", item.spec.key)} if item.spec.key else set())
+        if batch and (total + item.size_bytes > size_bytes or names & own):
+            yield batch
+            batch, names, total = [], set(), 0
+        batch.append(item)
+        names |= own
+        total += item.size_bytes
+        if len(batch) >= jobs:
+            yield batch
+            batch, names, total = [], set(), 0
+    if batch:
+        yield batch
+
+
+def _tell_finished(out: Output, plan: Plan, record: Record) -> None:
+    value = {"pushed": 0, "jobs": record.done.jobs, "lines": record.done.number, "finished": True}
+    out.done("nothing to push", value)
+    out.note(
+        f"all {counted(record.done.number, plan.noun)} were pushed before, says {plan.progress}; "
+        "to push them again as new jobs use --restart"
+    )

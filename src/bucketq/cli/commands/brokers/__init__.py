@@ -1,0 +1,1 @@
+"""Commands that run brokers and let clients in."""

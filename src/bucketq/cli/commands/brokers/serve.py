@@ -1,0 +1,268 @@
+"""``bucketq serve``: a broker for one or more queues, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import re
+import signal
+from contextlib import AsyncExitStack
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+from urllib.parse import urlsplit
+
+import typer
+
+from bucketq.archive import Layout, SegmentWriter
+from bucketq.cli.broker_security import check_listen, check_tokens, outgoing, server_tls
+from bucketq.cli.parsing import check_timeout, parse_duration
+from bucketq.cli.terminal.log import Lines, LogFormat, choose_format, log_to, to_stderr
+from bucketq.cli.terminal.output import Output
+from bucketq.clock import Clock, SystemClock
+from bucketq.commit.register import Register
+from bucketq.errors import InvalidRequestError
+from bucketq.store.url import Location, open_store
+
+if TYPE_CHECKING:
+    from bucketq.broker.broker import Broker
+    from bucketq.broker.server import Server
+    from bucketq.rpc.credentials import ServerTls
+    from bucketq.rpc.transport import Transport
+
+_log = logging.getLogger("bucketq.serve")
+_NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
+_UNFIT = re.compile(r"[^a-z0-9._-]+")
+_IDLE_LOOK_S = 0.5
+_ECHO_S = 0.25
+"""For so long after a SIGTERM another one is taken for its echo."""
+_OPEN_S = 10.0
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are told apart, not bound
+_GC_THRESHOLDS = (100_000, 20, 50)
+_LARGEST_KEPT_BYTES = 31 << 20
+
+
+class _Wanted(NamedTuple):
+    name: str
+    url: str
+
+
+Urls = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="URL...",
+        help="Addresses of queues, or NAME=URL; without a name, a queue is called after its "
+        "object, or after the folder where that is called queue.json.",
+        show_default=False,
+    ),
+]
+Listen = Annotated[
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0: any.")
+]
+Advertise = Annotated[
+    str,
+    typer.Option(
+        "--advertise", metavar="HOST:PORT", help="Where clients find it, if that is elsewhere."
+    ),
+]
+Takeover = Annotated[
+    bool, typer.Option("--takeover", help="Take over at once, though another broker answers.")
+]
+IdleExit = Annotated[
+    str, typer.Option("--idle-exit", metavar="DURATION", help="End after so long without use.")
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate (PEM)."),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="Let in only clients with a certificate that one of these has signed.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Listen beyond this host although nothing protects it."),
+]
+
+
+async def run(
+    out: Output,
+    *,
+    url: Urls,
+    listen: Listen = "127.0.0.1:0",
+    advertise: Advertise = "",
+    takeover: Takeover = False,
+    idle_exit: IdleExit = "0",
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    insecure: Insecure = False,
+    log_format: LogFormat = "",
+) -> None:
+    """Serve queues: commit for everybody who asks, until it is stopped.
+
+    Several may run for one queue: one leads, the others stand by and take over when it is gone.
+    Clients find the leader through the queue's object. Stopping it, with Ctrl-C or SIGTERM,
+    settles what has come first.
+
+    Examples:
+        bucketq serve file:///srv/jobs/queue.json
+        bucketq serve jobs=s3://bucket/jobs.json mail=s3://bucket/mail.json
+        bucketq serve s3://bucket/jobs.json --listen 10.0.0.7:7700 --tls-cert c.pem --tls-key k.pem
+    """
+    from bucketq.broker.server import Server
+    from bucketq.rpc.address import is_loopback, this_host
+    from bucketq.rpc.descriptors import raise_limit
+
+    form = choose_format(log_format, out)
+    check_timeout(out.timeout_s)
+    tls = server_tls(tls_cert, tls_key, tls_client_ca)
+    transport = _transport(tls)
+    _check_addresses(listen, advertise, tls, insecure=insecure)
+    idle_exit_s = parse_duration(idle_exit, "--idle-exit")
+    # A broker's tracebacks quote no payloads, and without them its faults could not be found.
+    log_to(Lines(form, to_stderr, tracebacks=True), quiet=out.quiet, debug=out.debug)
+    _settle_memory()
+    raise_limit()
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(transport.close)
+        server = Server(transport, clock, this_host())
+        found = _locations(url)
+        for _, location in found:
+            stack.push_async_callback(location.store.close)
+        if not is_loopback(listen) and tls_client_ca is None and not insecure:
+            places = [location for _, location in found]
+            await check_tokens(places, listen, clock, out.timeout_s)
+        for wanted, location in found:
+            server.add(wanted.name, _broker(location, transport, clock, takeover=takeover))
+        stopped = _signals()
+        await server.start(listen, advertise, tls=tls is not None)
+        stack.push_async_callback(server.stop)
+        await server.until_open(_OPEN_S)
+        names = ", ".join(server.brokers)
+        out.done(f"serving {names} at {server.address}", {"address": server.address})
+        await _until_over(server, stopped, idle_exit_s)
+        _log.info("stopping: settling what has come")
+
+
+def _settle_memory() -> None:
+    """Tell Python and the C library what kind of process this is."""
+    # What a broker makes dies at once or lives for long; looking for cycles in between is waste.
+    gc.set_threshold(*_GC_THRESHOLDS)
+    # Each commit is a large block that lives for one write. Until glibc has seen one freed it
+    # takes such blocks from the system anew each time, and touching fresh pages costs more than
+    # filling them.
+    large_block = bytearray(_LARGEST_KEPT_BYTES)
+    del large_block
+
+
+def _locations(urls: list[str]) -> list[tuple[_Wanted, Location]]:
+    """Open what is named; one object under two names would compete with itself."""
+    found = [(wanted, open_store(wanted.url)) for wanted in map(_wanted, urls)]
+    names: dict[str, str] = {}
+    for wanted, location in found:
+        other = names.setdefault(location.url, wanted.name)
+        if other != wanted.name:
+            message = f"{location.url} is named twice, as {other} and as {wanted.name}"
+            raise InvalidRequestError(message)
+    return found
+
+
+def _check_addresses(listen: str, advertise: str, tls: ServerTls | None, *, insecure: bool) -> None:
+    from bucketq.rpc.address import split_address
+
+    for address in filter(None, (listen, advertise)):
+        split_address(address)
+    check_listen(listen, tls, insecure=insecure)
+    host, port = split_address(advertise or listen)
+    if host in _EVERYWHERE or (advertise and not port):
+        message = (
+            f"no client can be sent to {advertise or listen}: add --advertise HOST:PORT, with a "
+            "name or address of this host that others reach"
+        )
+        raise InvalidRequestError(message)
+
+
+def _broker(location: Location, transport: Transport, clock: Clock, *, takeover: bool) -> Broker:
+    from bucketq.broker.broker import Broker
+
+    register = Register(location.store, location.key, location.url, clock)
+    archive = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
+    return Broker(
+        register,
+        clock,
+        transport,
+        archive=archive,
+        is_shared=location.scope == "shared",
+        takeover=takeover,
+    )
+
+
+async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:
+    """Wait for a signal, for a broker that cannot go on, or for nobody to be there any more."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(server.until_over()), loop.create_task(_wait(stopped))]
+    if idle_exit_s:
+        tasks.append(loop.create_task(_idle(server, idle_exit_s)))
+    done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in left:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _idle(server: Server, idle_exit_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - it is looked at, not told
+        await asyncio.sleep(_IDLE_LOOK_S)
+
+
+def _signals() -> asyncio.Event:
+    """Set an event at the first Ctrl-C or SIGTERM; the second ends the process at once.
+
+    A SIGTERM right after another is the same one: ``timeout`` sends it to a process and its group.
+    """
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        stopped.set()
+        loop.remove_signal_handler(signal.SIGINT)
+        echo_s = _ECHO_S if number == signal.SIGTERM else 0
+        loop.call_later(echo_s, loop.remove_signal_handler, signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    return stopped
+
+
+def _transport(tls: ServerTls | None) -> Transport:
+    try:
+        from bucketq.rpc.grpc_transport import GrpcTransport
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"grpc", "grpc_health", "google"}:
+            raise
+        message = 'brokers need one more package: pip install "bucketq[broker]"'
+        raise InvalidRequestError(message) from error
+    return GrpcTransport(outgoing(tls), server_tls=tls)
+
+
+def _wanted(text: str) -> _Wanted:
+    """Read NAME=URL, or a URL that gives the queue its name."""
+    found = _NAMED.fullmatch(text)
+    if found is not None:
+        return _Wanted(found[1], found[2])
+    path = PurePosixPath("/" + urlsplit(text).path.strip("/"))
+    stem = path.stem if path.stem != "queue" else path.parent.name or "queue"
+    return _Wanted(_UNFIT.sub("-", stem.lower()).strip("-._")[:64] or "queue", text)

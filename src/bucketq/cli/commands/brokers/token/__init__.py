@@ -1,0 +1,7 @@
+"""Who may talk to the brokers of a queue, and do what.
+
+Examples:
+    bucketq token create s3://bucket/jobs/queue.json --name ci --rights push --ttl 90d
+    bucketq token list s3://bucket/jobs/queue.json
+    bucketq token revoke s3://bucket/jobs/queue.json 4f1e09ab
+"""

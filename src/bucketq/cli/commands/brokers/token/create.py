@@ -1,0 +1,63 @@
+"""``bucketq token create``."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parsing import parse_duration
+from bucketq.cli.terminal.output import Output
+from bucketq.model.tokens import RIGHTS, Right, parse_token
+
+Name = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="What people call it; it may come twice.")
+]
+
+Rights = Annotated[
+    str,
+    typer.Option(
+        "--rights",
+        metavar="RIGHTS",
+        help=f"What it allows, separated by commas: {', '.join(RIGHTS)} (which is all of them).",
+    ),
+]
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    name: Name,
+    rights: Rights,
+    ttl: Annotated[
+        str | None,
+        typer.Option(
+            "--ttl", metavar="DURATION", help="How long it is good, like 90d; by default for ever."
+        ),
+    ] = None,
+    request: Request = None,
+) -> None:
+    """Make a token and print it, this once. The object keeps only a digest of it.
+
+    From the first token on, the brokers of the queue serve only clients that show one.
+
+    Examples:
+        bucketq token create s3://bucket/jobs/queue.json --name ci --rights push --ttl 90d
+        bucketq token create s3://bucket/jobs/queue.json --name workers --rights claim,read
+        bucketq token create s3://bucket/jobs/queue.json --name ops --rights admin
+    """
+    ttl_s = None if ttl is None else parse_duration(ttl, "--ttl")
+    wanted = cast("list[Right]", [right.strip() for right in rights.split(",")])
+    out.after_interrupt = "see `bucketq token list`, and revoke a token that nobody has read"
+    async with opened(url, out.timeout_s) as queue:
+        # Afterwards a broker may ask for the token that was just made.
+        is_required = (await queue.config()).require_token or not await queue.tokens()
+        token = await queue.create_token(name, wanted, ttl_s=ttl_s, request=request)
+    out.result(token, {"id": parse_token(token), "token": token})
+    note = "keep it in a safe place: it is not shown again"
+    if is_required:
+        note += "; from now on the brokers of this queue ask for a token"
+    out.note(note)

@@ -1,0 +1,31 @@
+"""``bucketq token list``."""
+
+from __future__ import annotations
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Url
+from bucketq.cli.terminal.output import Output
+from bucketq.cli.terminal.text_table import Column
+
+
+async def run(out: Output, *, url: Url) -> None:
+    """List the tokens that are good. The tokens themselves are nowhere.
+
+    Examples:
+        bucketq token list s3://bucket/jobs/queue.json
+        bucketq token list s3://bucket/jobs/queue.json --json
+    """
+    async with opened(url, out.timeout_s) as queue:
+        tokens = await queue.tokens()
+    if out.json:
+        for token in tokens:
+            out.value(token)
+        return
+    columns = [Column("ID"), Column("NAME", flexible=True), Column("RIGHTS"), Column("CREATED")]
+    out.table(
+        [*columns, Column("EXPIRES")],
+        (
+            (token.id, token.name, ",".join(token.rights), token.created_at, token.expires_at)
+            for token in tokens
+        ),
+    )

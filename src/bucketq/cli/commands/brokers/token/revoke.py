@@ -1,0 +1,35 @@
+"""``bucketq token revoke``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Request, Url
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import Output
+
+TokenId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The token's id, as `list` shows it.", show_default=False),
+]
+
+
+async def run(out: Output, *, url: Url, token_id: TokenId, request: Request = None) -> int:
+    """Take a token back. Brokers go on asking for tokens, even after the last one.
+
+    Examples:
+        bucketq token revoke s3://bucket/jobs/queue.json 4f1e09ab
+        bucketq config s3://bucket/jobs/queue.json require_token=false
+    """
+    async with opened(url, out.timeout_s) as queue:
+        was_there = await queue.revoke_token(token_id, request=request)
+    if was_there:
+        out.done(f"token {token_id} is revoked", {"id": token_id, "revoked": True})
+        return exit_codes.OK
+    if out.json:
+        out.value({"id": token_id, "revoked": False})
+    out.note(f"there is no token {token_id}: it has expired, was revoked before, or never was")
+    return exit_codes.NOTHING

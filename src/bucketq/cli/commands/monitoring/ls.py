@@ -1,0 +1,100 @@
+"""``bucketq ls``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from bucketq.cli.job_listing import After, Limit, last_error, list_jobs
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Kinds, Url
+from bucketq.cli.parsing import now, parse_tags
+from bucketq.cli.terminal.output import Output, age, moment
+from bucketq.cli.terminal.text_table import Column
+from bucketq.model.job import STATUSES
+from bucketq.queue.job import Job
+
+All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
+
+_COLUMNS = (
+    Column("JOB"),
+    Column("KIND"),
+    Column("STATUS"),
+    Column("PRIO", right=True, drop=3),
+    Column("ATTEMPT", right=True, drop=2),
+    Column("AGE", right=True, drop=1),
+    Column("NOTE", flexible=True, drop=4),
+    Column("PAYLOAD", flexible=True, drop=5),
+)
+
+_PAYLOAD_CHARS = 200
+
+_NOTE_CHARS = 60
+"""The rest of an error is shown by `dead`; a table has to leave room for payloads."""
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    statuses: Annotated[
+        list[str] | None,
+        typer.Option("--status", "-s", help=f"Only this status: {', '.join(STATUSES)}."),
+    ] = None,
+    kinds: Kinds = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="NAME=VALUE", help="Only with it.")
+    ] = None,
+    limit: Limit = 50,
+    after: After = 0,
+    every: All = False,
+) -> None:
+    """List jobs in the order in which they were pushed.
+
+    With --json each job is one line, field for field as it stands in the object.
+
+    Examples:
+        bucketq ls file:///srv/jobs/queue.json --status queued --kind email
+        bucketq ls file:///srv/jobs/queue.json --tag team=growth --limit 500
+        bucketq ls file:///srv/jobs/queue.json --all --json | jq -r .id
+    """
+    moment_now = now()
+    async with opened(url, out.timeout_s) as queue:
+        await list_jobs(
+            out,
+            queue,
+            _COLUMNS,
+            lambda job: _row_of(job, moment_now),
+            limit=None if every else limit,
+            statuses=statuses or None,
+            kinds=kinds or None,
+            tags=parse_tags(tags),
+            after=after,
+        )
+
+
+def _row_of(job: Job[Any], moment_now: datetime) -> tuple[object, ...]:
+    return (
+        job.id,
+        job.kind,
+        job.status,
+        job.priority,
+        job.attempt,
+        age(job.pushed_at, moment_now),
+        _note_on(job),
+        bytes(job.record.payload)[:_PAYLOAD_CHARS].decode(errors="replace"),
+    )
+
+
+def _note_on(job: Job[Any]) -> str:
+    """What is worth knowing beside the status."""
+    if job.status == "running":
+        return f"{job.worker}" + (" (to be cancelled)" if job.record.cancel_requested else "")
+    if job.status == "queued" and job.run_at is not None:
+        return f"from {moment(job.run_at)}"
+    if job.status == "dead":
+        error = last_error(job)
+        return error if len(error) <= _NOTE_CHARS else f"{error[: _NOTE_CHARS - 1]}…"
+    return job.outcome or ""

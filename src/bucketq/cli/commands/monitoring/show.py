@@ -1,0 +1,65 @@
+"""``bucketq show``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import JobId, Url
+from bucketq.cli.parsing import now
+from bucketq.cli.terminal.output import Output, age, moment
+from bucketq.cli.terminal.text_table import Column
+from bucketq.model.job import JobRecord
+
+
+async def run(out: Output, *, url: Url, job: JobId) -> None:
+    """Show one job: its fields, payload, result and errors.
+
+    Examples:
+        bucketq show file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
+        bucketq show file:///srv/jobs/queue.json my-job --json | jq .payload
+    """
+    async with opened(url, out.timeout_s) as queue:
+        found = await queue.get(job)
+    if out.json:
+        out.value(found.record)
+        return
+    rows = [
+        (name.replace("_", " "), moment(value) if isinstance(value, datetime) else value)
+        for name, value in _fields(found.record)
+    ]
+    if found.status == "running" and found.heartbeat_at is not None:
+        rows.append(("silent", age(found.heartbeat_at, now())))
+    out.table([Column("FIELD"), Column("VALUE", flexible=True)], rows)
+    for failure in found.errors:
+        print()
+        out.result(
+            f"attempt {failure.attempt} {failure.cause} at {moment(failure.at)}: {failure.error}",
+            None,
+        )
+    _print_json("payload", found.record.payload)
+    if bytes(found.record.result):
+        _print_json("result", found.record.result)
+
+
+def _fields(record: JobRecord) -> list[tuple[str, object]]:
+    """The fields that a record has, without those that are shown apart."""
+    # How long a worker is silent by now is not what a broker has last written down.
+    apart = {"payload", "result", "errors", "backoff", "tags", "silent_s"}
+    shown: list[tuple[str, object]] = []
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if name == "tags" and value:
+            shown.append((name, " ".join(f"{tag}={text}" for tag, text in value.items())))
+        elif name == "backoff" and value is not None:
+            shown.append((name, msgspec.json.encode(value).decode()))
+        elif name not in apart and value is not None and value is not False:
+            shown.append((name, value))
+    return shown
+
+
+def _print_json(title: str, raw: msgspec.Raw) -> None:
+    print(f"\n{title}:")
+    print(msgspec.json.format(bytes(raw), indent=2).decode())

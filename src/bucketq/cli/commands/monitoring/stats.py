@@ -1,0 +1,64 @@
+"""``bucketq stats``."""
+
+from __future__ import annotations
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Url
+from bucketq.cli.terminal.output import Output, counted, duration, plain, size
+from bucketq.cli.terminal.text_table import Column
+from bucketq.model.job import STATUSES
+
+
+async def run(out: Output, url: Url) -> None:
+    """Count jobs by kind and status; tell how the queue is doing.
+
+    Examples:
+        bucketq stats file:///srv/jobs/queue.json
+        bucketq stats s3://bucket/queue.json --json | jq .totals.queued
+    """
+    async with opened(url, out.timeout_s) as queue:
+        found = await queue.stats()
+    totals = {status: found.total(status) for status in STATUSES}
+    if out.json:
+        out.value(plain(found) | {"totals": totals, "unclaimed": found.unclaimed()})
+        return
+    rows: list[list[object]] = [
+        [kind + ("  (paused)" if kind in found.paused_kinds else "")]
+        + [by_status.get(status, 0) for status in STATUSES]
+        for kind, by_status in found.counts.items()
+    ]
+    rows.append(["all", *totals.values()])
+    out.table([Column("KIND"), *(Column(status.upper(), right=True) for status in STATUSES)], rows)
+    if out.quiet:
+        return
+    print()
+    if found.paused:
+        print("paused: no jobs are handed out (bucketq resume)")
+    if found.oldest_queued_s is not None:
+        print(f"oldest waiting job: {duration(max(0.0, found.oldest_queued_s))}")
+    if found.unclaimed():
+        out.result(_without_worker(found.unclaimed()), None)
+    if totals["done"]:
+        print(_waiting_for_archive(totals["done"]))
+    if found.broker is not None and found.broker.address:
+        print(f"broker: {found.broker.address}, epoch {found.broker.epoch}")
+    print(
+        f"version {found.version:,}, {size(found.bytes)}, {counted(found.keys, 'key')}, "
+        f"{counted(found.sessions, 'session')}"
+    )
+
+
+def _without_worker(kinds: dict[str, int]) -> str:
+    named = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.items())
+    return (
+        f"waiting with none of their kind running: {named}; unless they are delayed, look for a "
+        "worker with a handler for them"
+    )
+
+
+def _waiting_for_archive(count: int) -> str:
+    waits, them = ("waits", "it") if count == 1 else ("wait", "them")
+    return (
+        f"{counted(count, 'finished job')} {waits} for the archive; a process that stays open "
+        f"moves {them}, or `bucketq archive flush`"
+    )

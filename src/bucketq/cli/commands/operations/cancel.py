@@ -1,0 +1,23 @@
+"""``bucketq cancel``."""
+
+from __future__ import annotations
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import JobId, Request, Url
+from bucketq.cli.terminal.output import Output
+
+
+async def run(out: Output, *, url: Url, job: JobId, request: Request = None) -> None:
+    """Cancel a waiting job; ask the worker of a running one to stop.
+
+    Examples:
+        bucketq cancel file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
+    """
+    async with opened(url, out.timeout_s) as queue:
+        answer = await queue.cancel(job, request=request)
+    text = {
+        "cancelled": f"{job} is cancelled",
+        "requested": f"{job} is running; its worker is asked to stop",
+        "finished": f"{job} has finished already",
+    }[answer]
+    out.done(text, {"id": job, "answer": answer})

@@ -1,0 +1,62 @@
+"""``bucketq config``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parsing import parse_settings
+from bucketq.cli.terminal.output import Output, plain
+from bucketq.cli.terminal.text_table import Column
+from bucketq.model.settings import Settings
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME=VALUE", help="Settings to change; none: show.", show_default=False
+        ),
+    ] = None,
+    request: Request = None,
+) -> None:
+    """Show the settings of a queue, or change some.
+
+    All processes that use the queue share them.
+
+    Examples:
+        bucketq config file:///srv/jobs/queue.json
+        bucketq config file:///srv/jobs/queue.json lease_s=60 heartbeat_s=10
+        bucketq config file:///srv/jobs/queue.json 'backoff={"base_s": 5, "max_s": 600}'
+    """
+    wanted = parse_settings(changes)
+    async with opened(url, out.timeout_s) as queue:
+        settings = await queue.config(request=request, **wanted)
+    values = {name: plain(getattr(settings, name)) for name in Settings.__struct_fields__}
+    if out.json:
+        out.value(values)
+        return
+    shown = {name: value for name, value in values.items() if not wanted or name in wanted}
+    defaults = {name: plain(getattr(Settings(), name)) for name in values}
+    if wanted and out.quiet:
+        return
+    out.table(
+        [Column("SETTING"), Column("VALUE"), Column("DEFAULT")],
+        (
+            (name, _spelled(value), "" if value == defaults[name] else _spelled(defaults[name]))
+            for name, value in shown.items()
+        ),
+    )
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, dict | bool):
+        return msgspec.json.encode(value).decode()
+    return f"{value:g}" if isinstance(value, float) and value < 1e6 else f"{value}"  # noqa: PLR2004 - beyond it "g" loses digits

@@ -1,0 +1,19 @@
+"""``bucketq pause``."""
+
+from __future__ import annotations
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Kind, Request, Url
+from bucketq.cli.terminal.output import Output
+
+
+async def run(out: Output, *, url: Url, kind: Kind = None, request: Request = None) -> None:
+    """Hand out no more jobs of a kind, or none at all. What runs goes on running.
+
+    Examples:
+        bucketq pause file:///srv/jobs/queue.json
+        bucketq pause file:///srv/jobs/queue.json email
+    """
+    async with opened(url, out.timeout_s) as queue:
+        await queue.pause(kind, request=request)
+    out.done(f"{kind or 'the queue'} is paused", {"paused": kind or True})

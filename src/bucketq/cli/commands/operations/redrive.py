@@ -1,0 +1,33 @@
+"""``bucketq redrive``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Jobs, Kinds, Request, Url
+from bucketq.cli.terminal.output import Output, counted
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    jobs: Jobs = None,
+    kinds: Kinds = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", help="At most so many, the first to die first.")
+    ] = None,
+    request: Request = None,
+) -> None:
+    """Give dead jobs a new life, with all their attempts.
+
+    Examples:
+        bucketq redrive file:///srv/jobs/queue.json --kind email
+        bucketq redrive file:///srv/jobs/queue.json JOB1 JOB2
+    """
+    async with opened(url, out.timeout_s) as queue:
+        count = await queue.redrive(jobs or None, kinds=kinds or None, limit=limit, request=request)
+    out.done(f"{counted(count, 'job')} redriven", {"redriven": count})

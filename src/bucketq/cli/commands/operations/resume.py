@@ -1,0 +1,19 @@
+"""``bucketq resume``."""
+
+from __future__ import annotations
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Kind, Request, Url
+from bucketq.cli.terminal.output import Output
+
+
+async def run(out: Output, *, url: Url, kind: Kind = None, request: Request = None) -> None:
+    """Undo the pause of a kind, or every pause.
+
+    Examples:
+        bucketq resume file:///srv/jobs/queue.json
+        bucketq resume file:///srv/jobs/queue.json email
+    """
+    async with opened(url, out.timeout_s) as queue:
+        await queue.resume(kind, request=request)
+    out.done(f"{kind or 'the queue'} is no longer paused", {"resumed": kind or True})

@@ -1,0 +1,87 @@
+"""``bucketq import``: jobs from a file of lines, or from another queue."""
+
+from __future__ import annotations
+
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
+from bucketq.cli.bulk.feeds import Defaults, QueueFeed, StreamFeed
+from bucketq.cli.bulk.progress_file import SUFFIX, read_record
+from bucketq.cli.commands.producers.push import BATCH, Batch, ProgressPath, Restart
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Kinds, Url
+from bucketq.cli.terminal.output import Output
+from bucketq.clock import SystemClock, new_id
+from bucketq.errors import InvalidRequestError
+from bucketq.model.job import STATUSES
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A file of JSON lines, - for stdin, or the address of another queue.",
+            show_default=False,
+        ),
+    ],
+    kinds: Kinds = None,
+    statuses: Annotated[
+        list[str] | None,
+        typer.Option("--status", "-s", help="Jobs with this status; by default queued."),
+    ] = None,
+    batch: Batch = BATCH,
+    progress: ProgressPath = None,
+    restart: Restart = False,
+) -> int:
+    """Push jobs from a file, or from another queue.
+
+    A line of a file is a job as `push --bulk` takes it, or as `ls --json` and `archive cat` print
+    it. From another queue the jobs are copied as they are at one moment, with their ids; they stay
+    there as well, so pause it first. Times to run, priorities, keys and tags come along, attempts
+    and errors do not.
+
+    Like a bulk push it can be stopped and run again. For another queue the progress is noted in
+    the current directory, and running it again copies what was pushed there since.
+
+    Examples:
+        bucketq import s3://bucket/jobs/queue.json jobs.jsonl
+        bucketq import s3://bucket/jobs/queue.json file:///srv/jobs/queue.json --kind email
+        bucketq ls file:///old.json --all --json | bucketq import file:///new.json -
+    """
+    chosen = tuple(statuses or ("queued",))
+    for status in chosen:
+        if status not in STATUSES:
+            message = f"unknown status {status!r}; a job is {', '.join(STATUSES)}"
+            raise InvalidRequestError(message)
+    defaults = Defaults(kinds=tuple(kinds or ()), statuses=chosen)
+    if source == "-":
+        plan = Plan(url, defaults, None, restart=False, batch_jobs=batch)
+        feed = StreamFeed(sys.stdin.buffer, defaults, new_id(SystemClock()))
+        return await push_feed(out, plan, feed, None)
+    if "://" not in source:
+        path = progress or Path(source + SUFFIX)
+        return await push_file(out, Plan(url, defaults, path, restart, batch), Path(source))
+    if source == url:
+        message = "source and target are the same queue"
+        raise InvalidRequestError(message)
+    path = progress or _progress_of(source, url, defaults)
+    async with opened(source, out.timeout_s) as other:
+        snapshot = await other.snapshot()
+    plan = Plan(url, defaults, path, restart, batch, noun="job")
+    record = read_record(path)
+    restarts = 0 if record is None else record.restarts + restart
+    return await push_feed(out, plan, QueueFeed(source, snapshot, defaults), record, restarts)
+
+
+def _progress_of(source: str, url: str, defaults: Defaults) -> Path:
+    name = blake2b(f"{source} {url} {defaults.choice}".encode(), digest_size=6).hexdigest()
+    return Path(f"import-{name}{SUFFIX}")

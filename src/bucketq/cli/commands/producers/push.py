@@ -1,0 +1,207 @@
+"""``bucketq push``: one job, or one for each line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
+from bucketq.cli.bulk.feeds import Defaults, StreamFeed
+from bucketq.cli.bulk.progress_file import SUFFIX
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parsing import parse_duration, parse_json, parse_tags, parse_time, read_bytes
+from bucketq.cli.terminal.output import Output
+from bucketq.clock import SystemClock, new_id
+from bucketq.errors import InvalidRequestError
+
+BATCH = 10_000
+
+Batch = Annotated[
+    int, typer.Option("--batch", metavar="N", help="Jobs in one commit, with --bulk.", min=1)
+]
+ProgressPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--progress", metavar="PATH", help=f"Where to note how far it got; by default FILE{SUFFIX}."
+    ),
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Push every line again, as new jobs.")]
+
+
+KindArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="KIND", help="Which handler it is for.", show_default=False),
+]
+PayloadArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PAYLOAD",
+        help="JSON; left out, it is read from --file or stdin.",
+        show_default=False,
+    ),
+]
+FilePath = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="PATH", help="Read it from a file; - is stdin."),
+]
+Encoding = Annotated[
+    str, typer.Option("--as", metavar="json|text|bytes", help="What the payload is.")
+]
+Bulk = Annotated[
+    bool, typer.Option("--bulk", help="Push each line of the file (JSON lines) as a job.")
+]
+OwnId = Annotated[str | None, typer.Option("--id", help="Id of the job.")]
+Key = Annotated[
+    str | None, typer.Option("--key", help="Idempotency key: pushed once within an hour.")
+]
+Priority = Annotated[int, typer.Option("--priority", "-p", help="Lower goes first.")]
+Delay = Annotated[
+    str | None, typer.Option("--delay", metavar="DURATION", help="Not before, like 15m.")
+]
+RunAt = Annotated[
+    str | None, typer.Option("--run-at", metavar="TIME", help="Not before this time.")
+]
+MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", help="Instead of the setting.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="NAME=VALUE", help="A tag.")]
+
+
+async def run(  # noqa: PLR0913 - each is an option
+    out: Output,
+    *,
+    url: Url,
+    kind: KindArgument = None,
+    payload: PayloadArgument = None,
+    file: FilePath = None,
+    encoding: Encoding = "json",
+    bulk: Bulk = False,
+    job_id: OwnId = None,
+    key: Key = None,
+    priority: Priority = 0,
+    delay: Delay = None,
+    run_at: RunAt = None,
+    max_attempts: MaxAttempts = None,
+    tags: Tags = None,
+    batch: Batch = BATCH,
+    progress: ProgressPath = None,
+    restart: Restart = False,
+    request: Request = None,
+) -> int:
+    """Push a job and print its id; with --bulk, one for each line.
+
+    The queue is created where there is none.
+
+    With --bulk and a KIND each line is a payload. Without a KIND each line is a job:
+    {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}, where id,
+    priority, delay_s, run_at, max_attempts, backoff, key and tags may be left out. All lines are
+    checked before the first is pushed.
+
+    A bulk push can be stopped at any moment, also by kill -9, and gone on with by running the
+    same command again: no line is lost and none is doubled. How far it got is noted in
+    FILE.bucketq-progress, and the id of a job follows from the content of the file and the number
+    of its line. The file stays when all is done, so that running the command once more does
+    nothing; --restart pushes everything again. Lines from stdin cannot be gone on with.
+
+    Examples:
+        bucketq push file:///srv/jobs/queue.json email '{"to": "ada@example.org"}'
+        echo '{"to": "ada@example.org"}' | bucketq push file:///srv/jobs/queue.json email
+        bucketq push file:///srv/jobs/queue.json thumbnail --file picture.png --as bytes
+        bucketq push file:///srv/jobs/queue.json email --delay 15m --key ada --file mail.json
+        bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
+        bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
+    """
+    options: dict[str, Any] = {
+        "priority": priority,
+        "delay_s": None if delay is None else parse_duration(delay, "--delay"),
+        "run_at": None if run_at is None else parse_time(run_at, "--run-at"),
+        "max_attempts": max_attempts,
+        "tags": parse_tags(tags),
+    }
+    if bulk:
+        given = {"the payload": payload, "--id": job_id, "--key": key, "--request": request}
+        _refuse_single(given | {"--as": None if encoding == "json" else encoding})
+        defaults = Defaults(kind=kind, **(options | {"priority": priority or None}))
+        return await _push_lines(out, url, defaults, file, batch, progress, restart=restart)
+    if progress is not None or restart:
+        message = "--progress and --restart go with --bulk only"
+        raise InvalidRequestError(message)
+    value = _read_payload(payload, file, encoding)
+    return await _push_one(
+        out, url, kind, value, options | {"id": job_id, "key": key, "request": request}
+    )
+
+
+async def _push_one(
+    out: Output, url: str, kind: str | None, payload: Any, options: dict[str, Any]
+) -> int:
+    if kind is None:
+        message = "name the kind of the job: bucketq push URL KIND PAYLOAD"
+        raise InvalidRequestError(message)
+    if not options["id"] and not options["request"]:
+        # Known before it is sent, so that whoever interrupts it can ask for the same again.
+        options["id"] = new_id(SystemClock())
+    if options["id"]:
+        out.after_interrupt = (
+            f"it may have been pushed: to make sure, run it again with --id {options['id']}"
+        )
+    async with opened(url, out.timeout_s, create=True) as queue:
+        pushed = await queue.push(kind, payload, **options)
+    out.result(pushed, {"id": pushed})
+    return 0
+
+
+async def _push_lines(
+    out: Output,
+    url: str,
+    defaults: Defaults,
+    file: Path | None,
+    batch: int,
+    progress: Path | None,
+    *,
+    restart: bool,
+) -> int:
+    if file is None or str(file) == "-":
+        if progress is not None or restart:
+            message = "stdin cannot be read twice: --progress and --restart need --file"
+            raise InvalidRequestError(message)
+        plan = Plan(url, defaults, None, restart=False, batch_jobs=batch)
+        feed = StreamFeed(sys.stdin.buffer, defaults, new_id(SystemClock()))
+        return await push_feed(out, plan, feed, None)
+    path = progress or Path(f"{file}{SUFFIX}")
+    return await push_file(out, Plan(url, defaults, path, restart, batch), file)
+
+
+def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
+    if encoding not in {"json", "text", "bytes"}:
+        message = f"--as {encoding!r} is not known; use json, text or bytes"
+        raise InvalidRequestError(message)
+    if payload is not None and file is not None:
+        message = "the payload is given twice, as an argument and by --file"
+        raise InvalidRequestError(message)
+    if payload is None and file is None and sys.stdin.isatty():
+        message = "no payload: give it as an argument, by --file, or on stdin"
+        raise InvalidRequestError(message)
+    raw = read_bytes(file or Path("-")) if payload is None else payload.encode()
+    if encoding == "bytes":
+        return raw
+    if encoding == "text":
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            message = f"the payload is no text in UTF-8: {error}; use --as bytes"
+            raise InvalidRequestError(message) from None
+    if not raw.strip():
+        source = "the argument" if payload is not None else file or "stdin"
+        message = f"no payload: {source} is empty; an empty text is written '\"\"'"
+        raise InvalidRequestError(message)
+    return parse_json(raw, "the payload")
+
+
+def _refuse_single(given: dict[str, str | None]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            message = f"--bulk pushes many jobs, as JSON lines: {name} goes with a single one only"
+            raise InvalidRequestError(message)

@@ -1,0 +1,23 @@
+"""``bucketq archive cat``."""
+
+from __future__ import annotations
+
+from bucketq.cli.parameters import Kinds, Since, Until, Url
+from bucketq.cli.parsing import moments
+from bucketq.cli.terminal.output import Output
+from bucketq.client.archive import open_archive
+
+
+async def run(
+    out: Output, *, url: Url, since: Since = "24h", until: Until = None, kinds: Kinds = None
+) -> None:
+    """Print finished jobs of a range of time as JSON lines, each once.
+
+    Examples:
+        bucketq archive cat s3://bucket/jobs/queue.json --since 1h | jq -r .result
+        bucketq archive cat s3://bucket/jobs/queue.json --since 7d --kind email > email.jsonl
+    """
+    begin, end = moments(since, until, "--since", "--until")
+    async with open_archive(url) as archive:
+        async for found in archive.jobs(begin, end, kinds=kinds or None):
+            out.value(found.record)

@@ -1,0 +1,33 @@
+"""``bucketq archive collect``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.parameters import Url
+from bucketq.cli.parsing import now, parse_moment
+from bucketq.cli.terminal.output import Output, counted
+from bucketq.client.archive import open_archive
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="From here on; by default from the start."),
+    ] = None,
+) -> None:
+    """Delete segments that a crash left and that repeat others.
+
+    Examples:
+        bucketq archive collect s3://bucket/jobs/queue.json
+        bucketq archive collect s3://bucket/jobs/queue.json --since 7d
+    """
+    begin = None if since is None else parse_moment(since, "--since", now())
+    async with open_archive(url) as archive:
+        count = await archive.collect(begin)
+    out.done(f"{counted(count, 'segment')} deleted", {"segments": count})

@@ -1,0 +1,20 @@
+"""``bucketq archive flush``."""
+
+from __future__ import annotations
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Url
+from bucketq.cli.terminal.output import Output, counted
+
+
+async def run(out: Output, *, url: Url) -> None:
+    """Archive everything that is finished now.
+
+    Long-lived processes do that by themselves, `archive_after_s` after a job has finished.
+
+    Examples:
+        bucketq archive flush file:///srv/jobs/queue.json
+    """
+    async with opened(url, out.timeout_s) as queue:
+        count = await queue.flush_archive()
+    out.done(f"{counted(count, 'job')} archived", {"archived": count})

@@ -1,0 +1,38 @@
+"""``bucketq archive prune``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.parameters import Url, Yes
+from bucketq.cli.parsing import parse_duration
+from bucketq.cli.terminal.output import Output, counted
+from bucketq.cli.terminal.prompt import confirmed
+from bucketq.client.archive import open_archive
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Finished so long ago, as 90d.")
+    ],
+    yes: Yes = False,
+) -> int:
+    """Delete archived jobs that are too old, in whole hours. It asks first.
+
+    Examples:
+        bucketq archive prune s3://bucket/jobs/queue.json --older-than 90d
+        bucketq archive prune s3://bucket/jobs/queue.json --older-than 90d --yes
+    """
+    age = timedelta(seconds=parse_duration(older_than, "--older-than"))
+    if not yes and not confirmed(out, f"delete archived jobs older than {older_than}"):
+        return 1
+    async with open_archive(url) as archive:
+        count = await archive.prune(age)
+    out.done(f"{counted(count, 'segment')} deleted", {"segments": count})
+    return 0

@@ -1,0 +1,82 @@
+"""``bucketq archive replay``: finished and dead jobs are pushed again, once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from bucketq.cli.parameters import Url
+from bucketq.cli.parsing import check_timeout, moments
+from bucketq.cli.spark_start import From, Master, To, started
+from bucketq.cli.terminal.output import Output, counted
+from bucketq.cli.terminal.progress_bar import Bar
+from bucketq.clock import SystemClock, new_token
+from bucketq.errors import InvalidRequestError
+
+
+def run(
+    out: Output,
+    *,
+    url: Url,
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where", metavar="SQL", help="Which jobs: a condition over the columns of a job."
+        ),
+    ],
+    since: From = "24h",
+    until: To = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell how many there are.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Push what an earlier replay has pushed once more.")
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The replay to go on with, as it was printed."),
+    ] = None,
+    master: Master = "local[*]",
+) -> None:
+    """Push finished or dead jobs again that match a condition, once.
+
+    New jobs are pushed that name the old in `replay_of`, with their kind, payload, priority, tags
+    and attempts allowed. Running the same command again pushes what matches since then and nothing
+    twice, also where it was killed; --again begins anew. Columns are id, kind, outcome, error,
+    payload, attempt, failures, pushed_at, finished_at, tags and more. It needs bucketq[spark] and
+    Java.
+
+    Examples:
+        bucketq archive replay file:///srv/q.json --where "kind = 'index' and error like '%late%'"
+        bucketq archive replay file:///srv/q.json --where "outcome = 'dead'" --from 7d --dry-run
+        bucketq archive replay file:///srv/q.json --where "get_json_object(payload, '$.n') = 5"
+    """
+    if again and name is not None:
+        message = "--again begins a replay of its own: leave out --name"
+        raise InvalidRequestError(message)
+    begin, end = moments(since, until, "--from", "--to")
+    timeout_s = check_timeout(out.timeout_s)
+    from bucketq.spark.archive.replay_jobs import name_of, replay
+
+    usual = name_of(where, since, until or "")
+    chosen = new_token(SystemClock())[: len(usual)] if again else name or usual
+    out.after_interrupt = f"to go on, run it again with --name {chosen}"
+    with started(out, url, master, "archive replay") as spark, Bar(out, None, "job") as bar:
+        bar.begin("pushing", 0)
+        done = replay(
+            spark,
+            url,
+            where,
+            since=begin,
+            until=end,
+            name=chosen,
+            dry_run=dry_run,
+            timeout_s=timeout_s,
+            tell=bar.show,
+        )
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.kinds.items()))
+    what = "would be pushed" if dry_run else "pushed"
+    text = f"{counted(done.pushed, 'job')} {what}" + (f" ({kinds})" if kinds else "")
+    out.done(f"{text}; replay {chosen}", msgspec.to_builtins(done) | {"dry_run": dry_run})

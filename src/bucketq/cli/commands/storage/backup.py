@@ -1,0 +1,50 @@
+"""``bucketq backup``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bucketq import admin
+from bucketq.cli.file_writing import write_file
+from bucketq.cli.opening import place_of
+from bucketq.cli.parameters import Url
+from bucketq.cli.queue_summary import describe_jobs
+from bucketq.cli.terminal.output import Output, plain, size
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file, or the address of an object.", show_default=False
+        ),
+    ],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite what is there.")] = False,
+) -> None:
+    """Save a verified copy of the queue, to a file or an object.
+
+    The copy is one consistent version, and workers need not stop. The archive is not in it.
+
+    Examples:
+        bucketq backup s3://bucket/jobs/queue.json queue-monday.json
+        bucketq backup s3://bucket/jobs/queue.json s3://backups/jobs/monday.json
+    """
+    async with place_of(url, out.timeout_s) as place:
+        copy = await admin.backup(place)
+    if "://" in target:
+        async with place_of(target, out.timeout_s) as other:
+            await admin.save_to(other, copy, overwrite=force)
+    else:
+        write_file(Path(target), copy.body, overwrite=force)
+    summary = copy.summary
+    out.done(
+        f"saved version {summary.version:,} ({describe_jobs(summary)}, {size(len(copy.body))}) "
+        f"to {target}",
+        plain(summary) | {"saved": target},
+    )

@@ -1,0 +1,36 @@
+"""``bucketq create``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bucketq import admin
+from bucketq.cli.opening import place_of
+from bucketq.cli.parameters import Url
+from bucketq.cli.parsing import parse_settings
+from bucketq.cli.terminal.output import Output, plain
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE", help="Settings to begin with.", show_default=False),
+    ] = None,
+) -> None:
+    """Create an empty queue. Where there is one already, it is left as it is (exit code 4).
+
+    A queue is also created by the first push to it; this is for beginning with settings.
+
+    Examples:
+        bucketq create file:///srv/jobs/queue.json
+        bucketq create s3://bucket/jobs/queue.json lease_s=60 heartbeat_s=10
+    """
+    wanted = parse_settings(settings)
+    async with place_of(url, out.timeout_s) as place:
+        summary = await admin.create(place, wanted)
+        out.done(f"created {place.where} (incarnation {summary.incarnation})", plain(summary))

@@ -1,0 +1,101 @@
+"""``bucketq edit``: the object in an editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bucketq import admin
+from bucketq.cli.opening import place_of
+from bucketq.cli.parameters import Url
+from bucketq.cli.terminal.output import Output, counted, plain
+from bucketq.codec import TABLES
+from bucketq.errors import BucketQError, InvalidRequestError
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    pretty: Annotated[
+        bool, typer.Option("--pretty", help="Indented, instead of one job a line.")
+    ] = False,
+) -> int:
+    """Change the object in $VISUAL or $EDITOR.
+
+    The text is checked and stamped anew; whatever stands in its first line is ignored. Workers
+    may go on meanwhile: your changes, to any row or field, are merged into the newest version. If
+    another process changed one of the same rows or fields, nothing is written, and your text is
+    kept in a file that the error names.
+
+    Examples:
+        EDITOR=nano bucketq edit file:///srv/jobs/queue.json
+        bucketq edit s3://bucket/jobs/queue.json --pretty
+    """
+    async with place_of(url, out.timeout_s) as place:
+        draft = await admin.begin_edit(place, pretty=pretty)
+        path = _write_draft(place.key, draft.text)
+        out.after_interrupt = f"nothing was written; your text is in {path}"
+        keep = True
+        try:
+            _run_editor(path)
+            text = path.read_bytes()
+            if text == draft.text:
+                keep = False
+                out.done("nothing was changed", {"changed": 0})
+                return 0
+            out.after_interrupt = (
+                "whether your changes were written is unknown: look for them with `bucketq edit`; "
+                f"your text is in {path}"
+            )
+            edited = await admin.finish_edit(place, draft, text)
+            keep = False
+        except (BucketQError, OSError) as error:
+            message = f"{error}; your text is kept in {path}"
+            if isinstance(error, BucketQError):
+                error.args = (message,)
+                raise
+            raise InvalidRequestError(message) from error
+        finally:
+            if not keep:
+                path.unlink(missing_ok=True)
+    what = ", ".join(_describe(name, count) for name, count in edited.changes.items())
+    out.done(
+        f"written as version {edited.summary.version:,}: {what or 'nothing'} changed",
+        plain(edited),
+    )
+    for field in edited.unknown:
+        out.note(f"kept, but bucketq does not know this field: {field}")
+    return 0
+
+
+def _describe(name: str, count: int) -> str:
+    """Say how many rows of a table were changed, or which field of the head."""
+    return counted(count, name.removesuffix("s")) if name in TABLES else name
+
+
+def _write_draft(key: str, text: bytes) -> Path:
+    name = Path(key).name.removesuffix(".json")
+    handle, path = tempfile.mkstemp(prefix=f"bucketq-edit-{name}-", suffix=".json")
+    with os.fdopen(handle, "wb") as file:
+        file.write(text)
+    return Path(path)
+
+
+def _run_editor(path: Path) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        words = [*shlex.split(editor), str(path)]
+        ended = subprocess.run(words, check=False)  # noqa: S603 - the user's own editor
+    except (OSError, ValueError) as error:
+        message = f"the editor {editor!r} cannot be run: {error}; set EDITOR"
+        raise InvalidRequestError(message) from None
+    if ended.returncode:
+        message = f"the editor {editor!r} ended with code {ended.returncode}; nothing was written"
+        raise InvalidRequestError(message)

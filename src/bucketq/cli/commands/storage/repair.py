@@ -1,0 +1,58 @@
+"""``bucketq repair``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bucketq import admin
+from bucketq.cli.opening import place_of
+from bucketq.cli.parameters import Url
+from bucketq.cli.queue_summary import describe_jobs
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import Output, plain
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Take the object as a person has left it.")
+    ] = False,
+) -> int:
+    """Say what is wrong with the object, or accept it as it is.
+
+    With --accept a hand edit is taken as a person has left it.
+
+    A copy of the broken object is kept beside it first, named *.broken-TIME. What is cut off or
+    makes no sense cannot be accepted: `restore` a copy then. Exit code 6: it is still broken.
+
+    Examples:
+        bucketq repair file:///srv/jobs/queue.json
+        bucketq repair file:///srv/jobs/queue.json --accept
+    """
+    async with place_of(url, out.timeout_s) as place:
+        found = await admin.repair(place, accept=accept)
+    if found.problem is None:
+        out.done(f"{place.where} is sound: nothing to repair", plain(found))
+        return exit_codes.OK
+    if found.saved is not None and found.summary is not None:
+        out.done(
+            f"accepted as version {found.summary.version:,}: {describe_jobs(found.summary)}",
+            plain(found),
+        )
+        out.note(f"the broken object is kept as {found.saved}")
+        return exit_codes.OK
+    if found.refusal is None and found.summary is not None:
+        advice = (
+            f"it can be accepted as it is ({describe_jobs(found.summary)}): bucketq repair --accept"
+        )
+    else:
+        advice = (
+            f"it cannot be accepted as it is ({found.refusal}): bring back a copy with bucketq "
+            "restore --replace"
+        )
+    out.result(f"{place.where}: {found.problem}\n{advice}", plain(found))
+    return exit_codes.CORRUPT

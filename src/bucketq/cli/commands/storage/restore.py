@@ -1,0 +1,59 @@
+"""``bucketq restore``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bucketq import admin
+from bucketq.cli.opening import place_of
+from bucketq.cli.parameters import Url
+from bucketq.cli.parsing import read_bytes
+from bucketq.cli.queue_summary import describe_jobs
+from bucketq.cli.terminal.output import Output, plain
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A saved copy: a file, - for stdin, or the address of an object.",
+            show_default=False,
+        ),
+    ],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put it in the place of the queue that is there.")
+    ] = False,
+) -> None:
+    """Bring a saved copy back, as a new incarnation of the queue.
+
+    Processes that use the queue are cut off and have to connect again; jobs that were running in
+    the copy wait again. What was done after the copy was made is not in it: jobs that were
+    finished since run again, jobs pushed since are missing. With --replace what was there is kept
+    beside it, in an object named *.replaced-TIME or *.broken-TIME.
+
+    Examples:
+        bucketq restore s3://bucket/jobs/queue.json queue-monday.json
+        bucketq restore file:///srv/jobs/queue.json queue-monday.json --replace
+    """
+    if "://" in source:
+        async with place_of(source, out.timeout_s) as other:
+            body = (await admin.look(other)).body
+    else:
+        body = read_bytes(Path(source))
+    async with place_of(url, out.timeout_s) as place:
+        restored = await admin.restore(place, body, overwrite=replace)
+    summary = restored.summary
+    out.done(
+        f"restored {place.where} at version {summary.version:,}: {describe_jobs(summary)}, "
+        f"{restored.released:,} of them were running",
+        plain(restored),
+    )
+    if restored.saved:
+        out.note(f"what was there before is kept as {restored.saved}")

@@ -1,0 +1,1 @@
+"""Commands of programs that work on jobs."""

@@ -1,0 +1,101 @@
+"""``bucketq claim``."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Annotated, Any
+
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Kinds, Request, Url
+from bucketq.cli.parsing import parse_duration
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import Output
+from bucketq.errors import InvalidRequestError, QueueNotFoundError
+from bucketq.model import check
+from bucketq.queue.base import MAX_WAIT_S, Queue
+
+_LOOK_AGAIN_S = 1.0
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    kinds: Kinds = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many jobs.", min=1)] = 1,
+    wait: Annotated[
+        str, typer.Option("--wait", metavar="DURATION", help="Wait for the first one, like 30s.")
+    ] = "0",
+    worker: Annotated[
+        str | None,
+        typer.Option("--worker", help="The name to claim under; by default host and process."),
+    ] = None,
+    lease: Annotated[
+        str | None,
+        typer.Option(
+            "--lease",
+            metavar="DURATION",
+            help="How long they are yours without a heartbeat, like 10m; up to 7d.",
+        ),
+    ] = None,
+    request: Request = None,
+) -> int:
+    """Take jobs to work on, and print them with their leases.
+
+    Show the lease to `complete`, `fail`, `release` and `heartbeat`. Send a heartbeat every few
+    seconds, or the job goes to another worker (see `lease_s` in `bucketq config`); a script that
+    sends none says with --lease how long its work may take. Exit code 3: there was nothing to
+    claim. With --wait the queue itself may be yet to come.
+
+    Examples:
+        bucketq claim file:///srv/jobs/queue.json --kind email --wait 30s
+        bucketq claim file:///srv/jobs/queue.json --limit 10 --json | jq -r .lease
+        bucketq claim file:///srv/jobs/queue.json --kind backup --lease 2h
+    """
+    out.after_interrupt = "what was claimed is given back, or its lease runs out by itself"
+    until = asyncio.get_running_loop().time() + _parse_wait(wait)
+    lease_s = None if lease is None else parse_duration(lease, "--lease")
+    check.lease(lease_s)
+    async with AsyncExitStack() as stack:
+        queue = await _open(out, url, worker, until, stack)
+        wait_s = max(0.0, until - asyncio.get_running_loop().time())
+        jobs = await queue.claim(
+            kinds or None, limit=limit, wait_s=wait_s, lease_s=lease_s, request=request
+        )
+    for job in jobs:
+        payload = bytes(job.record.payload).decode()
+        out.result(
+            f"{job.id} {job.lease.lease} {job.kind} attempt {job.attempt}: {payload}", job.record
+        )
+    if not jobs:
+        out.note("nothing to claim")
+    return exit_codes.OK if jobs else exit_codes.NOTHING
+
+
+def _parse_wait(text: str) -> float:
+    wait_s = parse_duration(text, "--wait")
+    if wait_s > MAX_WAIT_S:
+        message = f"--wait must be at most 1h, got {text}"
+        raise InvalidRequestError(message)
+    return wait_s
+
+
+async def _open(
+    out: Output, url: str, worker: str | None, until: float, stack: AsyncExitStack
+) -> Queue[Any]:
+    """Open the queue, or wait until somebody has created it, for as long as there is time."""
+    is_told = False
+    while True:
+        try:
+            return await stack.enter_async_context(opened(url, out.timeout_s, worker=worker))
+        except QueueNotFoundError as error:
+            left_s = until - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise
+            if not is_told:
+                out.note(f"{error}; waiting for it")
+                is_told = True
+            await asyncio.sleep(min(_LOOK_AGAIN_S, left_s))

@@ -1,0 +1,48 @@
+"""``bucketq complete``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import JobId, Lease, Request, Url
+from bucketq.cli.parsing import parse_json, read_bytes
+from bucketq.cli.terminal.output import Output
+from bucketq.errors import InvalidRequestError
+from bucketq.model.operations import LeaseRef
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    job: JobId,
+    lease: Lease,
+    result: Annotated[
+        str | None, typer.Option("--result", metavar="JSON", help="What came of it.")
+    ] = None,
+    result_file: Annotated[
+        Path | None,
+        typer.Option("--result-file", metavar="PATH", help="The same from a file; - is stdin."),
+    ] = None,
+    request: Request = None,
+) -> None:
+    """Finish a job, with an optional result. Doing it again under the same lease is no error.
+
+    Examples:
+        bucketq complete file:///srv/jobs/queue.json JOB LEASE
+        bucketq complete file:///srv/jobs/queue.json JOB LEASE --result '{"sent": true}'
+    """
+    if result is not None and result_file is not None:
+        message = "give --result or --result-file, not both"
+        raise InvalidRequestError(message)
+    raw = result.encode() if result is not None else None
+    if result_file is not None:
+        raw = read_bytes(result_file)
+    value = None if raw is None else parse_json(raw, "the result")
+    async with opened(url, out.timeout_s) as queue:
+        await queue.complete(LeaseRef(job, lease), value, request=request)
+    out.done(f"{job} is done", {"id": job, "status": "done"})

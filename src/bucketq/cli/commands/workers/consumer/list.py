@@ -1,0 +1,35 @@
+"""``bucketq consumer list``."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import Url
+from bucketq.cli.terminal.output import Output
+from bucketq.cli.terminal.text_table import Column
+
+
+async def run(out: Output, *, url: Url) -> None:
+    """List the consumers, and the last batch of each.
+
+    PENDING is how many jobs it holds, while it is not acknowledged.
+
+    Examples:
+        bucketq consumer list s3://bucket/jobs/queue.json
+        bucketq consumer list s3://bucket/jobs/queue.json --json | jq 'select(.pending > 0)'
+    """
+    async with opened(url, out.timeout_s) as queue:
+        consumers = await queue.consumers()
+    if out.json:
+        for consumer in consumers:
+            out.value(structs.asdict(consumer))
+        return
+    numbers = [Column("EPOCH"), Column("BATCH"), Column("PENDING")]
+    out.table(
+        [Column("NAME", flexible=True), *numbers, Column("USED")],
+        (
+            (each.name, str(each.epoch), str(each.batch), str(each.pending), each.at)
+            for each in consumers
+        ),
+    )

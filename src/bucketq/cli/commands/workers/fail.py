@@ -1,0 +1,34 @@
+"""``bucketq fail``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import JobId, Lease, Request, Url
+from bucketq.cli.terminal.output import Output
+from bucketq.model.operations import LeaseRef
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    job: JobId,
+    lease: Lease,
+    error: Annotated[str, typer.Option("--error", "-e", help="What went wrong.")] = "failed",
+    no_retry: Annotated[bool, typer.Option("--no-retry", help="Give it up at once.")] = False,
+    request: Request = None,
+) -> None:
+    """Report that an attempt failed; it is tried again, or dead.
+
+    Examples:
+        bucketq fail file:///srv/jobs/queue.json JOB LEASE --error 'no such address'
+        bucketq fail file:///srv/jobs/queue.json JOB LEASE --no-retry
+    """
+    out.after_interrupt = "running it again is safe: once it has taken effect, it is refused"
+    async with opened(url, out.timeout_s) as queue:
+        status = await queue.fail(LeaseRef(job, lease), error, retry=not no_retry, request=request)
+    out.done(f"{job} is {status}", {"id": job, "status": status})

@@ -1,0 +1,29 @@
+"""``bucketq heartbeat``."""
+
+from __future__ import annotations
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import JobId, Lease, Url
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import Output
+from bucketq.model.operations import LeaseRef
+
+
+async def run(out: Output, *, url: Url, job: JobId, lease: Lease) -> int:
+    """Say that a job is still being worked on.
+
+    The answer tells whether somebody wants it cancelled. Exit code 4: the lease is lost, stop
+    working on it.
+
+    Examples:
+        bucketq heartbeat file:///srv/jobs/queue.json JOB LEASE
+        bucketq heartbeat file:///srv/jobs/queue.json JOB LEASE --json | jq .cancel_requested
+    """
+    async with opened(url, out.timeout_s) as queue:
+        [pulse] = await queue.heartbeat(LeaseRef(job, lease))
+    if not pulse.held:
+        out.done(f"the lease of {job} is lost; stop working on it", pulse)
+        return exit_codes.REJECTED
+    wish = "; somebody wants it cancelled: stop, and release it" if pulse.cancel_requested else ""
+    out.done(f"{job} is yours{wish}", pulse)
+    return exit_codes.OK

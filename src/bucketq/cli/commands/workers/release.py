@@ -1,0 +1,38 @@
+"""``bucketq release``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bucketq.cli.opening import opened
+from bucketq.cli.parameters import JobId, Lease, Request, Url
+from bucketq.cli.parsing import parse_duration
+from bucketq.cli.terminal.output import Output
+from bucketq.model.operations import LeaseRef
+
+
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    job: JobId,
+    lease: Lease,
+    delay: Annotated[
+        str, typer.Option("--delay", metavar="DURATION", help="Not to be claimed before, like 5m.")
+    ] = "0",
+    request: Request = None,
+) -> None:
+    """Give a job back unharmed; it costs none of its attempts.
+
+    Examples:
+        bucketq release file:///srv/jobs/queue.json JOB LEASE
+        bucketq release file:///srv/jobs/queue.json JOB LEASE --delay 5m
+    """
+    out.after_interrupt = "running it again is safe: once it has taken effect, it is refused"
+    async with opened(url, out.timeout_s) as queue:
+        await queue.release(
+            LeaseRef(job, lease), delay_s=parse_duration(delay, "--delay"), request=request
+        )
+    out.done(f"{job} is given back", {"id": job, "status": "queued"})

@@ -1,0 +1,242 @@
+"""``bucketq work``: run a worker that a module of the user defines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
+from bucketq.cli.parsing import check_timeout, parse_duration
+from bucketq.cli.reloader import Reloader, ended_with_parent
+from bucketq.cli.terminal.log import Format, Lines, LogFormat, choose_format, log_to
+from bucketq.cli.terminal.output import Output, counted
+from bucketq.cli.terminal.worker_status import WorkerLine
+from bucketq.cli.worker_import import Target, find_worker, parse_target, source_folder
+from bucketq.errors import InvalidRequestError
+from bucketq.worker.forced_exit import ForcedExit
+
+if TYPE_CHECKING:
+    from bucketq.worker.counters import WorkerCounters
+    from bucketq.worker.worker import Worker
+
+_log = logging.getLogger("bucketq.worker")
+_NOTE_S = 3.0
+"""After how long without a queue that is told."""
+_SPARK_NOTE_S = 60.0
+"""The same where executors are given their handlers first, which may have to be started."""
+
+
+Where = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:WORKER",
+        help="Where the worker is: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; "
+        "without a name, the one called worker, or the only one.",
+        show_default=False,
+    ),
+]
+Address = Annotated[
+    str,
+    typer.Option("--url", metavar="URL", help="Address of the queue, if not as the worker says."),
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option("--concurrency", "-c", metavar="N", help="How many handlers run at once."),
+]
+Kinds = Annotated[
+    str, typer.Option("--kinds", "-k", metavar="A,B", help="Work on these kinds only.")
+]
+Burst = Annotated[bool, typer.Option("--burst", help="End when no job can be claimed any more.")]
+Drain = Annotated[
+    str,
+    typer.Option(
+        "--drain", metavar="DURATION", help="How long it may take to end when it is stopped."
+    ),
+]
+Name = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="The name under which jobs are claimed.")
+]
+Reload = Annotated[bool, typer.Option("--reload", help="Start again when the source changes.")]
+Spark = Annotated[
+    str,
+    typer.Option(
+        "--spark",
+        metavar="MASTER",
+        help="Run handlers on Spark: local[4], spark://host:7077, yarn, or sc://host for Connect.",
+    ),
+]
+BatchJobs = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-jobs", metavar="N", help="With --spark: at most so many jobs go out at once."
+    ),
+]
+
+
+def run(
+    out: Output,
+    *,
+    target: Where,
+    url: Address = "",
+    concurrency: Concurrency = None,
+    kinds: Kinds = "",
+    burst: Burst = False,
+    drain: Drain = "",
+    name: Name = "",
+    reload: Reload = False,
+    log_format: LogFormat = "",
+    spark: Spark = "",
+    batch_jobs: BatchJobs = None,
+) -> int | None:
+    """Run a worker of yours: claim jobs and call their handlers.
+
+    Ctrl-C or SIGTERM lets handlers finish, a second one tells them to stop and gives their jobs
+    back, a third ends the process. The queue is the one of --url, else of the worker, else of
+    BUCKETQ_URL. The log tells of jobs, never of what is in them; the tracebacks that --debug adds
+    may quote payloads. With --spark the handlers run on executors, which need the module and
+    bucketq, but no address of the queue; --concurrency is then for each task.
+
+    Examples:
+        bucketq work tasks:worker
+        bucketq work shop.tasks:worker --url s3://bucket/jobs/queue.json --concurrency 50
+        bucketq work tasks.py --kinds email,report --burst
+        bucketq work tasks:worker --reload
+        bucketq work tasks:worker --drain 2m --name mailer-1 --log-format json
+        bucketq work tasks:worker --spark "local[4]"
+    """
+    form = choose_format(log_format, out)
+    wanted = tuple(kind.strip() for kind in kinds.split(",")) if kinds else None
+    drain_s = parse_duration(drain, "--drain") if drain else None
+    check_timeout(out.timeout_s)
+    found = parse_target(target)
+    if reload:
+        return _run_again_and_again(found, out)
+    if batch_jobs is not None and not spark:
+        message = "--batch-jobs is for --spark: leave it out, or name a master"
+        raise InvalidRequestError(message)
+    with WorkerLine(is_wanted=not out.quiet and form == "text") as line:
+        worker = find_worker(found)
+        worker.configure(url, concurrency=concurrency, drain=drain_s)
+        _check_address(worker)
+        if name:
+            worker.configure(worker=name)
+        # A worker may have a timeout of its own, which only one that is given overrides.
+        if out.timeout_s != DEFAULT_TIMEOUT_S:
+            worker.configure(timeout_s=out.timeout_s)
+        lines = Lines(form, line.say, tracebacks=out.debug)
+        lines.worker = worker.name
+        log_to(lines, quiet=out.quiet, debug=out.debug)
+        if spark:
+            with _on_spark(spark, worker, batch_jobs, is_loud=out.debug) as worker:
+                asyncio.run(_work(worker, line, wanted, burst=burst, note_s=_SPARK_NOTE_S))
+        else:
+            asyncio.run(_work(worker, line, wanted, burst=burst))
+    _sum_up(worker, wanted or tuple(worker.handlers), out, form)
+    return None
+
+
+@contextmanager
+def _on_spark(
+    master: str, worker: Worker, batch_jobs: int | None, *, is_loud: bool
+) -> Iterator[Worker]:
+    """Start Spark, and let it run the handlers of a worker."""
+    from bucketq.spark.handlers.spark_worker import SparkWorker
+    from bucketq.spark.session.command_session import demand_spark, session
+
+    demand_spark(master)
+    _log.info("starting Spark: %s", master)
+    with session(master, "work", is_loud=is_loud) as spark:
+        yield SparkWorker(spark, worker, batch_jobs=batch_jobs)
+
+
+def _check_address(worker: Worker) -> None:
+    if not worker.url and not os.environ.get(ADDRESS_VARIABLE):
+        message = (
+            "the worker has no queue: add --url, pass an address to bucketq.Worker, or set "
+            f"{ADDRESS_VARIABLE}"
+        )
+        raise InvalidRequestError(message)
+
+
+async def _work(
+    worker: Worker,
+    line: WorkerLine,
+    kinds: tuple[str, ...] | None,
+    *,
+    burst: bool,
+    note_s: float = _NOTE_S,
+) -> None:
+    loop = asyncio.get_running_loop()
+    beside = [
+        loop.create_task(line.follow(worker, kinds or tuple(worker.handlers))),
+        loop.create_task(_tell_of_silence(worker, note_s)),
+    ]
+
+    def end() -> None:
+        _log.warning("whoever watched the source is gone: ending, when handlers have finished")
+        worker.stop()
+
+    try:
+        # Not called off: the process ends with this command.
+        with worker.stopped_by_signals(ForcedExit()), ended_with_parent(end):
+            await worker.run(burst=burst, kinds=kinds)
+    finally:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _tell_of_silence(worker: Worker, note_s: float) -> None:
+    """Say that there is no queue yet, to somebody who wonders why nothing happens."""
+    await asyncio.sleep(note_s)
+    if not worker.is_ready:
+        url = worker.url or os.environ.get(ADDRESS_VARIABLE)
+        _log.warning("%s does not answer yet: trying on", url)
+
+
+def _run_again_and_again(found: Target, out: Output) -> int:
+    words = [word for word in sys.argv[1:] if word != "--reload"]
+    command = [sys.executable, "-m", "bucketq.cli", *words]
+
+    async def run() -> int:
+        return await Reloader(command, source_folder(found), quiet=out.quiet).run()
+
+    return asyncio.run(run())
+
+
+def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -> None:
+    """Tell what was done, and after a burst what is left."""
+    tally = worker.counters
+    facts: dict[str, object] = {str(end): count for end, count in tally.ends.items()}
+    queued = _queued(tally, kinds)
+    if queued is not None:
+        facts["queued"] = queued
+    if form == "json":
+        _log.info("ended", extra={"bucketq": {"event": "ended", **facts}})
+    if form == "text" or out.json:
+        out.done(_summary(tally, kinds, queued), facts)
+
+
+def _queued(tally: WorkerCounters, kinds: tuple[str, ...]) -> int | None:
+    """How many jobs of these kinds still waited at the end of a burst; None: nobody knows."""
+    if tally.left is None:
+        return None
+    return sum(tally.left.counts.get(kind, {}).get("queued", 0) for kind in kinds)
+
+
+def _summary(tally: WorkerCounters, kinds: tuple[str, ...], queued: int | None) -> str:
+    attempts = counted(sum(tally.ends.values()), "attempt")
+    ends = ", ".join(f"{count:,} {end}" for end, count in tally.ends.items())
+    text = f"{attempts}: {ends}" if ends else "no job was worked on"
+    if not queued or tally.left is None:
+        return text
+    is_paused = tally.left.paused or not set(kinds).isdisjoint(tally.left.paused_kinds)
+    why = "for a later time, or because of a pause" if is_paused else "for a later time"
+    return f"{text}; {counted(queued, 'job waits', 'jobs wait')} {why}"

@@ -1,0 +1,201 @@
+"""Runs a worker in a child process, and starts it again when its source changes.
+
+For development. Files are looked at a few times a second; nothing needs to be installed for that.
+A child that ends by itself, as one does whose module cannot be imported, is started again at the
+next change. A child holds one end of a pipe whose other end is here, so that it ends by itself
+where this process is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import printable
+
+_LOOK_S = 0.25
+_PATIENCE_S = 5.0
+"""How long a child may take to end before it is told again, and then before it is killed."""
+_NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
+_LIFELINE = "BUCKETQ_LIFELINE_FD"
+_ECHO_S = 0.05
+"""For so long after a signal another one is taken for its echo: ``timeout`` sends two at once."""
+_CLEAR_LINE = "\r\x1b[2K"
+
+Marks = dict[Path, tuple[int, int]]
+"""When each file was changed, and its size."""
+
+
+class Reloader:
+    """One child at a time, until a signal ends it all."""
+
+    def __init__(self, command: Sequence[str], folder: Path, *, quiet: bool) -> None:
+        """Run a command whose source is somewhere under a folder."""
+        self._command = list(command)
+        self._folder = folder
+        self._quiet = quiet
+        self._signals = 0
+        self._echo_until_s = 0.0
+        self._life, self._lifeline = os.pipe()
+        """The second is closed when this process ends, however it does."""
+        self._told = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run children until Ctrl-C or SIGTERM, and return the exit code."""
+        self._say(f"watching {self._folder} for changes")
+        try:
+            with self._hearing_signals():
+                return await self._run_children()
+        finally:
+            os.close(self._life)
+            os.close(self._lifeline)
+
+    async def _run_children(self) -> int:
+        while True:
+            marks = source_marks(self._folder)
+            child = self._start()
+            changed = await self._until_change(child, marks)
+            if changed is None:
+                return await self._end(child)
+            self._say(f"{changed} changed: starting again")
+            await self._stop(child)
+            if self._signals:
+                return await self._end(child)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # Ctrl-C goes to all processes of a terminal. This one hears it and tells the child, which
+        # begins with what is ignored here.
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return subprocess.Popen(  # noqa: S603 - it is this program
+                self._command,
+                pass_fds=[self._life],
+                env=os.environ | {_LIFELINE: str(self._life)},
+            )
+        finally:
+            signal.signal(signal.SIGINT, heard)
+
+    async def _until_change(self, child: subprocess.Popen[bytes], marks: Marks) -> str | None:
+        """Wait for a change, and return what changed; None: a signal came."""
+        is_told_of = False
+        while not self._signals:
+            await self._pause()
+            if (changed := _first_change(marks, source_marks(self._folder))) is not None:
+                return str(changed.relative_to(self._folder))
+            if child.poll() is not None and not is_told_of:
+                is_told_of = True
+                self._say(
+                    f"the worker has ended with code {child.returncode}; waiting for a change"
+                )
+        return None
+
+    async def _stop(self, child: subprocess.Popen[bytes]) -> None:
+        """End a child, unless a signal comes: let it drain, hurry it, kill it."""
+        for tell in (child.terminate, child.terminate, child.kill):
+            tell()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    while child.poll() is None and not self._signals:
+                        await self._pause()
+            if child.poll() is not None or self._signals:
+                return
+
+    async def _end(self, child: subprocess.Popen[bytes]) -> int:
+        """Pass signals on to a child until it has ended."""
+        heard = 0
+        while child.poll() is None:
+            if self._signals > heard:
+                heard += 1
+                child.kill() if heard > 2 else child.terminate()  # noqa: PLR2004 - the third
+            else:
+                await self._pause()
+        # A child that ended by itself was told of before.
+        return exit_codes.INTERRUPTED if heard and child.returncode < 0 else exit_codes.OK
+
+    async def _pause(self) -> None:
+        """Wait a moment, or until a signal comes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await self._told.wait()
+        self._told.clear()
+
+    @contextmanager
+    def _hearing_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def hear() -> None:
+            now_s = loop.time()
+            if now_s >= self._echo_until_s:
+                self._signals += 1
+                self._told.set()
+            self._echo_until_s = now_s + _ECHO_S
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, hear)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            # The child may have written to the last line of the terminal, and will again.
+            clear = _CLEAR_LINE if sys.stderr.isatty() else ""
+            sys.stderr.write(f"{clear}bucketq: {printable(text)}\n")
+            sys.stderr.flush()
+
+
+@contextmanager
+def ended_with_parent(end: Callable[[], None]) -> Iterator[None]:
+    """In a child of a reloader: call ``end`` when the reloader is gone. Else do nothing."""
+    number = os.environ.pop(_LIFELINE, "")
+    if not number:
+        yield
+        return
+    loop, life = asyncio.get_running_loop(), int(number)
+
+    def hear() -> None:
+        loop.remove_reader(life)
+        end()
+
+    loop.add_reader(life, hear)
+    try:
+        yield
+    finally:
+        loop.remove_reader(life)
+
+
+def source_marks(folder: Path) -> Marks:
+    """The Python files under a folder, but for what was installed, built or is hidden."""
+    marks: Marks = {}
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        folders[:] = [name for name in folders if _is_source(here / name)]
+        for name in names:
+            if name.endswith(".py"):
+                with suppress(OSError):  # It was there a moment ago.
+                    status = (here / name).stat()
+                    marks[here / name] = (status.st_mtime_ns, status.st_size)
+    return marks
+
+
+def _is_source(folder: Path) -> bool:
+    if folder.name.startswith(".") or folder.name in _NOT_SOURCE:
+        return False
+    return not (folder / "pyvenv.cfg").exists()
+
+
+def _first_change(before: Marks, after: Marks) -> Path | None:
+    """A file that is new, gone or different."""
+    for path in (*after, *before):
+        if before.get(path) != after.get(path):
+            return path
+    return None

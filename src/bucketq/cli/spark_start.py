@@ -1,0 +1,62 @@
+"""What commands that run on Spark share: their options, and a session that starts last.
+
+Whatever can be wrong (the address, a missing queue, pyspark, Java) is told before Spark is
+started, for that takes a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bucketq.cli.terminal.output import Output
+from bucketq.client.archive import see_archive
+from bucketq.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="MASTER",
+        help="Where Spark runs: local[*] for here, spark://host:7077, or sc://host for Connect.",
+    ),
+]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="TIME", help="From: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
+    ),
+]
+To = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Up to, not including; by default now.")
+]
+
+
+@contextmanager
+def started(out: Output, url: str, master: str, name: str) -> Iterator[SparkSession]:
+    """See that there is something to work on, then start Spark, and stop it in the end."""
+    from bucketq.spark.session.command_session import demand_spark, session
+
+    _check_shared(url)
+    asyncio.run(see_archive(url))
+    demand_spark(master)
+    out.note("starting Spark")
+    with session(master, name, is_loud=out.debug) as spark:
+        yield spark
+
+
+def _check_shared(url: str) -> None:
+    """Refuse a queue that other processes do not see."""
+    if url.lower().startswith("memory:"):
+        message = (
+            "a memory:// queue is seen by one process alone, and Spark has several: use a file or "
+            "an object store"
+        )
+        raise InvalidRequestError(message)

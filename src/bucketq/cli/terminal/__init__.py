@@ -1,0 +1,1 @@
+"""What a command shows on a terminal, and what it reads from one."""

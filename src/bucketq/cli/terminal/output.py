@@ -1,0 +1,144 @@
+"""What a command says: results on stdout, everything else on stderr.
+
+Results are for people by default (tables as wide as the terminal) and for programs with
+``--json``. What came from a job is shown with its control characters escaped, so that a payload
+cannot write to the terminal of whoever looks at it.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from bucketq.cli.terminal.text_table import Column, Table
+
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+}
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def flush_each_line() -> None:
+    """Flush stdout after each line, also if it is a file or a pipe.
+
+    Otherwise a program that waits for a line of a command that keeps running, like the address
+    that `serve` prints, waits until a buffer is full. It costs about a microsecond a line, which
+    is little beside encoding one.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+
+
+class Output:
+    """Where a command puts what it has to say."""
+
+    def __init__(self, *, json: bool, quiet: bool, debug: bool, timeout_s: float) -> None:
+        """Keep what the options that all commands share say."""
+        self.json = json
+        self.json_errors = json
+        """Whether errors are JSON: they follow the format of a log, if there is one."""
+        self.quiet = quiet
+        self.debug = debug
+        self.timeout_s = timeout_s
+        self.after_interrupt = "running it again is safe"
+        """What to tell somebody who pressed Ctrl-C."""
+
+    def result(self, text: str, value: object) -> None:
+        """Print what was asked for: as text, or with --json as a value."""
+        if self.json:
+            self.value(value)
+        else:
+            print(printable(text))
+
+    def done(self, text: str, value: object) -> None:
+        """Confirm what was done; --quiet silences the text."""
+        if self.json:
+            self.value(value)
+        elif not self.quiet:
+            print(printable(text))
+
+    def value(self, value: object) -> None:
+        """Print a value as one line of JSON."""
+        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+    def note(self, text: str) -> None:
+        """Tell something beside the result."""
+        if not self.quiet:
+            print(printable(text), file=sys.stderr)
+
+    def error(self, text: str, **fields: object) -> None:
+        """Tell what went wrong: a sentence, or with --json an object."""
+        if self.json_errors:
+            line = msgspec.json.encode({"error": text, **fields}).decode()
+            print(line, file=sys.stderr)
+        else:
+            print(printable(f"bucketq: {text}"), file=sys.stderr)
+
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Sequence[object]] | None = None
+    ) -> Table:
+        """Print a table with these rows, or return one to write them to page by page."""
+        table = Table(columns, one_line)
+        if rows is not None:
+            table.write(rows)
+        return table
+
+
+def printable(text: str) -> str:
+    """Show control characters instead of sending them to the terminal."""
+    return text.translate(_CONTROLS).encode(errors="backslashreplace").decode()
+
+
+def one_line(value: object) -> str:
+    """A cell of a table."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return moment(value)
+    return printable(str(value).replace("\n", "\\n").replace("\t", " "))
+
+
+def moment(value: datetime) -> str:
+    """A time in UTC, to the second."""
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(seconds: float) -> str:
+    """A duration in its two largest units."""
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{seconds:.0f}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m{whole % _MINUTE:02d}s"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
+    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02d}h"
+
+
+def age(since: datetime, now: datetime) -> str:
+    """How long ago a moment was; a clock that is behind makes it no less than nothing."""
+    return duration(max(timedelta(), now - since).total_seconds())
+
+
+def size(count_bytes: float) -> str:
+    """A size in the largest unit that suits."""
+    for unit in ("B", "KiB", "MiB"):
+        if count_bytes < 1024:  # noqa: PLR2004 - bytes in a KiB
+            return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= 1024
+    return f"{count_bytes:.1f} GiB"
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def plain(value: Any) -> Any:
+    """A record as JSON has it: payloads and results as values, absent fields left out."""
+    return msgspec.json.decode(msgspec.json.encode(value))
