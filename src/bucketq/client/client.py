@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from bucketq.broker.election import ENOUGH, Sign
 from bucketq.client.discovery import Finder, NotYetError
+from bucketq.client.older_brokers import release_each
 from bucketq.client.routes import (
     BrokerRoute,
     DirectRoute,
@@ -29,11 +30,10 @@ from bucketq.client.routes import (
     TurnedAwayError,
 )
 from bucketq.clock import Clock, fraction
-from bucketq.commit.request_ids import is_unjudged
+from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
 from bucketq.errors import (
     BucketQError,
     ClosedError,
-    LeaseLostError,
     NotDurableError,
     OverloadedError,
     RejectedError,
@@ -41,7 +41,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.job import JobRecord
-from bucketq.model.operations import Claim, Request
+from bucketq.model.operations import Claim, Release, ReleaseMany, Request
 from bucketq.queue.arguments import as_several, lease_of
 from bucketq.queue.base import Held
 from bucketq.queue.give_back import give_back
@@ -133,13 +133,13 @@ class Client(Verbs[T]):
         try:
             return await super().release_many(leases, delay_s=delay_s, request=request)
         except NotOfferedError:
-            # An older broker. It commits requests that come together in one write anyway.
-            releasing = (self.release(lease, delay_s=delay_s) for lease in leases)
-            ends = await asyncio.gather(*releasing, return_exceptions=True)
-        for end in ends:
-            if end is not None and not isinstance(end, LeaseLostError):
-                raise end
-        return [end is None for end in ends]
+            fresh = RequestIds(self._clock).give()
+            name = fresh if request is None else parse_token(request, ReleaseMany)
+
+            async def submit(request_id: RequestId, release: Release) -> None:
+                await self._submit_as(request_id, release, self._ids)
+
+            return await release_each(submit, name, leases, delay_s)
 
     def withdraw(self, claim: Claim) -> None:
         """Let a claim wait no longer; what it gets all the same is given back."""

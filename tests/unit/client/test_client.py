@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from bucketq.client.client import Client
 from bucketq.client.routes import BrokerRoute, DirectRoute, RouteLostError
 from bucketq.errors import ClosedError, OverloadedError, SupersededError, UnavailableError
-from bucketq.model.operations import ReleaseMany, Request
-from bucketq.queue.job import JobSpec
-from bucketq.rpc.messages import OFFERED, Welcome
+from bucketq.model.operations import Request
 from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
 from bucketq.testing.network import NetworkFaults
@@ -237,25 +234,6 @@ async def test_a_claim_whose_answer_is_on_its_way_when_its_client_hangs_up_is_gi
             claiming.cancel()
         (job,) = await other.claim(wait_s=5)
         assert (job.attempt, job.record.lost_leases) == (2, 0)
-
-
-@virtual
-async def test_an_older_broker_is_sent_a_release_for_each_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    known = frozenset(OFFERED) - {ReleaseMany}
-    monkeypatch.setattr("bucketq.broker.broker._OFFERED", known)
-    monkeypatch.setattr("bucketq.broker.broker.Welcome", partial(Welcome, operations=()))
-    realm = Realm()
-    async with realm.serving("host1"), realm.client() as queue:
-        await queue.push_many([JobSpec(kind="mail", payload=number) for number in range(30)])
-        jobs = await queue.claim(limit=30)
-        await queue.release(jobs[1])
-        before = (await queue.stats()).version
-        assert await queue.release_many(jobs) == [True, False] + [True] * 28
-        stats = await queue.stats()
-        assert stats.counts == {"mail": {"queued": 30}}
-        assert stats.version <= before + 2, "what comes together is committed together"
 
 
 @virtual
