@@ -31,11 +31,11 @@ async def release_each(
     ends = await asyncio.gather(*releasing, return_exceptions=True)
     whole = name.request(ReleaseMany(leases=tuple(leases), delay_s=delay_s))
     unknown = [end for end in ends if isinstance(end, UnavailableError | NotDurableError)]
-    for end in unknown:
-        if end.request is None:
-            raise end  # The queue has forgotten too much to judge a retry.
+    for error in unknown:
+        if error.request is None:
+            raise error  # The queue has forgotten too much to judge a retry.
     if unknown:
-        since = min(parse_token(end.request, Release).since or 0 for end in unknown)
+        since = min(parse_token(error.request, Release).since or 0 for error in unknown)
         raise type(unknown[0])(str(unknown[0]), request=token_of(whole, since)) from unknown[0]
     for end in ends:
         if end is not None and not isinstance(end, LeaseLostError):

@@ -200,7 +200,7 @@ class Engine:
             self._settings = await self._settling.insist(lambda _: self._queue.config())
         except Unsettled as error:
             raise error.__cause__ or error from None
-        self._keeper.settings = self._settings
+        self._keeper.settings = self._settling.settings = self._settings
 
     async def _refresh(self) -> None:
         while True:

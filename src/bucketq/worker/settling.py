@@ -13,13 +13,16 @@ from typing import Any, Generic, TypeVar
 
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
+    InvalidRequestError,
     LeaseLostError,
     OverloadedError,
+    PayloadTooLargeError,
     RejectedError,
     SupersededError,
     UnavailableError,
 )
 from bucketq.model.job import Status
+from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 
@@ -27,8 +30,14 @@ A = TypeVar("A")
 Item = TypeVar("Item")
 
 _LARGEST_BATCH = 1000
+"""How many jobs go in one request at most. With results of the default limit (64 KiB) they fit in
+one message to a broker; larger batches save next to nothing."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+
+
+_Ready = tuple[Item, asyncio.Future[bool]]
+"""An item, and the future of its caller: whether its lease was still held."""
 
 
 class Unsettled(Exception):  # noqa: N818 - it never leaves this package
@@ -42,10 +51,12 @@ class _Batches(Generic[Item]):
         self,
         send_many: Callable[[list[Item]], Awaitable[list[bool]]],
         send_one: Callable[[Item], Awaitable[None]],
+        largest: Callable[[], int],
     ) -> None:
         self._send_many = send_many
         self._send_one = send_one
-        self.ready: list[tuple[Item, asyncio.Future[bool]]] = []
+        self._largest = largest
+        self.ready: list[_Ready[Item]] = []
         self._sending: asyncio.Task[None] | None = None
 
     async def put(self, item: Item) -> bool:
@@ -66,35 +77,52 @@ class _Batches(Generic[Item]):
     async def _send(self) -> None:
         """Send what is ready, and what has become ready meanwhile, until nothing is."""
         while self.ready:
-            batch = self.ready[:_LARGEST_BATCH]
-            del self.ready[:_LARGEST_BATCH]
-            try:
-                answers = await self._send_many([item for item, _ in batch])
-            except RejectedError:
-                # One of them spoils the others: a result that the queue does not take.
-                for item, done in batch:
-                    await self._send_alone(item, done)
-            except Exception as error:  # noqa: BLE001 - the callers get it, whatever it is
-                for _, done in batch:
-                    if not done.done():
-                        done.set_exception(error)
-            else:
-                for (_, done), answer in zip(batch, answers, strict=True):
-                    if not done.done():
-                        done.set_result(answer)
+            size = self._largest()
+            batch = self.ready[:size]
+            del self.ready[:size]
+            await self._send_batch(batch)
+
+    async def _send_batch(self, batch: list[_Ready[Item]]) -> None:
+        try:
+            answers = await self._send_many([item for item, _ in batch])
+        except (InvalidRequestError, PayloadTooLargeError):
+            # They are too many or too large together, or the queue does not take one of them. Half
+            # of them at a time, the others go in few requests.
+            if len(batch) == 1:
+                await self._send_alone(*batch[0])
+                return
+            middle = len(batch) // 2
+            await self._send_batch(batch[:middle])
+            await self._send_batch(batch[middle:])
+        except RejectedError:
+            for item, done in batch:
+                await self._send_alone(item, done)
+        except Exception as error:  # noqa: BLE001 - the callers get it, whatever it is
+            for _, done in batch:
+                _fail(done, error)
+        else:
+            for (_, done), answer in zip(batch, answers, strict=True):
+                _answer(done, is_held=answer)
 
     async def _send_alone(self, item: Item, done: asyncio.Future[bool]) -> None:
         try:
             await self._send_one(item)
         except LeaseLostError:
-            if not done.done():
-                done.set_result(False)
+            _answer(done, is_held=False)
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
-            if not done.done():
-                done.set_exception(error)
+            _fail(done, error)
         else:
-            if not done.done():
-                done.set_result(True)
+            _answer(done, is_held=True)
+
+
+def _answer(done: asyncio.Future[bool], *, is_held: bool) -> None:
+    if not done.done():
+        done.set_result(is_held)
+
+
+def _fail(done: asyncio.Future[bool], error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)
 
 
 class Settling:
@@ -104,9 +132,11 @@ class Settling:
         """Settle jobs of ``queue``."""
         self._queue = queue
         self._clock = clock
+        self.settings = Settings()
+        """Those of the queue; they may be replaced while it runs."""
         self._gives_up = asyncio.Event()
-        self._completions = _Batches(self._complete_many, self._complete_one)
-        self._releases = _Batches(self._release_many, self._release_one)
+        self._completions = _Batches(self._complete_many, self._complete_one, self._largest_batch)
+        self._releases = _Batches(self._release_many, self._release_one, self._largest_batch)
 
     @property
     def is_empty(self) -> bool:
@@ -206,6 +236,9 @@ class Settling:
                 await self._gives_up.wait()
         except TimeoutError:
             return
+
+    def _largest_batch(self) -> int:
+        return min(_LARGEST_BATCH, self.settings.max_batch_jobs)
 
     async def _complete_many(self, jobs: list[tuple[Job[Any], Any]]) -> list[bool]:
         return await self.insist(lambda request: self._queue.complete_many(jobs, request=request))

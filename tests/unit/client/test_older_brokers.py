@@ -9,7 +9,7 @@ import pytest
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.operations import ReleaseMany
-from bucketq.queue.base import JobSpec
+from bucketq.queue.job import JobSpec
 from bucketq.rpc.messages import OFFERED, Welcome
 from tests.unit.client.clients import Realm
 from tests.unit.commit.worlds import say_nothing, slowly, virtual
@@ -58,7 +58,7 @@ async def test_releases_of_unknown_outcome_are_retried_with_the_effect_of_one(la
             assert len(held) == 3
         else:
             held = []
-        tokens = {request}
+        tokens: set[str | None] = {request}
         async with asyncio.timeout(60):
             while True:
                 try:

@@ -22,7 +22,7 @@ from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
 from bucketq.worker.settling import Settling, Unsettled
 from tests.unit.commit.worlds import World, slowly, virtual
-from tests.unit.worker.stage import Way, failing, opened
+from tests.unit.worker.stage import Way, burst, failing, handler, opened
 
 
 def settling_of(way: Way) -> Settling:
@@ -58,16 +58,6 @@ async def test_jobs_that_are_given_back_together_go_together() -> None:
         assert 3 <= way.count("release_many") <= 4
         assert not way.count("release")
         assert (await queue.stats()).counts["mail"] == {"queued": 2500}
-
-
-@virtual
-async def test_jobs_are_given_back_one_by_one_if_the_queue_takes_no_such_batch() -> None:
-    async with opened() as (queue, way):
-        jobs = await claimed(queue, 5)
-        await queue.config(max_batch_jobs=2)
-        settling = settling_of(way)
-        assert all(await asyncio.gather(*(settling.release(job) for job in jobs)))
-        assert way.count("release") == 5
 
 
 @virtual
@@ -218,3 +208,55 @@ async def test_a_refusal_of_all_is_told_to_all() -> None:
         )
         assert [type(end) for end in ends] == [RejectedError] * 3
         assert settling.is_empty
+
+
+@pytest.mark.parametrize("verb", ["complete", "release"])
+@pytest.mark.parametrize("is_known", [True, False])
+@virtual
+async def test_a_queue_that_takes_small_batches_is_sent_small_batches(
+    verb: str, is_known: bool
+) -> None:
+    """Also if the limit was lowered since the settings were last read."""
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 64)
+        settings = await queue.config(max_batch_jobs=4)
+        settling = settling_of(way)
+        if is_known:
+            settling.settings = settings
+        ending = (
+            settling.complete(j, 1) if verb == "complete" else settling.release(j) for j in jobs
+        )
+        assert await asyncio.gather(*ending) == [True] * 64
+        assert way.count(f"{verb}_many") == (16 if is_known else 31)
+        assert not way.count(verb)
+
+
+@virtual
+async def test_a_worker_settles_its_jobs_on_a_queue_that_takes_small_batches() -> None:
+    @handler()
+    async def work(payload: int) -> int:
+        await asyncio.sleep(1)  # All of them end together.
+        return payload
+
+    async with opened() as (queue, way):
+        await queue.config(max_batch_jobs=2)
+        for number in range(20):
+            await queue.push("mail", number)
+        await burst(way, work, concurrency=20)
+        assert (await queue.stats()).counts["mail"] == {"done": 20}
+        assert (way.count("complete"), way.count("complete_many")) == (0, 10)
+
+
+@virtual
+async def test_one_bad_result_among_many_costs_few_requests() -> None:
+    async with opened() as (queue, way):
+        jobs = await claimed(queue, 256)
+        settling = settling_of(way)
+        results = ["fine"] * 255 + ["x" * 100_000]
+        ends = await asyncio.gather(
+            *(settling.complete(*pair) for pair in zip(jobs, results, strict=True)),
+            return_exceptions=True,
+        )
+        assert ends[:255] == [True] * 255
+        assert isinstance(ends[255], PayloadTooLargeError)
+        assert (way.count("complete_many"), way.count("complete")) == (17, 1)
