@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import bucketq
@@ -40,6 +41,15 @@ async def native() -> None:
     """Block the event loop in native code, where Python handles no signals."""
     note("native")
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+
+@worker.handler("stubborn")
+async def stubborn() -> None:
+    """Ignore every cancellation."""
+    note("stubborn")
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
 
 
 @worker.handler("executor")

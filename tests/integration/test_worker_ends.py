@@ -101,8 +101,18 @@ def test_jobs_that_were_fetched_ahead_go_back_in_time_where_writes_are_slow(
         assert {job.lost_leases for job in queue.jobs(limit=3000).jobs} == {0}
 
 
-@pytest.mark.parametrize("kind", ["block", "native", "executor"])
-def test_a_handler_that_does_not_stop_does_not_keep_the_process(ending: Ending, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        ("block", "blocks the event loop"),
+        ("native", "blocks the event loop"),
+        ("stubborn", "go on although they were cancelled: job "),
+        ("executor", "threads have not ended: "),
+    ],
+)
+def test_a_handler_that_does_not_stop_does_not_keep_the_process(
+    ending: Ending, kind: str, cause: str
+) -> None:
     with bucketq.connect_sync(ending.url, mode="direct") as queue:
         job_id = queue.push(kind, None)
         ending.start_program()
@@ -110,6 +120,7 @@ def test_a_handler_that_does_not_stop_does_not_keep_the_process(ending: Ending, 
         code, took = ending.terminate()
         assert code == 1
         assert "drain time is over" in ending.errors()
+        assert cause in ending.errors()
         assert took < ROOM
         job = queue.get(job_id)
         assert (job.status, job.failures, job.lost_leases) == ("queued", 0, 0)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from bucketq.worker.context import Context
+from bucketq.worker.forced_exit import JOB_TASK
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runner import Begun, call
 
@@ -89,7 +90,9 @@ class CallerLoopRunner:
             return
         if handler.timeout_s is not None:
             self._to_engine.post(begun)
-        visit.task = self._home.create_task(call(handler, context), name=f"job {context.job.id}")
+        visit.task = self._home.create_task(
+            call(handler, context), name=f"{JOB_TASK}{context.job.id}"
+        )
         visit.task.add_done_callback(lambda _: self._to_engine.post(lambda: _arrive(visit)))
 
 

@@ -257,6 +257,8 @@ class Worker:
         was started to ignore, as shells do for Ctrl-C behind ``&``, stays ignored. A SIGTERM
         right after another is the same one: ``timeout`` sends it to a process and to its group.
         """
+        if forced_exit is not None:
+            forced_exit.loop = asyncio.get_running_loop()
         found = {number: signal.getsignal(number) for number in _SIGNALS}
         before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}
         told, echo_until_s = 0, 0.0
