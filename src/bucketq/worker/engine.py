@@ -40,6 +40,9 @@ _LONGEST_BACKLOG_S = 2.0
 _MOST_UNSETTLED = 2000
 _REFRESH_S = 60.0
 """How often the queue's settings are read again."""
+_SECOND_LOOK_S = 3.0
+"""How soon after its start a worker looks at the queue again: someone who tries it out pushes a job
+right after that, and waits for it. Later looks are as rare as the settings are read."""
 _LOOK_S = 5.0
 """How long counting the jobs may take."""
 _WITHDRAW_S = 1.0
@@ -203,6 +206,8 @@ class Engine:
         self._keeper.settings = self._settling.settings = self._settings
 
     async def _refresh(self) -> None:
+        await self._look()
+        await asyncio.sleep(_SECOND_LOOK_S)
         while True:
             await self._look()
             await asyncio.sleep(_REFRESH_S)

@@ -300,6 +300,20 @@ async def test_kinds_without_a_handler_are_named_once(caplog: pytest.LogCaptureF
 
 
 @virtual
+async def test_a_kind_without_a_handler_that_comes_right_after_the_start_is_named_soon(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with opened() as (queue, way), working(way, nothing):
+        await asyncio.sleep(1)
+        await queue.push("mial", 1)
+        await asyncio.sleep(4)
+        assert "mial (1)" in caplog.text
+        before = way.count("stats")
+        await asyncio.sleep(600)
+        assert way.count("stats") - before <= 11, "it looks no more often after that"
+
+
+@virtual
 async def test_a_line_names_ten_kinds_without_a_handler_at_most(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
