@@ -203,6 +203,8 @@ def test_quiet_leaves_warnings_with_their_time(console: Console) -> None:
         check=True,
     )
     assert re.fullmatch(r"\S+Z warning the host is slow\n", ran.stderr), ran.stderr
+    # Scripts wait for the address, which is a result and not a log line.
+    assert re.fullmatch(r"serving \S+ at 127\.0\.0\.1:\d+\n", ran.stdout), ran.stdout
 
 
 def without_grpc(*words: str, folder: Path) -> Ran:

@@ -148,7 +148,8 @@ async def run(
         stack.push_async_callback(server.stop)
         await server.until_open(_OPEN_S)
         names = ", ".join(server.brokers)
-        out.done(f"serving {names} at {server.address}", {"address": server.address})
+        # With --quiet too: scripts wait for this line, and read the port from it.
+        out.result(f"serving {names} at {server.address}", {"address": server.address})
         await _until_over(server, stopped, idle_exit_s)
         _log.info("stopping: settling what has come")
 
