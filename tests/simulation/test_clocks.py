@@ -13,10 +13,10 @@ from bucketq.codec import decode
 from bucketq.commit.register import Register
 from bucketq.model import timekeeping
 from bucketq.queue.direct import DirectQueue
-from bucketq.testing.clock import SimulatedClock
-from bucketq.testing.faults import Faults
 from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.store import SimulatedStore
+from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.simulated_store import SimulatedStore
+from bucketq.testing.store_faults import Faults
 
 KEY = "queue.json"
 HOUR_S = 3600.0

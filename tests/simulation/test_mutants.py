@@ -41,10 +41,10 @@ from bucketq.model.transitions import apply
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.conditional import Verdict
-from bucketq.testing.cast import Cast
-from bucketq.testing.invariants import InvariantError
-from bucketq.testing.simulation import simulate
-from bucketq.testing.weather import Weather
+from simulator.fault_schedule import Weather
+from simulator.invariants import InvariantError
+from simulator.scenarios import Cast
+from simulator.simulation import simulate
 
 Patch = pytest.MonkeyPatch
 

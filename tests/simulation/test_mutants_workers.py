@@ -15,13 +15,13 @@ from bucketq.model.job import JobRecord
 from bucketq.model.operations import LeaseRef, ReleaseMany
 from bucketq.model.transitions import _HANDLERS
 from bucketq.queue.job import Job
-from bucketq.testing.weather import Weather
 from bucketq.worker.attempt import Attempt
 from bucketq.worker.engine import Engine
 from bucketq.worker.lease import LeaseKeeper
 from bucketq.worker.prefetch import Prefetch
 from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling
+from simulator.fault_schedule import Weather
 from tests.simulation import test_mutants
 
 Patch = pytest.MonkeyPatch

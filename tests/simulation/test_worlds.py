@@ -9,11 +9,12 @@ import sys
 import pytest
 
 from bucketq.model import state as state_module
-from bucketq.testing.crew import CRASHERS, FATES
-from bucketq.testing.faults import WRITE_FAULTS
-from bucketq.testing.network import MESSAGE_FAULTS
-from bucketq.testing.simulation import Report, simulate
-from bucketq.testing.weather import WEATHERS, Weather
+from bucketq.testing.store_faults import WRITE_FAULTS
+from simulator.fault_schedule import WEATHERS, Weather
+from simulator.simulated_network import MESSAGE_FAULTS
+from simulator.simulation import Report, simulate
+from simulator.worker_actors import CRASHERS, FATES
+from tests.environ import ROOT
 
 SEEDS = 160
 GROUPS = 8
@@ -82,7 +83,8 @@ def test_drivers_and_writers_that_die_find_and_repeat_their_batches(group: int) 
 def test_a_seed_replays_to_the_letter_under_another_hash_seed() -> None:
     def replay(hash_seed: str) -> str:
         run = subprocess.run(
-            [sys.executable, "-m", "bucketq.testing", "--seed", "7", "--seeds", "1"],
+            [sys.executable, "-m", "simulator", "--seed", "7", "--seeds", "1"],
+            cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

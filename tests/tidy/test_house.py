@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "bucketq"
+SIMULATOR = ROOT / "simulator"
 
 FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70
@@ -81,10 +82,11 @@ def test_no_file_names_a_package_registry() -> None:
 
 
 def modules() -> list[Path]:
-    """All modules of the package but those that a tool has generated."""
+    """All modules of the package and the simulator but those that a tool has generated."""
     found = sorted(
         path
-        for path in PACKAGE.rglob("*.py")
+        for folder in (PACKAGE, SIMULATOR)
+        for path in folder.rglob("*.py")
         if not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
     )
     assert found, f"no modules under {PACKAGE}: has the package moved?"

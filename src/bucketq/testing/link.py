@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bucketq.errors import UnavailableError
 from bucketq.store.base import ObjectInfo, StoredObject
-from bucketq.testing.faults import FaultDice
+from bucketq.testing.store_faults import FaultDice
 
 if TYPE_CHECKING:
-    from bucketq.testing.store import SimulatedStore
+    from bucketq.testing.simulated_store import SimulatedStore
 
 Direction = Literal["both", "requests", "answers"]
 Effect = Callable[[], Any]

@@ -13,8 +13,8 @@ from bucketq.commit.register import Register
 from bucketq.model.job import BrokerRecord
 from bucketq.rpc.messages import Ping, Pong
 from bucketq.testing.loop import current_loop
-from bucketq.testing.network import SimulatedNetwork
 from bucketq.testing.process import Process
+from simulator.simulated_network import SimulatedNetwork
 from tests.unit.commit.worlds import KEY, World
 
 

@@ -11,9 +11,9 @@ from bucketq.client.client import Client
 from bucketq.client.routes import BrokerRoute, DirectRoute, RouteLostError
 from bucketq.errors import ClosedError, OverloadedError, SupersededError, UnavailableError
 from bucketq.model.operations import Request
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
-from bucketq.testing.network import NetworkFaults
+from bucketq.testing.simulated_clock import SimulatedClock
+from simulator.simulated_network import NetworkFaults
 from tests.unit.broker.land import now_s, until
 from tests.unit.client.clients import Realm
 from tests.unit.commit.worlds import Gate, say_nothing, settle, slowly, start, virtual

@@ -18,8 +18,8 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.operations import Request
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
+from bucketq.testing.simulated_clock import SimulatedClock
 from tests.unit.client.clients import Realm
 from tests.unit.client.test_client import FakeWay
 from tests.unit.commit.worlds import Gate, refuse, start, virtual

@@ -17,7 +17,7 @@ from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.job import JobSpec
 from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
-from bucketq.testing.clock import EPOCH
+from bucketq.testing.simulated_clock import EPOCH
 
 KEY = "queue.json"
 QUEUES = [DirectQueue, GroupCommitQueue]

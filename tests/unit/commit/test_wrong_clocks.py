@@ -11,8 +11,8 @@ import pytest
 from bucketq.commit.register import Register
 from bucketq.queue.direct import DirectQueue
 from bucketq.queue.job import JobSpec
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
+from bucketq.testing.simulated_clock import SimulatedClock
 from tests.unit.commit.worlds import KEY, World, virtual
 
 HOUR_S = 3600.0

@@ -16,8 +16,8 @@ from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
 from bucketq.store.base import ObjectInfo, PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop, run
+from bucketq.testing.simulated_clock import SimulatedClock
 
 P = ParamSpec("P")
 

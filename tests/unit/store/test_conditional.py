@@ -11,8 +11,8 @@ from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.store.backoff import Backoff
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.conditional import Outcome, Verdict, write_until_certain
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop, run
+from bucketq.testing.simulated_clock import SimulatedClock
 
 UNANSWERED = UnavailableError("no answer")
 CONFLICT = PreconditionFailedError("412")

@@ -95,10 +95,10 @@ def test_the_same_seed_gives_the_same_interleaving_and_others_differ() -> None:
 _REPLAY = """
 import asyncio, sys
 from bucketq.errors import BucketQError
-from bucketq.testing.clock import SimulatedClock
-from bucketq.testing.faults import Faults
+from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.store_faults import Faults
 from bucketq.testing.loop import run
-from bucketq.testing.store import SimulatedStore
+from bucketq.testing.simulated_store import SimulatedStore
 
 async def main(loop):
     trace = []

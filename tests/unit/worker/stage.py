@@ -14,8 +14,8 @@ from bucketq.model.job import JobRecord
 from bucketq.queue import payload as payloads
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
+from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.runner import Runner, TaskRunner

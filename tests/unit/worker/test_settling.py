@@ -18,8 +18,8 @@ from bucketq.errors import (
 )
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobSpec
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.loop import current_loop
+from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.worker.settling import Settling, Unsettled
 from tests.unit.commit.worlds import World, slowly, virtual
 from tests.unit.worker.stage import Way, burst, failing, handler, opened

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from bucketq.model.operations import LeaseRef, Pulse, Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job, JobPage
-from bucketq.testing.history import History
+from simulator.call_history import History
 
 RunEnd = Literal["returned", "raised", "stopped"]
 

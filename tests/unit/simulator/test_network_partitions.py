@@ -12,7 +12,7 @@ from bucketq.rpc.transport import (
     LinkLostError,
     NobodyThereError,
 )
-from tests.unit.testing.echo import (
+from tests.unit.simulator.echo import (
     ADDRESS,
     PING,
     Echo,

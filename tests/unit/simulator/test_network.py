@@ -29,13 +29,13 @@ from bucketq.rpc.transport import (
     Wire,
 )
 from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.network import (
+from simulator.simulated_network import (
     MESSAGE_FAULTS,
     NOTICE_FAULTS,
     NetworkFaults,
     SimulatedNetwork,
 )
-from tests.unit.testing.echo import (
+from tests.unit.simulator.echo import (
     ADDRESS,
     HELLO,
     PING,
@@ -440,8 +440,8 @@ def test_calm_ends_power_cuts() -> None:
 
 _REPLAY = """
 import sys
-from bucketq.testing.network import NetworkFaults
-from tests.unit.testing import test_network as t
+from simulator.simulated_network import NetworkFaults
+from tests.unit.simulator import test_network as t
 
 async def scenario(world):
     garbage = [object() for _ in range(int(sys.argv[1]))]  # moves what is allocated next

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, get_args
 
 from bucketq.errors import InvalidRequestError
-from bucketq.testing.faults import Faults
-from bucketq.testing.hosts import LEADERS, Tenant
-from bucketq.testing.network import NetworkFaults
-from bucketq.testing.world import World
+from bucketq.testing.store_faults import Faults
+from simulator.machines import LEADERS, Tenant
+from simulator.simulated_cluster import World
+from simulator.simulated_network import NetworkFaults
 
 Weather = Literal["storm", "calm", "visits", "losses", "pauses", "crashes", "slow"]
 WEATHERS: tuple[Weather, ...] = get_args(Weather)

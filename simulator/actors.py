@@ -15,7 +15,7 @@ from typing import Any
 
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.queue.job import Job
-from bucketq.testing.history import Witness
+from simulator.call_history import Witness
 
 KINDS = ("index", "image", "etl")
 _TRIES = 4

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import asyncio
 
-from bucketq.testing.clock import SimulatedClock
-from bucketq.testing.fencing import Brokers
-from bucketq.testing.history import History
-from bucketq.testing.hosts import Machine, SimulatedLock
 from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.network import SimulatedNetwork
-from bucketq.testing.store import SimulatedStore
+from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.simulated_store import SimulatedStore
+from simulator.broker_invariants import Brokers
+from simulator.call_history import History
+from simulator.machines import Machine, SimulatedLock
+from simulator.simulated_network import SimulatedNetwork
 
 
 def machine(loop: VirtualLoop) -> Machine:

@@ -18,12 +18,12 @@ from itertools import pairwise
 
 from bucketq.errors import LeaseLostError
 from bucketq.model.job import JobRecord
-from bucketq.testing.crew import DOOMED, GENTLE, LIMITS
-from bucketq.testing.history import Call
-from bucketq.testing.invariants import Chain
-from bucketq.testing.logbook import Logbook, Run, Shift
-from bucketq.testing.weather import STORM_S, Weather
-from bucketq.testing.world import World
+from simulator.call_history import Call
+from simulator.fault_schedule import STORM_S, Weather
+from simulator.invariants import Chain
+from simulator.simulated_cluster import World
+from simulator.worker_actors import DOOMED, GENTLE, LIMITS
+from simulator.worker_history import Logbook, Run, Shift
 
 _AT_ONCE_S = 0.001
 _GIVEN_BACK_S = 2.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bucketq.model.state import State
-from bucketq.testing.history import History
+from simulator.call_history import History
 
 Breach = tuple[str, str]
 """The promise, and how it was broken."""

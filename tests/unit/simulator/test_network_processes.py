@@ -12,11 +12,11 @@ from bucketq.rpc.transport import (
     NobodyThereError,
 )
 from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.network import (
+from simulator.simulated_network import (
     NetworkFaults,
     SimulatedNetwork,
 )
-from tests.unit.testing.echo import (
+from tests.unit.simulator.echo import (
     ADDRESS,
     HELLO,
     PING,

@@ -30,7 +30,7 @@ from bucketq.rpc.transport import Conversation, LinkLostError, NobodyThereError,
 from bucketq.testing.process import Process
 
 if TYPE_CHECKING:
-    from bucketq.testing.network import SimulatedNetwork
+    from simulator.simulated_network import SimulatedNetwork
 
 _YIELDS_BEFORE_SENDING = 0.5
 

@@ -16,12 +16,12 @@ from bucketq.rpc.transport import (
     Wire,
 )
 from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.network import (
+from bucketq.testing.process import Process
+from simulator.simulated_network import (
     NetworkFaults,
     SimulatedNetwork,
 )
-from bucketq.testing.process import Process
-from bucketq.testing.wire import SimulatedTransport
+from simulator.simulated_transport import SimulatedTransport
 
 T = TypeVar("T")
 

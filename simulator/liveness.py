@@ -16,10 +16,10 @@ from itertools import pairwise
 
 from bucketq.errors import UnavailableError
 from bucketq.model.settings import Settings
-from bucketq.testing.hosts import LEADERS
-from bucketq.testing.invariants import Chain
-from bucketq.testing.weather import SLOW_S, Weather
-from bucketq.testing.world import World
+from simulator.fault_schedule import SLOW_S, Weather
+from simulator.invariants import Chain
+from simulator.machines import LEADERS
+from simulator.simulated_cluster import World
 
 ELECTED_WITHIN_S = 120.0
 """A broker that was deposed over and over while it was alive stands again after a minute and a

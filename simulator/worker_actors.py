@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bucketq.clock import Clock
-from bucketq.testing.actors import KINDS
-from bucketq.testing.logbook import Logbook, Run, Shift, WatchedQueue
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers, bind
 from bucketq.worker.runner import TaskRunner
+from simulator.actors import KINDS
+from simulator.worker_history import Logbook, Run, Shift, WatchedQueue
 
 CRASHERS = {"crasher": None, "crasher-once": 1, "crasher-twice": 2}
 """Kinds whose handlers kill their process, each with the attempts that its handler allows."""

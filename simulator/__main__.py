@@ -1,4 +1,4 @@
-"""``python -m bucketq.testing``: simulate worlds, seed after seed, and report what broke."""
+"""``python -m simulator``: simulate worlds, seed after seed, and report what broke."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import logging
 import sys
 import traceback
 
-from bucketq.testing.cast import CASTS, Cast
-from bucketq.testing.simulation import Report, simulate
-from bucketq.testing.weather import WEATHERS, Weather
+from simulator.fault_schedule import WEATHERS, Weather
+from simulator.scenarios import CASTS, Cast
+from simulator.simulation import Report, simulate
 
 _FAIR_EVERY = 10
 
@@ -17,7 +17,7 @@ _FAIR_EVERY = 10
 def main() -> int:
     """Run the seeds that the command line asks for."""
     parser = argparse.ArgumentParser(
-        prog="python -m bucketq.testing",
+        prog="python -m simulator",
         description="Simulate a queue under faults. One seed is one world, the same every time.",
     )
     parser.add_argument("--seed", type=int, help="the seed to play, or to begin with (default 0)")
@@ -61,7 +61,7 @@ def _play(seed: int, weather: Weather, cast: Cast | None) -> Report | None:
         options = f"--seed {seed} --weather {weather}" + (f" --cast {cast}" if cast else "")
         print(f"seed {seed} ({weather}) BROKE", file=sys.stderr)
         traceback.print_exception(error)
-        print(f"replay it: python -m bucketq.testing {options}", file=sys.stderr)
+        print(f"replay it: python -m simulator {options}", file=sys.stderr)
         return None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from bucketq.testing.actors import KINDS
-from bucketq.testing.crew import CRASHERS, FATES
-from bucketq.testing.hosts import PORT, Kind, Machine
-from bucketq.testing.world import World
+from simulator.actors import KINDS
+from simulator.machines import PORT, Kind, Machine
+from simulator.simulated_cluster import World
+from simulator.worker_actors import CRASHERS, FATES
 
 Cast = Literal["direct", "brokers", "auto", "mixed", "herd", "crew", "batches"]
 """The pattern: ``direct`` has nobody but those who write by themselves; ``brokers`` some that serve

@@ -18,7 +18,7 @@ from bucketq.model.operations import Pulse, Stats
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobBatch, JobSpec
 from bucketq.testing.loop import VirtualLoop
-from bucketq.testing.store import SimulatedStore
+from bucketq.testing.simulated_store import SimulatedStore
 
 
 @dataclass(slots=True)

@@ -25,11 +25,11 @@ from bucketq.codec import Document, Prepared
 from bucketq.commit.register import Register, Settled
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
-from bucketq.testing.clock import SimulatedClock
 from bucketq.testing.link import StoreLink
 from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.process import Process
-from bucketq.testing.wire import SimulatedTransport
+from bucketq.testing.simulated_clock import SimulatedClock
+from simulator.simulated_transport import SimulatedTransport
 
 Kind = Literal[
     "direct",

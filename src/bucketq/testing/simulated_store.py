@@ -25,10 +25,10 @@ from bucketq.store.base import (
     PreconditionFailedError,
     StoredObject,
 )
-from bucketq.testing.clock import EPOCH
-from bucketq.testing.faults import READ_FAULTS, WRITE_FAULTS, FaultDice, Faults
 from bucketq.testing.link import LIST_PAGE_SIZE, Direction, StoreLink
 from bucketq.testing.loop import VirtualLoop
+from bucketq.testing.simulated_clock import EPOCH
+from bucketq.testing.store_faults import READ_FAULTS, WRITE_FAULTS, FaultDice, Faults
 
 __all__ = ["Commit", "Operation", "SimulatedStore", "StoreLink"]
 

@@ -14,7 +14,7 @@ import asyncio
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.bulk import ConsumerState
 from bucketq.queue.job import Job
-from bucketq.testing.actors import KINDS, Actor
+from simulator.actors import KINDS, Actor
 
 _CONSUMERS = ("spark", "spark", "flink")
 _WRITERS = ("sink", "sink", "tap")

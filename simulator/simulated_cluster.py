@@ -15,17 +15,17 @@ from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableE
 from bucketq.model.job import BrokerRecord
 from bucketq.model.state import State
 from bucketq.queue.base import Queue
-from bucketq.testing.actors import KINDS, Actor, operate, produce, work
-from bucketq.testing.batches import consume, write
-from bucketq.testing.clock import SimulatedClock
-from bucketq.testing.crew import Post, work_in_shifts
-from bucketq.testing.history import History, Witness
-from bucketq.testing.hosts import CLIENTS, LEADERS, Kind, Machine, Tally, Tenant, Trade
-from bucketq.testing.logbook import Logbook
 from bucketq.testing.loop import VirtualLoop
-from bucketq.testing.network import SimulatedNetwork
 from bucketq.testing.process import Process
-from bucketq.testing.store import SimulatedStore
+from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.simulated_store import SimulatedStore
+from simulator.actors import KINDS, Actor, operate, produce, work
+from simulator.batch_actors import consume, write
+from simulator.call_history import History, Witness
+from simulator.machines import CLIENTS, LEADERS, Kind, Machine, Tally, Tenant, Trade
+from simulator.simulated_network import SimulatedNetwork
+from simulator.worker_actors import Post, work_in_shifts
+from simulator.worker_history import Logbook
 
 KEY = "queue.json"
 FAST_S = (0.005, 0.08)

@@ -12,10 +12,10 @@ from bucketq.rpc.transport import (
     LinkLostError,
     NobodyThereError,
 )
-from bucketq.testing.network import (
+from simulator.simulated_network import (
     NetworkFaults,
 )
-from tests.unit.testing.echo import (
+from tests.unit.simulator.echo import (
     SEEDS,
     World,
     call,

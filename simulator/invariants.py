@@ -34,10 +34,10 @@ from bucketq.codec import decode
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.job import JobRecord
 from bucketq.model.state import State
-from bucketq.testing.fencing import Brokers
-from bucketq.testing.history import Call, History
-from bucketq.testing.ledger import Ledger
-from bucketq.testing.store import Commit
+from bucketq.testing.simulated_store import Commit
+from simulator.batch_invariants import Ledger
+from simulator.broker_invariants import Brokers
+from simulator.call_history import Call, History
 
 
 class InvariantError(AssertionError):

@@ -20,14 +20,14 @@ from bucketq.commit.register import Register
 from bucketq.errors import UnavailableError
 from bucketq.model import state as state_module
 from bucketq.queue.direct import DirectQueue
-from bucketq.testing.cast import CASTS, Cast, people
-from bucketq.testing.clock import SimulatedClock
-from bucketq.testing.invariants import Chain, check
-from bucketq.testing.judge import check_fair, check_rest, is_settled
 from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.oversight import check_crew, check_crew_fair
-from bucketq.testing.weather import Weather, play, set_faults
-from bucketq.testing.world import KEY, World
+from bucketq.testing.simulated_clock import SimulatedClock
+from simulator.fault_schedule import Weather, play, set_faults
+from simulator.invariants import Chain, check
+from simulator.liveness import check_fair, check_rest, is_settled
+from simulator.scenarios import CASTS, Cast, people
+from simulator.simulated_cluster import KEY, World
+from simulator.worker_invariants import check_crew, check_crew_fair
 
 _REST_S = 400.0
 

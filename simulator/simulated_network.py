@@ -31,7 +31,7 @@ from bucketq.rpc.messages import Hello, Ping
 from bucketq.rpc.transport import Service
 from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.process import Process
-from bucketq.testing.wire import (
+from simulator.simulated_transport import (
     ClientEnd,
     Connection,
     End,

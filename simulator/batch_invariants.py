@@ -14,8 +14,8 @@ import msgspec
 from bucketq.errors import ConsumerFencedError
 from bucketq.model.bulk import ConsumerRecord
 from bucketq.model.state import State
-from bucketq.testing.fencing import Breach
-from bucketq.testing.history import Call, History
+from simulator.broker_invariants import Breach
+from simulator.call_history import Call, History
 
 _ONE_SET = "a batch number stands for one set of jobs"
 _FENCED = "an older driver is fenced"
