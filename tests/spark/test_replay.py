@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
+from bucketq.queue.job import JobSpec
 from bucketq.spark.archive.replay_jobs import Replayed
 from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago
@@ -84,6 +86,26 @@ def test_two_jobs_with_one_id_are_both_pushed_and_once(spark: SparkSession, file
     assert run(spark, file_url, "kind = 'index'").pushed == 2
     assert [job.replay_of for job in waiting(file_url)] == ["job1", "job1"]
     assert run(spark, file_url, "kind = 'index'").pushed == 0
+
+
+def test_a_replay_that_an_older_version_began_pushes_only_the_rest(
+    spark: SparkSession, file_url: str
+) -> None:
+    """Older versions made the id from the name of the replay and the id of the old job."""
+    digest = sha256(b"nightly/job1").hexdigest()
+    pushed = JobSpec(kind="index", payload=1, id=f"replay-{digest[:32]}", replay_of="job1")
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        queue.push_many([pushed])
+    archive(file_url, [finished(f"job{n}", hours_ago(2)) for n in (1, 2)])
+    assert run(spark, file_url, "kind = 'index'", name="nightly").pushed == 1
+    assert [job.replay_of for job in waiting(file_url)] == ["job1", "job2"]
+    # Neither are they taken for new jobs when they have finished and match themselves.
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        for job in queue.claim(limit=10):
+            queue.complete(job)
+        queue.flush_archive()
+    assert run(spark, file_url, "kind = 'index'", name="nightly").pushed == 0
+    assert run(spark, file_url, "kind = 'index'", name="another").pushed == 4
 
 
 def test_only_jobs_that_finished_in_the_range_are_pushed(

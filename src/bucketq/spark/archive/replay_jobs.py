@@ -36,6 +36,9 @@ _PREFIX = "replay-"
 _OWN = f"concat('{_PREFIX}', left(sha2(replay_name, 256), 12), '-')"
 """What the ids of all jobs of one replay begin with."""
 _NEW_ID = f"concat({_OWN}, left(sha2(concat(replay_name, '/', id, '/', seq), 256), 32))"
+# Older versions made ids from the id of the old job alone, and pushed only one job of each id.
+# What they have pushed is not pushed again.
+_OLDER_ID = f"concat('{_PREFIX}', left(sha2(concat(replay_name, '/', {{}}), 256), 32))"
 _BATCH_JOBS = 1000
 _BATCH_BYTES = 4 << 20
 _NAME_BYTES = 8
@@ -166,12 +169,16 @@ def _matching(
         .withColumn("replay_name", f.lit(wish.name))
         # A job that this replay has pushed may match as well; it is not to go round in circles.
         .where(~f.col("id").startswith(f.expr(_OWN)))
+        .where(f.col("replay_of").isNull() | (f.expr(_OLDER_ID.format("replay_of")) != f.col("id")))
         .withColumn("new_id", f.expr(_NEW_ID))
+        .withColumn("older_id", f.expr(_OLDER_ID.format("id")))
     )
     waiting = [(job.id,) for job in jobs if job.id.startswith(_PREFIX)]
     there = kept.where(is_own).select("id")
     there = there.unionByName(spark.createDataFrame(waiting, "id string"))
-    fresh = found.join(there.withColumnRenamed("id", "new_id"), "new_id", "left_anti")
+    fresh = found
+    for column in ("new_id", "older_id"):
+        fresh = fresh.join(there.withColumnRenamed("id", column), column, "left_anti")
     try:
         yield fresh.orderBy("seq", "id")
     finally:
