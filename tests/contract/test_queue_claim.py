@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 
 from bucketq import Job, Queue
 from tests.contract.places import Place
+from tests.promptness import assert_prompt
+
+LOOK_S = 0.9
+"""A little less than the second after which a waiting claim looks again by itself."""
 
 
 def payloads(jobs: list[Job[Any]]) -> list[Any]:
@@ -76,9 +81,12 @@ async def test_an_empty_claim_answers_at_once_and_writes_nothing(
 ) -> None:
     await queue.push("mail", 1)
     before = await place.stored()
-    async with asyncio.timeout(0.9):
+
+    async def claim() -> None:
         assert await queue.claim("index") == []
         assert await queue.claim("index", limit=100, wait_s=0) == []
+
+    await assert_prompt(LOOK_S, claim)
     assert await place.stored() == before
 
 
@@ -87,18 +95,24 @@ async def test_a_claim_that_waits_in_vain_ends_on_time_and_has_written_nothing(
 ) -> None:
     before = await place.stored()
     loop = asyncio.get_running_loop()
-    began = loop.time()
-    assert await queue.claim(wait_s=0.15) == []
-    assert 0.14 < loop.time() - began < 1
+
+    async def wait() -> None:
+        began = loop.time()
+        assert await queue.claim(wait_s=0.15) == []
+        assert loop.time() - began > 0.14
+
+    await assert_prompt(LOOK_S, wait)
     assert await place.stored() == before
 
 
 async def test_a_waiting_claim_is_woken_by_a_push_to_the_same_queue(queue: Queue[Any]) -> None:
-    waiting = asyncio.create_task(queue.claim(wait_s=30))
-    await asyncio.sleep(0.3)
-    async with asyncio.timeout(0.9):
+    async def push() -> None:
+        waiting = asyncio.create_task(queue.claim(wait_s=30))
+        await asyncio.sleep(0.05)
         await queue.push("mail", 1)
         assert payloads(await waiting) == [1]
+
+    await assert_prompt(LOOK_S, push)
 
 
 async def test_a_waiting_claim_sees_a_push_through_another_connection(
@@ -108,31 +122,38 @@ async def test_a_waiting_claim_sees_a_push_through_another_connection(
         waiting = asyncio.create_task(queue.claim(wait_s=30))
         await asyncio.sleep(0.05)
         await other.push("mail", 1)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             assert payloads(await waiting) == [1]
 
 
 async def test_several_waiting_claims_share_what_comes(queue: Queue[Any]) -> None:
-    waiting = [asyncio.create_task(queue.claim(wait_s=30)) for _ in range(4)]
-    await asyncio.sleep(0.05)
-    async with asyncio.timeout(0.9):  # Sooner than they would look again by themselves.
+    async def share() -> None:
+        waiting = [asyncio.create_task(queue.claim(wait_s=30)) for _ in range(4)]
+        await asyncio.sleep(0.05)
         for number in range(4):
             await queue.push("mail", number)
         claims = await asyncio.gather(*waiting)
-    assert sorted(payload for jobs in claims for payload in payloads(jobs)) == [0, 1, 2, 3]
+        assert sorted(payload for jobs in claims for payload in payloads(jobs)) == [0, 1, 2, 3]
+
+    await assert_prompt(LOOK_S, share)
 
 
 async def test_a_delayed_job_comes_on_time_without_anybody_writing(
     place: Place, queue: Queue[Any]
 ) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    await queue.push("mail", "late", delay_s=0.25)
+    await queue.push("mail", "much later", delay_s=600)
     before = await place.stored()
     assert await queue.claim(limit=5) == []
     assert await place.stored() == before
-    assert payloads(await queue.claim(wait_s=30)) == ["late"]
-    assert 0.24 < loop.time() - began < 0.9
+    loop = asyncio.get_running_loop()
+
+    async def wait() -> None:
+        began = loop.time()
+        await queue.push("mail", "late", delay_s=0.25)
+        assert payloads(await queue.claim(wait_s=30)) == ["late"]
+        assert loop.time() - began > 0.24
+
+    await assert_prompt(LOOK_S, wait)
 
 
 async def test_a_delay_is_a_number_of_seconds_a_timedelta_or_a_moment(
@@ -170,7 +191,7 @@ async def test_a_job_keeps_its_place_in_the_order_while_it_is_delayed(
 async def test_the_jobs_of_a_cancelled_claim_are_given_back(
     place: Place, queue: Queue[Any]
 ) -> None:
-    for number in range(20):
+    async def cancel(number: int) -> None:
         await queue.push("mail", number)
         claim = asyncio.create_task(queue.claim())
         for _ in range(number):
@@ -179,11 +200,12 @@ async def test_the_jobs_of_a_cancelled_claim_are_given_back(
         try:
             (job,) = await claim
         except asyncio.CancelledError:
-            # Nobody has it, so it waits for the next one.
-            async with asyncio.timeout(0.9):
-                (job,) = await queue.claim(wait_s=30)
+            (job,) = await queue.claim(wait_s=20)  # Its lease would last longer.
         assert job.payload == number
         await queue.complete(job)
+
+    for number in range(20):
+        await assert_prompt(LOOK_S, functools.partial(cancel, number))
     async with place.connect() as other:
         assert (await other.stats()).total("running") == 0
 

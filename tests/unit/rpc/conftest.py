@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc.aio
 import pytest
 
+from bucketq.rpc import grpc_channel
 from bucketq.rpc.grpc_listener import GrpcListener
 from bucketq.rpc.grpc_transport import GrpcTransport
 from tests.unit.rpc.service import FakeService
@@ -20,13 +21,24 @@ def service() -> FakeService:
 
 
 @pytest.fixture
+def set_channel_option(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
+    """Give the channels that are made from now on another value of an option of gRPC."""
+
+    def set_option(name: str, value: int) -> None:
+        others = (option for option in grpc_channel._OPTIONS if option[0] != name)
+        monkeypatch.setattr(grpc_channel, "_OPTIONS", (*others, (name, value)))
+
+    return set_option
+
+
+@pytest.fixture
 async def transport() -> AsyncIterator[GrpcTransport]:
     transport = GrpcTransport()
     yield transport
     await transport.close()
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:  # gRPC's own, which end as soon as its core knows that a stream was cancelled.
-        _, left = await asyncio.wait(left, timeout=1)
+        _, left = await asyncio.wait(left, timeout=60)
     assert not left, f"tasks were left over: {left}"
 
 

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -74,7 +69,7 @@ async def test_a_conversation_begins_with_hello_and_welcome(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     hello = Hello(queue="q", incarnation="i1", broker="b1", client="me")
-    wire: Wire = await transport.open(listener.address, hello, 5.0)
+    wire: Wire = await transport.open(listener.address, hello, 60.0)
     assert wire.welcome == WELCOME
     assert service.conversations[0].hello == hello
 
@@ -83,7 +78,7 @@ async def test_every_operation_arrives_as_it_was_sent(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     service.error = errors.RejectedError("no")
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     calls = [call(operation, tag) for tag, operation in enumerate(OPERATIONS)]
     await wire.send(calls)
     await collect(wire, len(calls))
@@ -96,7 +91,7 @@ async def test_every_answer_arrives_as_it_was_given(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService, verb: str, value: Any
 ) -> None:
     service.value = value
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([call(SENDERS[verb], 4)])
     assert await wire.receive() == Answers([Answer(4, value)], version=8)
 
@@ -104,7 +99,7 @@ async def test_every_answer_arrives_as_it_was_given(
 async def test_every_error_arrives_as_the_class_that_it_was(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     for kind in ERRORS:
         service.error = kind("what happened")
         await wire.send([call(ops.Get(job="j"))])
@@ -117,7 +112,7 @@ async def test_answers_may_come_in_any_order_and_in_any_pieces(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     service.answers_at_once = False
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send(gets(5))
     conversation = service.conversations[0]
     await conversation.heard.wait()
@@ -132,7 +127,7 @@ async def test_an_answer_to_nothing_and_a_second_answer_go_nowhere(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     service.answers_at_once = False
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send(gets(1))
     conversation = service.conversations[0]
     await conversation.heard.wait()
@@ -143,7 +138,7 @@ async def test_an_answer_to_nothing_and_a_second_answer_go_nowhere(
 async def test_a_sign_of_life_is_a_message_without_answers(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     service.conversations[0].send(Answers([], version=12))
     assert await wire.receive() == Answers([], version=12)
 
@@ -151,7 +146,7 @@ async def test_a_sign_of_life_is_a_message_without_answers(
 async def test_ten_thousand_calls_are_cut_into_messages_and_all_answered(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send(gets(10_000))
     answers = await collect(wire, 10_000)
     assert [answer.tag for answer in answers] == list(range(10_000))
@@ -164,7 +159,7 @@ async def test_large_calls_go_in_messages_of_their_own(
     payload = Raw(b'"' + b"x" * 3_000_000 + b'"')
     push = ops.Push(jobs=(NewJob(id="j", kind="k", payload=payload),))
     service.value = ("j",)
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([call(push, tag) for tag in range(6)])
     await collect(wire, 6)
     assert service.conversations[0].messages == [3, 3]
@@ -174,7 +169,7 @@ async def test_large_answers_go_in_messages_of_their_own(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     service.answers_at_once = False
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([call(ops.Push(jobs=()), tag) for tag in range(6)])
     conversation = service.conversations[0]
     await conversation.heard.wait()
@@ -189,7 +184,7 @@ async def test_a_call_that_is_too_large_is_answered_so_and_harms_no_other(
 ) -> None:
     monkeypatch.setattr(grpc_transport, "_CALL_BYTES", 10_000)
     monkeypatch.setattr(grpc_transport, "_WORTH_MEASURING_BYTES", 5_000)
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     huge = ops.Complete(job="j", lease="l", result=Raw(b'"' + b"x" * 20_000 + b'"'))
     await wire.send([call(ops.Pause(), 1), call(huge, 2), call(ops.Resume(), 3)])
     answers = {answer.tag: answer for answer in await collect(wire, 3)}
@@ -209,7 +204,7 @@ async def test_an_answer_that_is_too_large_is_refused_and_harms_no_other(
 ) -> None:
     monkeypatch.setattr(grpc_session, "MAX_RESPONSE_BYTES", 10_000)
     service.value = tuple("x" * 30 for _ in range(1000))
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([call(ops.Push(jobs=()))])
     (answer,) = await collect(wire, 1)
     assert answer.refusal is not None
@@ -219,7 +214,7 @@ async def test_an_answer_that_is_too_large_is_refused_and_harms_no_other(
 async def test_a_call_that_cannot_be_written_wakes_a_receiver_that_waits_already(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     waiting = asyncio.ensure_future(wire.receive())
     await wire.send([call(ops.Tidy(), 5)])
     (answer,) = (await waiting).answers
@@ -233,7 +228,7 @@ async def test_a_cancelled_receiver_loses_no_answer(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     service.answers_at_once = False
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(wire.receive(), 0.01)
     await wire.send(gets(1))
@@ -251,7 +246,7 @@ async def test_nothing_is_lost_where_answers_are_slower_than_calls(
 ) -> None:
     monkeypatch.setattr(grpc_session, "_MAX_WAITING_ANSWERS", 10)
     service.value = ("x" * 100_000,)
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     sending = asyncio.ensure_future(
         send_one_by_one(wire, [call(ops.Push(jobs=()), tag) for tag in range(300)])
     )
@@ -273,7 +268,7 @@ async def test_a_broker_that_cannot_begin_says_why(
 ) -> None:
     service.at_open = error
     with pytest.raises(type(error)) as caught:
-        await transport.open(listener.address, Hello(), 5.0)
+        await transport.open(listener.address, Hello(), 60.0)
     assert refusal_of(caught.value) == refusal_of(error)
 
 
@@ -282,22 +277,22 @@ async def test_a_broker_that_fails_to_begin_is_a_lost_link_and_no_evidence(
 ) -> None:
     service.at_open = errors.OverloadedError("too many")
     with pytest.raises(LinkLostError, match="too many") as caught:
-        await transport.open(listener.address, Hello(), 5.0)
+        await transport.open(listener.address, Hello(), 60.0)
     assert not isinstance(caught.value, NobodyThereError)
 
 
 async def test_a_conversation_is_closed_when_its_client_leaves(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.close()
     await wire.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await service.conversations[0].closed.wait()
 
 
 async def test_a_closed_wire_says_so(transport: GrpcTransport, listener: GrpcListener) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     waiting = asyncio.ensure_future(wire.receive())
     await asyncio.sleep(0)
     await wire.close()
@@ -319,7 +314,7 @@ async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_clo
 ) -> None:
     monkeypatch.setattr(grpc_session, "_MAX_WAITING_ANSWERS", 0)
     service.value = ("x" * 1_000_000,)
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     result = Raw(b'"' + b"x" * 100_000 + b'"')
     sending = asyncio.ensure_future(
         send_one_by_one(
@@ -342,7 +337,7 @@ async def test_an_end_that_nobody_asks_about_is_no_complaint_of_asyncio(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     listener = await transport.listen("127.0.0.1:0", service)
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(wire.receive(), 0.01)
     await listener.close()
@@ -357,17 +352,17 @@ async def test_an_end_that_nobody_asks_about_is_no_complaint_of_asyncio(
 async def test_closing_the_transport_ends_its_conversations(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     await transport.close()
     with pytest.raises(LinkLostError):
         await wire.receive()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await service.conversations[0].closed.wait()
 
 
 async def test_a_ping_is_answered(transport: GrpcTransport, listener: GrpcListener) -> None:
-    assert await transport.ping(listener.address, Ping(incarnation="i1"), 5.0) == PONG
-    assert await transport.ping(listener.address, Ping(queue="q"), 5.0) == PONG
+    assert await transport.ping(listener.address, Ping(incarnation="i1"), 60.0) == PONG
+    assert await transport.ping(listener.address, Ping(queue="q"), 60.0) == PONG
 
 
 @pytest.mark.parametrize(
@@ -381,14 +376,14 @@ async def test_a_ping_that_meets_no_broker_of_this_queue_is_evidence(
 ) -> None:
     service.at_ping = error
     with pytest.raises(NobodyThereError):
-        await transport.ping(listener.address, Ping(queue="q"), 5.0)
+        await transport.ping(listener.address, Ping(queue="q"), 60.0)
 
 
 async def test_a_ping_that_meets_another_incarnation_is_evidence(
     transport: GrpcTransport, listener: GrpcListener
 ) -> None:
     with pytest.raises(NobodyThereError, match="another queue"):
-        await transport.ping(listener.address, Ping(incarnation="other"), 5.0)
+        await transport.ping(listener.address, Ping(incarnation="other"), 60.0)
 
 
 async def test_a_ping_that_fails_at_the_other_side_is_no_evidence(
@@ -399,64 +394,6 @@ async def test_a_ping_that_fails_at_the_other_side_is_no_evidence(
 ) -> None:
     service.at_ping = ZeroDivisionError("a fault")
     with pytest.raises(LinkLostError) as caught:
-        await transport.ping(listener.address, Ping(), 5.0)
+        await transport.ping(listener.address, Ping(), 60.0)
     assert not isinstance(caught.value, NobodyThereError)
     assert "a fault" in caplog.text
-
-
-_SERVE = """
-import asyncio, sys
-from bucketq.rpc.grpc_transport import GrpcTransport
-from tests.unit.rpc.service import FakeService
-
-async def main():
-    listener = await GrpcTransport().listen(sys.argv[1], FakeService())
-    print(listener.address, flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-@pytest.fixture
-def broker_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A broker in a process of its own, and its address."""
-    command = [sys.executable, "-c", _SERVE, "127.0.0.1:0"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process, process.stdout.readline().strip()
-        finally:
-            process.kill()
-
-
-async def test_a_killed_broker_is_noticed_at_once(
-    transport: GrpcTransport, broker_process: tuple[subprocess.Popen[str], str]
-) -> None:
-    process, address = broker_process
-    wire = await transport.open(address, Hello(), 5.0)
-    waiting = asyncio.ensure_future(wire.receive())
-    await asyncio.sleep(0)
-    process.kill()
-    async with asyncio.timeout(3):
-        with pytest.raises(LinkLostError):
-            await waiting
-        with pytest.raises(LinkLostError):
-            await wire.send(gets(1))
-    process.wait()
-    async with asyncio.timeout(3):
-        with pytest.raises(NobodyThereError):
-            await transport.ping(address, Ping(), 5.0)
-
-
-async def test_a_broker_that_stands_still_is_no_evidence(
-    transport: GrpcTransport, broker_process: tuple[subprocess.Popen[str], str]
-) -> None:
-    process, address = broker_process
-    process.send_signal(signal.SIGSTOP)
-    with pytest.raises(LinkLostError) as caught:
-        await transport.ping(address, Ping(), 0.2)
-    assert not isinstance(caught.value, NobodyThereError)
-    process.send_signal(signal.SIGCONT)
-    assert await transport.ping(address, Ping(), 5.0) == PONG

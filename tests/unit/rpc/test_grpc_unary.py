@@ -105,7 +105,7 @@ async def test_a_unary_caller_who_leaves_closes_the_conversation(
     service.answers_at_once = False
     method = channel.unary_unary(f"/{SERVICE}/Pause", None, None)
     waiting = method(pb.PauseRequest(pause=pb.Pause()).SerializeToString())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         conversation = await service.next_conversation()
         waiting.cancel()
         await conversation.closed.wait()

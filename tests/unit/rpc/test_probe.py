@@ -16,6 +16,9 @@ from bucketq.rpc.messages import Hello, Ping
 from bucketq.rpc.probe import is_deserted
 from bucketq.rpc.transport import LinkLostError, NobodyThereError
 
+TOO_LONG_S = 3600.0
+"""A deadline that a test does not live to see: only evidence ends the call."""
+
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -80,11 +83,11 @@ async def test_an_address_that_refuses_is_evidence_and_quick(
 ) -> None:
     by_name = free_address.replace("127.0.0.1", "localhost")
     for dial in (
-        transport.ping(free_address, Ping(), 30.0),
-        transport.open(free_address, Hello(), 30.0),
-        transport.ping(by_name, Ping(), 30.0),
+        transport.ping(free_address, Ping(), TOO_LONG_S),
+        transport.open(free_address, Hello(), TOO_LONG_S),
+        transport.ping(by_name, Ping(), TOO_LONG_S),
     ):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             with pytest.raises(NobodyThereError):
                 await dial
 
@@ -96,11 +99,11 @@ async def test_something_else_that_listens_is_evidence(
     transport: GrpcTransport, words: bytes
 ) -> None:
     async with stranger(says(words)) as address:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             with pytest.raises(NobodyThereError):
-                await transport.ping(address, Ping(), 30.0)
+                await transport.ping(address, Ping(), TOO_LONG_S)
             with pytest.raises(NobodyThereError):
-                await transport.open(address, Hello(), 30.0)
+                await transport.open(address, Hello(), TOO_LONG_S)
 
 
 async def test_grpc_without_our_service_is_evidence(transport: GrpcTransport) -> None:
@@ -108,9 +111,9 @@ async def test_grpc_without_our_service_is_evidence(transport: GrpcTransport) ->
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     with pytest.raises(NobodyThereError):
-        await transport.ping(f"127.0.0.1:{port}", Ping(), 5.0)
+        await transport.ping(f"127.0.0.1:{port}", Ping(), 60.0)
     with pytest.raises(NobodyThereError):
-        await transport.open(f"127.0.0.1:{port}", Hello(), 5.0)
+        await transport.open(f"127.0.0.1:{port}", Hello(), 60.0)
     await server.stop(None)
 
 
@@ -148,9 +151,9 @@ async def test_what_is_no_address_is_never_dialled(transport: GrpcTransport, add
 
 async def test_a_name_that_nobody_knows_is_no_evidence(transport: GrpcTransport) -> None:
     with pytest.raises(LinkLostError) as caught:
-        await transport.ping("no-such-host.invalid:7700", Ping(), 5.0)
+        await transport.ping("no-such-host.invalid:7700", Ping(), 60.0)
     assert not isinstance(caught.value, NobodyThereError)
 
 
 async def test_a_broker_that_is_there_is_not_taken_for_deserted(listener: GrpcListener) -> None:
-    assert not await is_deserted(listener.address, 5.0)
+    assert not await is_deserted(listener.address, 60.0)

@@ -64,7 +64,7 @@ def streams() -> list[asyncio.Task[Any]]:
 async def test_nothing_of_a_closed_conversation_is_left_for_another_loop_to_complain_of(
     transport: GrpcTransport, listener: GrpcListener, is_read: bool
 ) -> None:
-    wire = await transport.open(listener.address, Hello(), 5.0)
+    wire = await transport.open(listener.address, Hello(), 60.0)
     assert len(streams()) == 1
     if is_read:
         with pytest.raises(TimeoutError):
