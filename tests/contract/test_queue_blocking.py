@@ -61,7 +61,7 @@ def test_a_job_goes_all_the_way(place: Place) -> None:
     with place.connect_sync() as queue:
         assert len(queue.snapshot().jobs) == 4
         assert queue.cancel(more[2]) == "cancelled"
-        (job,) = queue.claim(wait_s=1)
+        (job,) = queue.claim(wait_s=30)
         assert job.id == more[1]
         assert queue.fail(job, "again", retry=False) == "dead"
         assert queue.purge() == 1
@@ -102,7 +102,7 @@ def test_errors_are_the_same(place: Place) -> None:
 def test_both_faces_meet_in_one_queue(place: Place) -> None:
     async def claim() -> Any:
         async with place.connect() as queue:
-            (job,) = await queue.claim(wait_s=5)
+            (job,) = await queue.claim(wait_s=30)
             await queue.complete(job, "by the other face")
             return job.payload
 
@@ -116,7 +116,7 @@ def test_a_waiting_claim_lets_other_threads_work(place: Place) -> None:
     with place.connect_sync() as queue, ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(queue.claim, wait_s=30)
         job_id = queue.push("mail", 1)
-        assert [job.id for job in waiting.result(timeout=10)] == [job_id]
+        assert [job.id for job in waiting.result(timeout=60)] == [job_id]
 
 
 def test_many_threads_share_one_queue(place: Place) -> None:
@@ -140,7 +140,7 @@ def test_a_closed_queue_says_so_and_leaves_no_thread(place: Place) -> None:
     with pytest.raises(ClosedError, match="connect again"):
         queue.push("mail", 2)
     for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert not thread.is_alive()
 
 

@@ -51,10 +51,10 @@ async def test_when_a_worker_was_last_heard_shows_within_a_third_of_a_lease(
     place: Place, queue: Queue[Any]
 ) -> None:
     """A broker hears every heartbeat and writes them down now and then, for a successor."""
-    await queue.config(lease_s=1.5, heartbeat_s=0.5)
+    await queue.config(lease_s=3, heartbeat_s=0.5)
     job = await claimed(queue)
     assert job.record.heartbeat_at is not None
-    async with asyncio.timeout(5), place.connect() as other:
+    async with asyncio.timeout(SOON_S), place.connect() as other:
         beaten = job
         while beaten.record.heartbeat_at == job.record.heartbeat_at:
             assert await queue.heartbeat(job) == [Pulse(job.id, held=True)]
@@ -185,7 +185,7 @@ async def test_a_failed_job_waits_and_is_tried_again(queue: Queue[Any]) -> None:
     assert (waiting.status, waiting.worker) == ("queued", None)
     assert waiting.run_at is not None
     assert await queue.claim() == []
-    (again,) = await queue.claim(wait_s=5)
+    (again,) = await queue.claim(wait_s=SOON_S)
     assert (again.id, again.attempt) == (job.id, 2)
     (failure,) = again.errors
     assert (failure.cause, failure.error, failure.attempt) == ("failed", "no route to host", 1)
@@ -278,7 +278,7 @@ async def test_a_job_released_with_a_delay_comes_back_then(queue: Queue[Any]) ->
     job = await claimed(queue)
     await queue.release(job, delay_s=0.4)
     assert await queue.claim() == []
-    assert [again.id for again in await queue.claim(wait_s=5)] == [job.id]
+    assert [again.id for again in await queue.claim(wait_s=SOON_S)] == [job.id]
 
 
 async def test_a_lease_of_a_job_that_never_was_is_told_so(queue: Queue[Any]) -> None:

@@ -140,7 +140,7 @@ async def test_a_resumed_queue_wakes_waiting_claims(queue: Queue[Any]) -> None:
     await queue.pause()
     assert await queue.claim(wait_s=0.02) == []
     await queue.resume()
-    assert len(await queue.claim(wait_s=5)) == 1
+    assert len(await queue.claim(wait_s=30)) == 1
 
 
 async def test_settings_are_read_and_changed_for_everybody(place: Place, queue: Queue[Any]) -> None:

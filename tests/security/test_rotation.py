@@ -159,12 +159,12 @@ async def test_calls_time_out_while_the_authority_is_missing_and_the_broker_is_f
         broker.send(signal.SIGSTOP)
         away = renewed.ca.with_suffix(".away")
         renewed.ca.rename(away)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             with pytest.raises(UnavailableError):
                 await queue.push("mail", 2)
         away.rename(renewed.ca)
         broker.send(signal.SIGCONT)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await queue.push("mail", 3)
 
 

@@ -104,7 +104,7 @@ def in_child(act):
             print(act())
         except BucketQError as error:
             print(f"{type(error).__name__}: {error}")
-        print("at once" if time.monotonic() - begun < 1 else "late", flush=True)
+        print("at once" if time.monotonic() - begun < 30 else "late", flush=True)
         sys.exit()
     assert os.waitpid(child, 0)[1] == 0
 """
@@ -113,7 +113,7 @@ def in_child(act):
 def refusing_url() -> str:
     """An address where nobody listens."""
     with Scripted(answer(200)) as server:
-        return f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}&timeout_s=3"
+        return f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}&timeout_s=90"
 
 
 def test_a_child_of_a_process_that_used_the_client_is_refused_at_once() -> None:

@@ -72,7 +72,7 @@ async def test_threads_that_do_not_end_keep_nobody_who_closes() -> None:
 
     def wait() -> None:
         began.set()
-        gate.wait(30)
+        gate.wait(150)
 
     running = asyncio.create_task(run(runner, wait))
     await asyncio.to_thread(began.wait, 10)
@@ -80,7 +80,7 @@ async def test_threads_that_do_not_end_keep_nobody_who_closes() -> None:
     await runner.close()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 60
     living = [one for one in threading.enumerate() if one.name.startswith("bucketq handler")]
     assert living
     assert all(one.daemon for one in living)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ def url() -> str:
     return f"memory://worker-{next(_numbers)}"
 
 
-async def ends(running: asyncio.Task[None], patience_s: float = 20) -> None:
+async def ends(running: asyncio.Task[None], patience_s: float = 60) -> None:
     await asyncio.wait_for(running, patience_s)
 
 
@@ -84,23 +83,21 @@ async def test_a_handler_that_blocks_its_loop_does_not_keep_others_from_their_qu
 
 
 async def test_a_thread_that_will_not_stop_keeps_nobody_who_is_in_a_hurry() -> None:
-    worker = Worker(url())
+    worker = Worker(url(), drain=3600)
     began, gate = threading.Event(), threading.Event()
 
     @worker.handler("mail")
     def wait() -> None:
         began.set()
-        gate.wait(60)
+        gate.wait(150)
 
     assert worker.url is not None
     async with bucketq.connect(worker.url) as queue:
         await queue.push("mail", 0, max_attempts=1)
         running = asyncio.create_task(worker.run())
         await asyncio.to_thread(began.wait, 20)
-        began_s = time.monotonic()
         worker.stop(hurry=True)
         await ends(running)
-        assert time.monotonic() - began_s < 8
         (job,) = (await queue.jobs()).jobs
         assert (job.status, job.lost_leases) == ("queued", 0)
     gate.set()

@@ -103,12 +103,10 @@ def test_a_handler_that_takes_too_long_has_failed() -> None:
 
 def test_a_stubborn_thread_is_not_waited_for() -> None:
     def sleep() -> None:
-        time.sleep(8)
+        time.sleep(600)  # Longer than a test may take.
 
-    began = time.monotonic()
     with pytest.raises(HandlerFailed, match="it took longer than"):
         run_one(sleep, timeout=0.05)
-    assert time.monotonic() - began < 6
 
 
 def test_a_handler_that_ends_well_when_it_is_told_to_stop_is_believed() -> None:
