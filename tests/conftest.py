@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import settings
 
@@ -15,41 +13,34 @@ settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if IS_ALL_REQUIRED else "here")
 
-_SPARK = "tests/spark/"
-_APART = (("bad_input", "stream", "stream_killed"), ("executor_lost", "places"))
-"""The others share one Spark session. These have another, and start Spark themselves: three parts
-that take equally long."""
-_LONGEST_FIRST = (_SPARK, "tests/simulation/", "tests/chaos/", "tests/integration/")
-"""What takes long is begun early, or one process would be left alone with it at the end."""
+_LONGEST_FIRST = (
+    "tests/spark/test_stream_killed",
+    "tests/spark/test_places",
+    "tests/spark/test_executor_lost",
+    "tests/spark/",
+    "tests/simulation/",
+    "tests/chaos/",
+    "tests/integration/",
+)
+"""What takes long is begun early, or one process would be left alone with it at the end. The three
+processes of a run begin with one of the first three files each, and share the rest of Spark."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first."""
-
-    def place(item: pytest.Item) -> int:
-        starts = [item.nodeid.startswith(prefix) for prefix in _LONGEST_FIRST]
-        return starts.index(True) if any(starts) else len(starts)
-
-    items.sort(key=place)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full", action="store_true", help="also run tests that are marked full, as test-all does"
+    )
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out tests by file, in their order, and those that share Spark as if in one."""
-    if config.getvalue("dist") != "loadfile":
-        return None
-    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - a plugin, perhaps not there
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only a full run has, and put the longest first."""
+    if not config.getoption("full"):
+        left_out = [item for item in items if item.get_closest_marker("full") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("full") is None]
+    items.sort(key=_rank)
 
-    config.option.loadscopereorder = False
-    scheduler = LoadFileScheduling(config, log)
-    by_file = scheduler._split_scope
-    part_of = {
-        f"{_SPARK}test_{name}.py": f"{_SPARK}{names[0]}" for names in _APART for name in names
-    }
 
-    def scope(nodeid: str) -> str:
-        file = by_file(nodeid)
-        return part_of.get(file, _SPARK) if file.startswith(_SPARK) else file
-
-    scheduler._split_scope = scope
-    return scheduler
+def _rank(item: pytest.Item) -> int:
+    starts = [item.nodeid.startswith(prefix) for prefix in _LONGEST_FIRST]
+    return starts.index(True) if any(starts) else len(starts)

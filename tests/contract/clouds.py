@@ -1,5 +1,8 @@
 """The contracts of stores and queues, to be held on a server that runs on this machine.
 
+The contract of stores, ``faults`` and ``smoke`` are held on each server in every test run. What
+queues mean does not depend on the server, so the rest is left to full runs (``--full``).
+
 There is one test file for each server, so that it runs in one process of a test run only.
 """
 
@@ -17,6 +20,7 @@ from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFail
 from bucketq.store.cloud import CloudStore, open_cloud
 from tests.contract import (
     faults,
+    smoke,
     test_queue_blocking,
     test_queue_claim,
     test_queue_leases,
@@ -25,6 +29,7 @@ from tests.contract import (
     test_queue_push,
     test_store,
 )
+from tests.contract.faults import MODES
 from tests.contract.places import Place
 from tests.servers.running import running
 from tests.servers.server import ENVIRON, Server
@@ -101,7 +106,7 @@ def _fixtures(name: str) -> dict[str, Any]:
         yield opened
         await opened.close()
 
-    @pytest.fixture(params=["direct", "embedded"])
+    @pytest.fixture(params=[pytest.param(mode, marks=pytest.mark.full) for mode in MODES])
     def place(request: pytest.FixtureRequest, server: Server) -> Place:
         """Where a queue is that nobody has used yet."""
         return Place(server.url(), request.param)
@@ -117,6 +122,7 @@ def _tests_of_servers() -> dict[str, Any]:
         a_deleted_object_is_missing_to_whoever_would_replace_it,
         a_listing_of_more_than_a_page_is_whole,
         *faults.TESTS,
+        *smoke.TESTS,
     )
     return {f"test_{test.__name__}": test for test in tests}
 

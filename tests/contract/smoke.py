@@ -1,0 +1,246 @@
+"""One small test of each verb, for servers on which the whole contract of queues is not repeated.
+
+What a verb means does not depend on the server: ``test_queue_*`` hold that on memory and files, and
+on every server with ``--full``. What can depend on it is whether the bytes arrive and come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from bucketq import BatchState, Job, JobSpec, Queue
+from bucketq.client.connect import Mode
+from tests.contract.places import Place
+from tests.servers.server import Server
+
+Smoke = Callable[[Queue[Any], Queue[Any]], Awaitable[None]]
+"""Uses a verb of the first queue, and sees the effect through the second."""
+
+PAYLOADS: list[Any] = [{"to": "Ädä", "n": [1, 2.5, None]}, "two", "x" * 100_000]
+BATCH = ("spark", 1, 1)
+
+
+async def _held(queue: Queue[Any], count: int = 1) -> list[Job[Any]]:
+    """Push jobs and claim them."""
+    await queue.push_many([JobSpec(kind="mail", payload=number) for number in range(count)])
+    return await queue.claim(limit=count)
+
+
+async def _batch(queue: Queue[Any], count: int = 2) -> None:
+    """Push jobs and claim them as a batch of a consumer."""
+    await queue.push_many([JobSpec(kind="mail", payload=number) for number in range(count)])
+    await queue.open_consumer("spark")
+    assert await queue.claim_batch(*BATCH) == BatchState(1, count)
+
+
+async def _counts(queue: Queue[Any]) -> dict[str, int]:
+    return (await queue.stats()).counts.get("mail", {})
+
+
+async def push(queue: Queue[Any], other: Queue[Any]) -> None:
+    ids = [await queue.push("mail", payload) for payload in PAYLOADS]
+    assert [(await other.get(one)).payload for one in ids] == PAYLOADS
+
+
+async def push_many(queue: Queue[Any], other: Queue[Any]) -> None:
+    ids = await queue.push_many([JobSpec(kind="mail", payload=payload) for payload in PAYLOADS])
+    assert [(job.id, job.payload) for job in (await other.jobs()).jobs] == list(
+        zip(ids, PAYLOADS, strict=True)
+    )
+
+
+async def claim(queue: Queue[Any], other: Queue[Any]) -> None:
+    await queue.push_many([JobSpec(kind="mail", payload=payload) for payload in PAYLOADS])
+    jobs = [*await queue.claim(limit=2), *await other.claim(limit=2)]
+    assert [job.payload for job in jobs] == PAYLOADS
+    assert await queue.claim() == []
+
+
+async def heartbeat(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(queue)
+    assert [pulse.held for pulse in await queue.heartbeat(job)] == [True]
+    await other.complete(job)
+    assert [pulse.held for pulse in await queue.heartbeat(job)] == [False]
+
+
+async def complete(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(queue)
+    await queue.complete(job, PAYLOADS[:2])
+    assert (await other.get(job.id)).result == PAYLOADS[:2]
+
+
+async def complete_many(queue: Queue[Any], other: Queue[Any]) -> None:
+    first, second = await _held(queue, 2)
+    assert await queue.complete_many([(first, "one"), second]) == [True, True]
+    assert await _counts(other) == {"done": 2}
+
+
+async def fail(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(queue)
+    assert await queue.fail(job, "no route", retry=False) == "dead"
+    assert [failure.error for failure in (await other.get(job.id)).errors] == ["no route"]
+
+
+async def release(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(queue)
+    await queue.release(job)
+    assert [again.attempt for again in await other.claim()] == [2]
+
+
+async def release_many(queue: Queue[Any], other: Queue[Any]) -> None:
+    assert await queue.release_many(await _held(queue, 2)) == [True, True]
+    assert await _counts(other) == {"queued": 2}
+
+
+async def cancel(queue: Queue[Any], other: Queue[Any]) -> None:
+    job_id = await queue.push("mail", 1)
+    assert await queue.cancel(job_id) == "cancelled"
+    assert await other.claim() == []
+
+
+async def redrive(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(queue)
+    await queue.fail(job, "", retry=False)
+    assert await queue.redrive() == 1
+    assert await _counts(other) == {"queued": 1}
+
+
+async def purge(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(queue)
+    await queue.fail(job, "", retry=False)
+    assert await queue.purge() == 1
+    assert await _counts(other) == {"done": 1}
+
+
+async def pause(queue: Queue[Any], other: Queue[Any]) -> None:
+    await queue.push("mail", 1)
+    await queue.pause("mail")
+    assert await other.claim() == []
+
+
+async def resume(queue: Queue[Any], other: Queue[Any]) -> None:
+    await queue.push("mail", 1)
+    await other.pause("mail")
+    await queue.resume("mail")
+    assert len(await other.claim()) == 1
+
+
+async def config(queue: Queue[Any], other: Queue[Any]) -> None:
+    assert (await queue.config(lease_s=77)).lease_s == 77
+    assert (await other.config()).lease_s == 77
+
+
+async def create_token(queue: Queue[Any], other: Queue[Any]) -> None:
+    assert await queue.create_token("ci", "push")
+    assert [token.name for token in await other.tokens()] == ["ci"]
+
+
+async def tokens(queue: Queue[Any], other: Queue[Any]) -> None:
+    for name in ("one", "two"):
+        await other.create_token(name, "admin")
+    assert [token.name for token in await queue.tokens()] == ["one", "two"]
+
+
+async def revoke_token(queue: Queue[Any], other: Queue[Any]) -> None:
+    await queue.create_token("ci", "push")
+    (token,) = await queue.tokens()
+    assert await queue.revoke_token(token.id) is True
+    assert await other.tokens() == []
+
+
+async def open_consumer(queue: Queue[Any], other: Queue[Any]) -> None:
+    assert (await queue.open_consumer("spark")).epoch == 1
+    assert (await other.open_consumer("spark")).epoch == 2
+
+
+async def claim_batch(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    assert await other.claim_batch(*BATCH) == BatchState(1, 2)
+
+
+async def read_batch(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    assert [job.payload for job in (await other.read_batch("spark", 1)).jobs] == [0, 1]
+
+
+async def ack_batch(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    assert await queue.ack_batch(*BATCH) == BatchState(1, 2)
+    assert await _counts(other) == {"done": 2}
+
+
+async def release_batch(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    assert await queue.release_batch(*BATCH) == BatchState(1, 2)
+    assert await _counts(other) == {"queued": 2}
+
+
+async def consumers(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    assert [(one.name, one.pending) for one in await other.consumers()] == [("spark", 2)]
+
+
+async def remove_consumer(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    assert await queue.remove_consumer("spark") is True
+    assert await _counts(other) == {"queued": 2}
+
+
+async def publish(queue: Queue[Any], other: Queue[Any]) -> None:
+    assert await queue.publish("spark", 1, [JobSpec(kind="mail", payload=1)]) is True
+    assert await other.publish("spark", 1, [JobSpec(kind="mail", payload=1)]) is False
+    assert await _counts(other) == {"queued": 1}
+
+
+async def get(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(other)
+    assert await queue.get(job.id) == job
+
+
+async def jobs(queue: Queue[Any], other: Queue[Any]) -> None:
+    ids = await other.push_many([JobSpec(kind="mail", payload=number) for number in range(3)])
+    page = await queue.jobs(limit=2)
+    assert [job.id for job in page.jobs] == ids[:2]
+
+
+async def stats(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _held(other, 2)
+    assert await _counts(queue) == {"running": 2}
+
+
+async def snapshot(queue: Queue[Any], other: Queue[Any]) -> None:
+    ids = await other.push_many([JobSpec(kind="mail", payload=number) for number in range(3)])
+    assert [job.id for job in (await queue.snapshot()).jobs] == ids
+
+
+async def flush_archive(queue: Queue[Any], other: Queue[Any]) -> None:
+    (job,) = await _held(queue)
+    await queue.complete(job)
+    assert await queue.flush_archive() == 1
+    assert await _counts(other) == {}
+
+
+VERBS: dict[str, Smoke] = {
+    name: member
+    for name, member in list(globals().items())
+    if name in vars(Queue) and not name.startswith("_")
+}
+
+
+def every_verb_has_a_smoke_test() -> None:
+    verbs = {name for name, member in vars(Queue).items() if callable(member) and name[0] != "_"}
+    assert VERBS.keys() == verbs
+
+
+@pytest.mark.parametrize("mode", ["direct", "embedded"])
+@pytest.mark.parametrize("verb", VERBS)
+async def a_verb_takes_effect_on_the_server(server: Server, verb: str, mode: Mode) -> None:
+    place = Place(server.url(), mode)
+    async with place.connect() as queue, Place(place.url, "direct").connect() as other:
+        await VERBS[verb](queue, other)
+
+
+TESTS = (a_verb_takes_effect_on_the_server, every_verb_has_a_smoke_test)
