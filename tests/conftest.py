@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 from tests.environ import IS_ALL_REQUIRED
+from tests.leftovers import end_children, mark_children
 
 # How long an example takes depends on what else the machine does; a test has a timeout of its
 # own. In an automatic build the same examples run each time, so that a red build stays red.
@@ -30,6 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full", action="store_true", help="also run tests that are marked full, as test-all does"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave no process behind; the one that only hands out tests starts none but its workers."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        mark_children()
+        config.add_cleanup(end_children)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

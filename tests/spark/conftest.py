@@ -76,7 +76,11 @@ def spark(
         session.stop()
 
 
-@pytest.fixture(params=["file", pytest.param("seaweedfs", marks=pytest.mark.servers)])
+_SERVER = pytest.param("seaweedfs", marks=[pytest.mark.servers, pytest.mark.full])
+"""``test_stream_killed`` and ``test_executor_lost`` use it in every run."""
+
+
+@pytest.fixture(params=["file", _SERVER])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where a queue is that nobody has used yet: on a file, and on a real object store."""
     if request.param == "file":

@@ -1,6 +1,7 @@
 """What the guide claims of a standalone cluster and of Spark Connect is so.
 
-All of it is tried by ``make places``, in three minutes; other runs try what the rest leans on. The
+All of it is tried by ``make places``, in three minutes; ``make test-all`` tries what the rest leans
+on, and ``make test`` does so over Spark Connect, where a driver has no JVM of its own. The
 features of a place are tried by one program, one after the other, because Spark takes long to
 start; here is what came of each.
 """
@@ -56,6 +57,7 @@ def on_connect(
     return came_of("feature_program", [server, str(folder), *CHOSEN], spark_environ)
 
 
+@pytest.mark.full  # Executors in processes of their own are lost in `test_executor_lost`.
 @pytest.mark.parametrize("feature", [*NAMES, *COPIES])
 def test_it_works_on_a_standalone_cluster(on_standalone: Mapping[str, str], feature: str) -> None:
     assert not on_standalone[feature], on_standalone[feature]
