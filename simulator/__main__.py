@@ -1,4 +1,4 @@
-"""``python -m simulator``: simulate worlds, seed after seed, and report what broke."""
+"""``python -m simulator``: run seed after seed and report the first one that breaks a promise."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ import logging
 import sys
 import traceback
 
-from simulator.fault_schedule import WEATHERS, Weather
-from simulator.scenarios import CASTS, Cast
+from simulator.fault_schedule import FAULT_SCHEDULES, FaultSchedule
+from simulator.scenarios import SCENARIOS, Scenario
 from simulator.simulation import Report, simulate
 
-_FAIR_EVERY = 10
+# The default schedule finds most mistakes. The others are narrower, and seven times the work.
+_ALL_SCHEDULES_EVERY = 10
 
 
 def main() -> int:
     """Run the seeds that the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="python -m simulator",
-        description="Simulate a queue under faults. One seed is one world, the same every time.",
+        description="Simulate a queue under faults. A seed gives the same run every time.",
     )
-    parser.add_argument("--seed", type=int, help="the seed to play, or to begin with (default 0)")
+    parser.add_argument("--seed", type=int, help="the first seed (default 0)")
     parser.add_argument("--seeds", type=int, help="how many seeds (default 1 with --seed, or 100)")
     parser.add_argument(
-        "--cast", choices=CASTS, help="who lives there (default: as the seed has it)"
+        "--scenario", choices=SCENARIOS, help="which programs run (default: drawn from the seed)"
     )
     parser.add_argument(
-        "--weather",
-        choices=WEATHERS,
-        help="what befalls them (default: a storm, and all others for every tenth seed)",
+        "--faults",
+        choices=FAULT_SCHEDULES,
+        help="the fault schedule (default: everything, and every tenth seed all schedules)",
     )
-    parser.add_argument("--log", action="store_true", help="show what brokers log")
+    parser.add_argument("--log", action="store_true", help="show log messages")
     arguments = parser.parse_args()
     logging.disable(logging.NOTSET if arguments.log else logging.CRITICAL)
     count = arguments.seeds or (100 if arguments.seed is None else 1)
     first = arguments.seed or 0
     reports: list[Report] = []
     for seed in range(first, first + count):
-        for weather in _weathers(seed, arguments.weather):
-            report = _play(seed, weather, arguments.cast)
+        for faults in _schedules(seed, arguments.faults):
+            report = _simulate(seed, faults, arguments.scenario)
             if report is None:
                 return 1
             reports.append(report)
@@ -48,18 +49,20 @@ def main() -> int:
     return 0
 
 
-def _weathers(seed: int, wanted: Weather | None) -> tuple[Weather, ...]:
+def _schedules(seed: int, wanted: FaultSchedule | None) -> tuple[FaultSchedule, ...]:
     if wanted is not None:
         return (wanted,)
-    return WEATHERS if seed % _FAIR_EVERY == 0 else WEATHERS[:1]
+    return FAULT_SCHEDULES if seed % _ALL_SCHEDULES_EVERY == 0 else FAULT_SCHEDULES[:1]
 
 
-def _play(seed: int, weather: Weather, cast: Cast | None) -> Report | None:
+def _simulate(seed: int, faults: FaultSchedule, scenario: Scenario | None) -> Report | None:
     try:
-        return simulate(seed, weather=weather, cast=cast)
-    except Exception as error:  # noqa: BLE001 - whatever broke, name the seed
-        options = f"--seed {seed} --weather {weather}" + (f" --cast {cast}" if cast else "")
-        print(f"seed {seed} ({weather}) BROKE", file=sys.stderr)
+        return simulate(seed, faults=faults, scenario=scenario)
+    except Exception as error:  # noqa: BLE001 - name the seed of any error
+        options = f"--seed {seed} --faults {faults}" + (
+            f" --scenario {scenario}" if scenario else ""
+        )
+        print(f"seed {seed} ({faults}) BROKE", file=sys.stderr)
         traceback.print_exception(error)
         print(f"replay it: python -m simulator {options}", file=sys.stderr)
         return None
@@ -67,31 +70,31 @@ def _play(seed: int, weather: Weather, cast: Cast | None) -> Report | None:
 
 def _line(report: Report) -> str:
     return (
-        f"{report.cast} in {report.weather}: {report.commits} commits, {report.jobs} jobs, "
+        f"{report.scenario} with {report.faults}: {report.commits} commits, {report.jobs} jobs, "
         f"{report.calls} calls ({report.unknown} unknown), {report.takeovers} takeovers, "
         f"{report.depositions} depositions, {report.lost_leases} lost leases, "
         f"{report.archived} archived ({report.repeated} again), "
-        f"{sum(report.faults.values())} faults, {report.virtual_s:.0f} virtual seconds, "
+        f"{sum(report.injected.values())} faults, {report.virtual_s:.0f} virtual seconds, "
         f"fingerprint {report.fingerprint & 0xFFFFFFFF:08x}"
     )
 
 
 def _print_total(reports: list[Report]) -> None:
     counts = {
-        "casts": _sum([{report.cast: 1} for report in reports]),
-        "weathers": _sum([{report.weather: 1} for report in reports]),
+        "scenarios": _sum([{report.scenario: 1} for report in reports]),
+        "schedules": _sum([{report.faults: 1} for report in reports]),
         "verdicts": _sum([report.verdicts for report in reports]),
-        "faults": _sum([report.faults for report in reports]),
+        "faults": _sum([report.injected for report in reports]),
         "handlers": _sum([report.runs for report in reports]),
         "ends": _sum([report.ends for report in reports]),
     }
-    print(f"{len(reports)} worlds held every promise")
-    print(f"  commits   {sum(r.commits for r in reports)}, calls {sum(r.calls for r in reports)}")
+    print(f"{len(reports)} simulations kept every promise")
+    print(f"  commits    {sum(r.commits for r in reports)}, calls {sum(r.calls for r in reports)}")
     takeovers, depositions = ([r.takeovers for r in reports], [r.depositions for r in reports])
-    print(f"  takeovers {sum(takeovers)}, depositions {sum(depositions)}")
-    print(f"  engines   {sum(report.shifts for report in reports)}")
+    print(f"  takeovers  {sum(takeovers)}, depositions {sum(depositions)}")
+    print(f"  engines    {sum(report.engine_runs for report in reports)}")
     for name, count in counts.items():
-        print(f"  {name:<9} " + ", ".join(f"{each} {count[each]}" for each in sorted(count)))
+        print(f"  {name:<10} " + ", ".join(f"{each} {count[each]}" for each in sorted(count)))
 
 
 def _sum(counts: list[dict[str, int]]) -> dict[str, int]:

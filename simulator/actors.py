@@ -15,7 +15,7 @@ from typing import Any
 
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.queue.job import Job
-from simulator.call_history import Witness
+from simulator.call_history import RecordingQueue
 
 KINDS = ("index", "image", "etl")
 _TRIES = 4
@@ -26,15 +26,15 @@ _LONGEST_AT_THE_END_S = 1.0
 class Actor:
     """Somebody with a queue, a stream of random numbers, and a way to make unique tokens."""
 
-    witness: Witness
+    queue: RecordingQueue
     rng: random.Random
     new_token: Callable[[], str]
     heartbeat_s: float
-    is_calm: Callable[[], bool]
+    faults_ended: Callable[[], bool]
     """Tells whether the end has come, in which everybody is quick and reliable."""
-    fickle: bool = False
+    gives_up: bool = False
     """Whether it may give up on a request whose outcome is unknown."""
-    forgetful: bool = False
+    skips_heartbeats: bool = False
     """Whether it works on some jobs without a heartbeat, and so becomes a zombie."""
     kinds: tuple[str, ...] = KINDS
     """The kinds of job that there are. Those beyond the usual ones are for engines alone."""
@@ -51,7 +51,7 @@ class Actor:
             try:
                 return await ask(*args, request=request, **options)
             except UnavailableError as error:
-                gives_up = self.fickle and (tries == _TRIES or self.rng.random() < 0.2)
+                gives_up = self.gives_up and (tries == _TRIES or self.rng.random() < 0.2)
                 if gives_up or error.request is None:
                     return None
                 request = error.request
@@ -62,7 +62,7 @@ class Actor:
 
 async def produce(actor: Actor, count: int, pause_s: float) -> None:
     """Push jobs of all sorts."""
-    rng, witness = actor.rng, actor.witness
+    rng, queue = actor.rng, actor.queue
     keys = [f"key-{number}" for number in range(3)]
     for _ in range(count):
         await asyncio.sleep(rng.uniform(0, 2 * pause_s))
@@ -70,7 +70,7 @@ async def produce(actor: Actor, count: int, pause_s: float) -> None:
         if sort < 0.2:
             most = 40 if kind == "quick" else 4
             tokens = [actor.new_token() for _ in range(rng.randint(2, most))]
-            await actor.persist(witness.push_many, kind, tokens)
+            await actor.persist(queue.push_many, kind, tokens)
             continue
         options: dict[str, Any] = {"priority": rng.choice((0, 0, 0, 5, -5))}
         if sort < 0.35:
@@ -79,17 +79,17 @@ async def produce(actor: Actor, count: int, pause_s: float) -> None:
             key = rng.choice(keys)
             # A key stands for one content: whoever uses it pushes the same thing.
             kind, token, options = KINDS[0], f"of {key}", {"key": key}
-        await actor.persist(witness.push, kind, token, **options)
+        await actor.persist(queue.push, kind, token, **options)
 
 
 async def work(actor: Actor, longest_s: float) -> None:
     """Claim jobs, work on them with a heartbeat, and finish them one way or another."""
-    rng, witness = actor.rng, actor.witness
+    rng, queue = actor.rng, actor.queue
     while True:
         everything = None if actor.kinds == KINDS else KINDS
         kinds = rng.choice((everything, *KINDS))
         limit, wait_s = rng.choice((1, 1, 3)), rng.choice((0.0, 2.0, 10.0))
-        jobs = await actor.persist(witness.claim, kinds, limit, wait_s)
+        jobs = await actor.persist(queue.claim, kinds, limit, wait_s)
         if jobs:
             await _work_on(actor, jobs, longest_s)
         else:
@@ -98,12 +98,12 @@ async def work(actor: Actor, longest_s: float) -> None:
 
 async def _work_on(actor: Actor, jobs: list[Job[str]], longest_s: float) -> None:
     held = {job.id: job for job in jobs}
-    forgets = actor.forgetful and actor.rng.random() < 0.5 and not actor.is_calm()
+    forgets = actor.skips_heartbeats and actor.rng.random() < 0.5 and not actor.faults_ended()
     heartbeat = _forget() if forgets else _beat(actor, held)
     beating = asyncio.get_running_loop().create_task(heartbeat)
     try:
         for job in jobs:
-            limit_s = min(longest_s, _LONGEST_AT_THE_END_S) if actor.is_calm() else longest_s
+            limit_s = min(longest_s, _LONGEST_AT_THE_END_S) if actor.faults_ended() else longest_s
             await asyncio.sleep(actor.rng.uniform(0, limit_s))
             if job.id in held:
                 await _finish(actor, job)
@@ -118,7 +118,7 @@ async def _beat(actor: Actor, held: dict[str, Job[str]]) -> None:
         if not held:
             return
         try:
-            pulses = await actor.witness.heartbeat(list(held.values()))
+            pulses = await actor.queue.heartbeat(list(held.values()))
         except UnavailableError:
             continue
         for pulse in pulses:
@@ -131,34 +131,34 @@ async def _forget() -> None:
 
 
 async def _finish(actor: Actor, job: Job[str]) -> None:
-    end, witness = actor.rng.random(), actor.witness
+    end, queue = actor.rng.random(), actor.queue
     if end < 0.75:
-        await actor.persist(witness.complete, job)
+        await actor.persist(queue.complete, job)
     elif end < 0.9:
-        await actor.persist(witness.fail, job)
+        await actor.persist(queue.fail, job)
     else:
-        await actor.persist(witness.release, job)
+        await actor.persist(queue.release, job)
 
 
 async def operate(actor: Actor, job_ids: Callable[[], list[str]]) -> None:
     """Cancel, redrive, pause and resume now and then, and read the numbers."""
-    rng, witness = actor.rng, actor.witness
+    rng, queue = actor.rng, actor.queue
     while True:
         await asyncio.sleep(rng.uniform(0, 8))
-        if actor.is_calm():
+        if actor.faults_ended():
             continue
         act = rng.random()
         if act < 0.5:
-            await actor.persist(witness.stats)
+            await actor.persist(queue.stats)
         elif act < 0.7:
             known = job_ids()
             if known:
                 chosen = rng.choice(known)
-                await actor.persist(witness.cancel, chosen)
+                await actor.persist(queue.cancel, chosen)
         elif act < 0.85:
-            await actor.persist(witness.redrive)
+            await actor.persist(queue.redrive)
         else:
             kind = rng.choice((None, *KINDS))
-            await actor.persist(witness.pause, kind)
+            await actor.persist(queue.pause, kind)
             await asyncio.sleep(rng.uniform(0, 3))
-            await actor.persist(witness.resume)
+            await actor.persist(queue.resume)

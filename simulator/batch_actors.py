@@ -26,34 +26,34 @@ async def consume(actor: Actor, longest_s: float, lease_s: float) -> None:
     """Drive a consumer until another driver fences this one; then open one again, later."""
     rng = actor.rng
     while True:
-        opened = await actor.persist(actor.witness.open_consumer, rng.choice(_CONSUMERS))
+        opened = await actor.persist(actor.queue.open_consumer, rng.choice(_CONSUMERS))
         if opened is not None:
             await _drive(actor, opened, longest_s, rng.choice((None, lease_s, 1.5 * lease_s)))
-        await asyncio.sleep(rng.uniform(0.5, 2 if actor.is_calm() else 20))
+        await asyncio.sleep(rng.uniform(0.5, 2 if actor.faults_ended() else 20))
 
 
 async def _drive(
     actor: Actor, opened: ConsumerState, longest_s: float, lease_s: float | None
 ) -> None:
-    rng, witness = actor.rng, actor.witness
+    rng, queue = actor.rng, actor.queue
     name, epoch = opened.consumer, opened.epoch
     batch = opened.batch if opened.pending else opened.batch + 1
     while True:
         try:
-            found = await witness.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
+            found = await queue.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
             if not found.jobs and not found.lost:
                 await asyncio.sleep(rng.uniform(0.1, 2))
                 continue
             await _work_through(actor, await _read(actor, name, batch), longest_s)
             if rng.random() < 0.3:
-                await witness.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
+                await queue.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
                 await _read(actor, name, batch)
         except UnavailableError:
             await asyncio.sleep(rng.uniform(0, 2))
             continue
         except RejectedError:
             return  # Fenced, or closed by a request of its own that it took for lost.
-        close = witness.ack_batch if rng.random() < 0.85 else witness.release_batch
+        close = queue.ack_batch if rng.random() < 0.85 else queue.release_batch
         if await actor.persist(close, name, epoch, batch) is None:
             return
         batch += 1
@@ -63,21 +63,21 @@ async def _read(actor: Actor, name: str, batch: int) -> list[Job[str]]:
     jobs: list[Job[str]] = []
     start: int | None = 0
     while start is not None:
-        page = await actor.witness.read_batch(name, batch, start, _SLICE)
+        page = await actor.queue.read_batch(name, batch, start, _SLICE)
         jobs += page.jobs
         start = page.next_start
     return jobs
 
 
 async def _work_through(actor: Actor, jobs: list[Job[str]], longest_s: float) -> None:
-    limit_s = min(longest_s, _LONGEST_AT_THE_END_S) if actor.is_calm() else longest_s
+    limit_s = min(longest_s, _LONGEST_AT_THE_END_S) if actor.faults_ended() else longest_s
     loop = asyncio.get_running_loop()
     until_s = loop.time() + actor.rng.uniform(0, limit_s)
-    forgets = actor.forgetful and actor.rng.random() < 0.5 and not actor.is_calm()
+    forgets = actor.skips_heartbeats and actor.rng.random() < 0.5 and not actor.faults_ended()
     while jobs and (left_s := until_s - loop.time()) > 0:
         await asyncio.sleep(min(left_s, actor.heartbeat_s))
         if not forgets:
-            await actor.witness.heartbeat(jobs)
+            await actor.queue.heartbeat(jobs)
 
 
 async def write(actor: Actor, checkpoints: dict[str, int], count: int, pause_s: float) -> None:
@@ -90,7 +90,7 @@ async def write(actor: Actor, checkpoints: dict[str, int], count: int, pause_s: 
         for part in range(1 + batch % 2):
             tokens = [f"{writer}-{batch}-{part}-{n}" for n in range((batch + part) % 4)]
             kind = KINDS[batch % len(KINDS)]
-            told = await actor.persist(actor.witness.publish, writer, batch, part, kind, tokens)
+            told = await actor.persist(actor.queue.publish, writer, batch, part, kind, tokens)
             if told is None:
                 break
         else:

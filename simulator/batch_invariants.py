@@ -14,8 +14,8 @@ import msgspec
 from bucketq.errors import ConsumerFencedError
 from bucketq.model.bulk import ConsumerRecord
 from bucketq.model.state import State
-from simulator.broker_invariants import Breach
-from simulator.call_history import Call, History
+from simulator.broker_invariants import Violation
+from simulator.call_history import CallHistory, RecordedCall
 
 _ONE_SET = "a batch number stands for one set of jobs"
 _FENCED = "an older driver is fenced"
@@ -34,7 +34,7 @@ class Closing:
 
 
 @dataclass(frozen=True)
-class _Moment:
+class _ConsumerVersion:
     """A consumer after a commit, and its epoch before: others may have opened it in that too."""
 
     row: ConsumerRecord
@@ -42,7 +42,7 @@ class _Moment:
 
 
 @dataclass
-class Ledger:
+class ConsumerTracker:
     """The consumers of one chain, gathered in a walk along it."""
 
     sets: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Ledger:
     completed: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The version in which each job was completed, and by which worker."""
 
-    def follow(self, version: int, before: State | None, state: State) -> Breach | None:
+    def follow(self, version: int, before: State | None, state: State) -> Violation | None:
         """Take the next commit; returns what is wrong with it, if anything is."""
         known = before.jobs.by_id if before else {}
         for job in state.jobs:
@@ -69,12 +69,14 @@ class Ledger:
             if row == old:
                 continue
             self.rows.setdefault(row.id, []).append((version, row))
-            breach = self._step(version, old, row)
-            if breach is not None:
-                return breach
+            violation = self._step(version, old, row)
+            if violation is not None:
+                return violation
         return None
 
-    def _step(self, version: int, old: ConsumerRecord | None, row: ConsumerRecord) -> Breach | None:
+    def _step(
+        self, version: int, old: ConsumerRecord | None, row: ConsumerRecord
+    ) -> Violation | None:
         if old is not None and (row.epoch < old.epoch or row.batch < old.batch):
             return "epochs and batches rise", f"{row.id}: {old} became {row}"
         if old is not None and old.is_open and (row.batch, row.jobs) != (old.batch, old.jobs):
@@ -88,24 +90,26 @@ class Ledger:
                 return _ONE_SET, f"{row.id} {row.batch}: {jobs} came again as {row.jobs}"
         return None
 
-    def check_call(self, history: History, call: Call, known_since: int) -> Breach | None:
+    def check_call(
+        self, history: CallHistory, call: RecordedCall, known_since: int
+    ) -> Violation | None:
         """Check what one call was told."""
         if isinstance(call.error, ConsumerFencedError):
             epochs = [moment.row.epoch for moment in self._moments(call, 0)]
             if max(epochs, default=0) <= call.detail["epoch"]:
                 return "nobody is fenced but by another driver", str(call)
-        breach: Breach | None = None
+        violation: Violation | None = None
         if call.verb == "publish":
-            breach = self._check_published(history, call)
+            violation = self._check_published(history, call)
         elif call.succeeded and call.verb == "claim_batch":
-            breach = self._check_claim(call, known_since)
+            violation = self._check_claim(call, known_since)
         elif call.succeeded and call.verb == "read_batch":
-            breach = self._check_read(call)
+            violation = self._check_read(call)
         elif call.succeeded and call.verb in ("ack_batch", "release_batch"):
-            breach = self._check_closed(call)
-        return breach
+            violation = self._check_closed(call)
+        return violation
 
-    def _moments(self, call: Call, first: int) -> list[_Moment]:
+    def _moments(self, call: RecordedCall, first: int) -> list[_ConsumerVersion]:
         """What the consumer of a call was at some version from ``first`` on."""
         rows = self.rows.get(call.detail["consumer"], [])
         moments = []
@@ -113,10 +117,12 @@ class Ledger:
             end = rows[index + 1][0] if index + 1 < len(rows) else call.ended_version + 1
             if version <= call.ended_version and end > first:
                 is_new = version > first and index > 0
-                moments.append(_Moment(row, rows[index - 1][1].epoch if is_new else row.epoch))
+                moments.append(
+                    _ConsumerVersion(row, rows[index - 1][1].epoch if is_new else row.epoch)
+                )
         return moments
 
-    def _check_claim(self, call: Call, known_since: int) -> Breach | None:
+    def _check_claim(self, call: RecordedCall, known_since: int) -> Violation | None:
         detail, answer = call.detail, call.answer
         moments = self._moments(call, known_since)
         mine = [at.row for at in moments if at.first_epoch <= detail["epoch"] <= at.row.epoch]
@@ -130,7 +136,7 @@ class Ledger:
                 return "no answer before its commit", str(call)
         return None
 
-    def _check_read(self, call: Call) -> Breach | None:
+    def _check_read(self, call: RecordedCall) -> Violation | None:
         detail, page = call.detail, call.answer
         jobs = self.sets.get((detail["consumer"], detail["batch"]), ())
         wanted = jobs[detail["start"] : detail["start"] + detail["limit"]]
@@ -140,7 +146,7 @@ class Ledger:
             return _ONE_SET, f"{call}: {wanted}"
         return None
 
-    def _check_closed(self, call: Call) -> Breach | None:
+    def _check_closed(self, call: RecordedCall) -> Violation | None:
         detail, answer = call.detail, call.answer
         name = (detail["consumer"], detail["batch"])
         closing = self.closings.get(name)
@@ -160,7 +166,7 @@ class Ledger:
                     return "acknowledged means completed", f"{call}: {job_id} by {worker}"
         return None
 
-    def _check_published(self, history: History, call: Call) -> Breach | None:
+    def _check_published(self, history: CallHistory, call: RecordedCall) -> Violation | None:
         """Whatever it was told, the jobs are there by then; and all of them, or none, are ever."""
         born = [self.born.get(token) for token in call.detail["tokens"]]
         if len(set(born)) > 1:
@@ -172,7 +178,7 @@ class Ledger:
         return _check_first(history, call) if call.answer else None
 
 
-def _check_first(history: History, call: Call) -> Breach | None:
+def _check_first(history: CallHistory, call: RecordedCall) -> Violation | None:
     """Whoever is told that it has published a position is the only one."""
     position = (call.detail["writer"], call.detail["batch"], call.detail["part"])
     for other in history.calls[: call.number]:

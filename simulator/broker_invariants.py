@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bucketq.model.state import State
-from simulator.call_history import History
+from simulator.call_history import CallHistory
 
-Breach = tuple[str, str]
+Violation = tuple[str, str]
 """The promise, and how it was broken."""
 
 
@@ -29,7 +29,7 @@ class Takeover:
 
 
 @dataclass
-class Brokers:
+class BrokerTracker:
     """The brokers of one chain, gathered in a walk along it."""
 
     takeovers: list[Takeover] = field(default_factory=list)
@@ -37,8 +37,8 @@ class Brokers:
     """The process of each broker, by the broker's id."""
 
     def follow(
-        self, history: History, version: int, writer: str, before: State | None, state: State
-    ) -> Breach | None:
+        self, history: CallHistory, version: int, writer: str, before: State | None, state: State
+    ) -> Violation | None:
         """Take the next commit; returns what is wrong with it, if anything is."""
         old, new = before.broker if before else None, state.broker
         if old is not None and new is None:

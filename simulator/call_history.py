@@ -22,7 +22,7 @@ from bucketq.testing.simulated_store import SimulatedStore
 
 
 @dataclass(slots=True)
-class Call:
+class RecordedCall:
     """One call of a verb. Without an end it was cut off by the death of its process."""
 
     number: int
@@ -58,13 +58,13 @@ class Call:
 
 
 @dataclass
-class History:
+class CallHistory:
     """All calls of a simulation, in the order in which they began."""
 
     loop: VirtualLoop
     store: SimulatedStore
     key: str
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     leaders: set[str] = field(default_factory=set)
     """The processes that write to the object as brokers, or not at all."""
     clients: set[str] = field(default_factory=set)
@@ -84,7 +84,7 @@ class History:
         self, actor: str, verb: str, detail: dict[str, Any], ask: Callable[[], Awaitable[Any]]
     ) -> Any:
         """Make a call, and write down how it went."""
-        call = Call(len(self.calls), actor, verb, detail, self.loop.time(), self.version())
+        call = RecordedCall(len(self.calls), actor, verb, detail, self.loop.time(), self.version())
         self.calls.append(call)
         try:
             call.answer = await ask()
@@ -100,10 +100,10 @@ class History:
         return call.answer
 
 
-class Witness:
+class RecordingQueue:
     """The verbs of a queue, watched. A payload is a token that no other job bears."""
 
-    def __init__(self, history: History, actor: str, queue: Queue[str]) -> None:
+    def __init__(self, history: CallHistory, actor: str, queue: Queue[str]) -> None:
         """Watch what ``actor`` does with ``queue``."""
         self._history = history
         self._actor = actor

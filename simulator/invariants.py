@@ -35,26 +35,26 @@ from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.job import JobRecord
 from bucketq.model.state import State
 from bucketq.testing.simulated_store import Commit
-from simulator.batch_invariants import Ledger
-from simulator.broker_invariants import Brokers
-from simulator.call_history import Call, History
+from simulator.batch_invariants import ConsumerTracker
+from simulator.broker_invariants import BrokerTracker
+from simulator.call_history import CallHistory, RecordedCall
 
 
 class InvariantError(AssertionError):
     """A promise was broken: which one, how, and what went on around it."""
 
-    def __init__(self, invariant: str, story: str, trace: list[str]) -> None:
+    def __init__(self, invariant: str, detail: str, trace: list[str]) -> None:
         """Keep what is needed to tell the story."""
-        super().__init__("\n".join([f"{invariant}: {story}", *trace]))
+        super().__init__("\n".join([f"{invariant}: {detail}", *trace]))
         self.invariant = invariant
-        self.story = story
+        self.detail = detail
 
 
 @dataclass
-class Chain:
+class CommitChain:
     """What the chain tells, gathered in one walk along it."""
 
-    history: History
+    history: CallHistory
     records: dict[str, list[tuple[int, JobRecord]]] = field(default_factory=dict)
     """The records of each job, each with the version that it appeared in."""
     by_token: dict[str, list[str]] = field(default_factory=dict)
@@ -71,8 +71,8 @@ class Chain:
     """The versions in which nothing was changed, but how long workers have been silent."""
     handed_to: dict[str, list[int]] = field(default_factory=dict)
     """The versions in which jobs were handed to each worker."""
-    brokers: Brokers = field(default_factory=Brokers)
-    ledger: Ledger = field(default_factory=Ledger)
+    brokers: BrokerTracker = field(default_factory=BrokerTracker)
+    consumers: ConsumerTracker = field(default_factory=ConsumerTracker)
     final: State | None = None
 
     def holds(self, job_id: str, first: int, last: int, **fields: Any) -> bool:
@@ -88,16 +88,16 @@ class Chain:
                 return True
         return False
 
-    def known_since(self, call: Call) -> int:
+    def known_since(self, call: RecordedCall) -> int:
         """The oldest version that a call may still be answered from."""
         if call.actor.rpartition("/")[0] not in self.history.clients:
             return call.began_version
         commits = self.history.store.history(self.history.key)
         return bisect_right(commits, call.began_s - PROOF_S, key=lambda commit: commit.time_s)
 
-    def break_off(self, invariant: str, story: str, version: int | None = None) -> NoReturn:
+    def violate(self, invariant: str, detail: str, version: int | None = None) -> NoReturn:
         """Report a broken promise, with what went on around a version."""
-        raise InvariantError(invariant, story, self._trace(version))
+        raise InvariantError(invariant, detail, self._trace(version))
 
     def _trace(self, version: int | None) -> list[str]:
         commits = self.history.store.history(self.history.key)
@@ -116,9 +116,9 @@ class Chain:
         return sorted([*lines, *map(str, calls[-25:])])
 
 
-def check(history: History) -> Chain:
+def check(history: CallHistory) -> CommitChain:
     """Check everything that must hold at any time; raise ``InvariantError`` at the first breach."""
-    chain = Chain(history, archived=_read_archive(history))
+    chain = CommitChain(history, archived=_read_archive(history))
     before: State | None = None
     for version, commit in enumerate(history.store.history(history.key), start=1):
         state = _decode(chain, version, commit)
@@ -131,9 +131,9 @@ def check(history: History) -> Chain:
         if state.paused or state.paused_kinds:
             chain.paused.append(version)
         reason = chain.brokers.follow(history, version, commit.writer, before, state)
-        reason = reason or chain.ledger.follow(version, before, state)
+        reason = reason or chain.consumers.follow(version, before, state)
         if reason is not None:
-            chain.break_off(*reason, version)
+            chain.violate(*reason, version)
         before = state
     chain.final = before
     for call in history.calls:
@@ -145,25 +145,25 @@ def check(history: History) -> Chain:
     return chain
 
 
-def _decode(chain: Chain, version: int, commit: Commit) -> State:
+def _decode(chain: CommitChain, version: int, commit: Commit) -> State:
     if commit.body is None or commit.operation not in ("create", "replace"):
-        chain.break_off("conditional writes", f"{commit.operation} of the queue object", version)
+        chain.violate("conditional writes", f"{commit.operation} of the queue object", version)
     return decode(commit.body, f"version {version}").state
 
 
-def _check_link(chain: Chain, version: int, before: State | None, state: State) -> None:
+def _check_link(chain: CommitChain, version: int, before: State | None, state: State) -> None:
     if state.version != version:
-        chain.break_off("versions rise by one", f"{state.version} follows {version - 1}", version)
+        chain.violate("versions rise by one", f"{state.version} follows {version - 1}", version)
     if before is None:
         return
     if state.incarnation != before.incarnation:
-        chain.break_off("one incarnation", "the queue was created twice", version)
+        chain.violate("one incarnation", "the queue was created twice", version)
     mine, theirs = list(state.commits)[:-1], list(before.commits)
     if mine != theirs[-len(mine) :]:
-        chain.break_off("built on its predecessor", f"version {version} is not", version)
+        chain.violate("built on its predecessor", f"version {version} is not", version)
 
 
-def _check_jobs(chain: Chain, version: int, before: State | None, state: State) -> bool:
+def _check_jobs(chain: CommitChain, version: int, before: State | None, state: State) -> bool:
     """Check what became of each job; returns whether nothing did that is worth a commit."""
     old_jobs = before.jobs.by_id if before else {}
     is_quiet = len(state.jobs.by_id) == len(old_jobs)
@@ -172,7 +172,7 @@ def _check_jobs(chain: Chain, version: int, before: State | None, state: State) 
             _check_gone(chain, version, job)
     for job in state.jobs:
         if job.id in chain.gone:
-            chain.break_off("a job that has left stays away", f"{job.id} came back", version)
+            chain.violate("a job that has left stays away", f"{job.id} came back", version)
         old = old_jobs.get(job.id)
         if job == old:
             continue
@@ -187,20 +187,20 @@ def _check_jobs(chain: Chain, version: int, before: State | None, state: State) 
     return is_quiet
 
 
-def _check_new(chain: Chain, version: int, job: JobRecord) -> None:
+def _check_new(chain: CommitChain, version: int, job: JobRecord) -> None:
     token = msgspec.json.decode(job.payload, type=str)
     bearers = chain.by_token.setdefault(token, [])
     bearers.append(job.id)
     if len(bearers) > 1:
-        chain.break_off("nothing takes effect twice", f"{token} is {bearers}", version)
+        chain.violate("nothing takes effect twice", f"{token} is {bearers}", version)
 
 
-def _check_lease(chain: Chain, version: int, job: JobRecord, lease: str) -> None:
+def _check_lease(chain: CommitChain, version: int, job: JobRecord, lease: str) -> None:
     if lease not in chain.leases:
         chain.handed_to.setdefault(job.worker or "", []).append(version)
     owner = chain.leases.setdefault(lease, (job.id, job.attempt))
     if owner != (job.id, job.attempt):
-        chain.break_off("one lease, one attempt", f"{lease}: {owner}", version)
+        chain.violate("one lease, one attempt", f"{lease}: {owner}", version)
 
 
 def _quiet(job: JobRecord) -> JobRecord:
@@ -213,25 +213,25 @@ def _head(state: State) -> tuple[Any, ...]:
     return (state.broker, state.settings, state.paused, state.paused_kinds, bulk)
 
 
-def _check_gone(chain: Chain, version: int, job: JobRecord) -> None:
+def _check_gone(chain: CommitChain, version: int, job: JobRecord) -> None:
     """A job leaves when it is done, and as it is done it stands in the archive already."""
     commit = chain.history.store.history(chain.history.key)[version - 1]
     copies = [copy for at, copy in chain.archived.get(job.id, []) if at <= commit.time_s]
     if job.status != "done" or job not in copies:
-        chain.break_off("a job is always somewhere", f"{job.id} vanished", version)
+        chain.violate("a job is always somewhere", f"{job.id} vanished", version)
     chain.gone.add(job.id)
 
 
-def _check_archive(chain: Chain) -> None:
+def _check_archive(chain: CommitChain) -> None:
     """The archive holds committed completions, and nothing else."""
     for job_id, copies in chain.archived.items():
         records = chain.records.get(job_id)
         for at, copy in copies:
             if records is None or copy != records[-1][1] or copy.status != "done":
-                chain.break_off("the archive holds what was committed", f"{copy} at {at:.3f} s")
+                chain.violate("the archive holds what was committed", f"{copy} at {at:.3f} s")
 
 
-def _read_archive(history: History) -> dict[str, list[tuple[float, JobRecord]]]:
+def _read_archive(history: CallHistory) -> dict[str, list[tuple[float, JobRecord]]]:
     archived: dict[str, list[tuple[float, JobRecord]]] = {}
     layout = Layout.of("", history.key)
     for commit in history.store.commits:
@@ -242,12 +242,12 @@ def _read_archive(history: History) -> dict[str, list[tuple[float, JobRecord]]]:
     return archived
 
 
-def _check_step(chain: Chain, version: int, old: JobRecord, job: JobRecord) -> None:
+def _check_step(chain: CommitChain, version: int, old: JobRecord, job: JobRecord) -> None:
     if old.status == "done":
-        chain.break_off("done is final", f"{job.id} changed after it was done", version)
+        chain.violate("done is final", f"{job.id} changed after it was done", version)
     handed_out = job.status == "running" and job.lease != old.lease
     if job.attempt < old.attempt or (handed_out and job.attempt == old.attempt):
-        chain.break_off("attempts rise", f"{job.id}: {old.attempt} to {job.attempt}", version)
+        chain.violate("attempts rise", f"{job.id}: {old.attempt} to {job.attempt}", version)
     if (job.seq, job.pushed_at, job.priority, job.payload, job.key) != (
         old.seq,
         old.pushed_at,
@@ -255,13 +255,13 @@ def _check_step(chain: Chain, version: int, old: JobRecord, job: JobRecord) -> N
         old.payload,
         old.key,
     ):
-        chain.break_off("a job stays what it is", f"{job.id} was changed", version)
+        chain.violate("a job stays what it is", f"{job.id} was changed", version)
     same_attempt = job.attempt == old.attempt and old.status == job.status == "running"
     if same_attempt and (job.lease, job.worker) != (old.lease, old.worker):
-        chain.break_off("one owner for an attempt", f"{job.id} {job.attempt}", version)
+        chain.violate("one owner for an attempt", f"{job.id} {job.attempt}", version)
 
 
-def _check_order(chain: Chain, version: int, before: State, state: State) -> None:
+def _check_order(chain: CommitChain, version: int, before: State, state: State) -> None:
     """A job that waited through a commit was not due before one that was handed out in it."""
     if before.paused or state.paused or before.paused_kinds or state.paused_kinds:
         return
@@ -285,14 +285,14 @@ def _check_order(chain: Chain, version: int, before: State, state: State) -> Non
             and _place(job) < _place(last)
         )
         if passed_over and last is not None:
-            chain.break_off("first in, first out", f"{last.id} before {job.id}", version)
+            chain.violate("first in, first out", f"{last.id} before {job.id}", version)
 
 
 def _place(job: JobRecord) -> tuple[int, int]:
     return (job.priority, job.seq)
 
 
-def _check_call(chain: Chain, call: Call) -> None:
+def _check_call(chain: CommitChain, call: RecordedCall) -> None:
     if call.verb in ("push", "push_many"):
         _check_push(chain, call)
     elif call.verb == "complete":
@@ -308,37 +308,37 @@ def _check_call(chain: Chain, call: Call) -> None:
         for lease, pulse in zip(call.detail["leases"], call.answer, strict=True):
             is_held = chain.holds(pulse.job, first, last, status="running", lease=lease)
             if pulse.held and not is_held:
-                chain.break_off("held means held", str(call), last)
+                chain.violate("held means held", str(call), last)
 
 
-def _check_release(chain: Chain, call: Call) -> None:
+def _check_release(chain: CommitChain, call: RecordedCall) -> None:
     detail, version = call.detail, call.ended_version
     for job_id, lease in detail.get("jobs") or [(detail["job"], detail["lease"])]:
         if chain.holds(job_id, version, version, status="running", lease=lease):
-            chain.break_off("released means released", str(call), version)
+            chain.violate("released means released", str(call), version)
 
 
-def _check_push(chain: Chain, call: Call) -> None:
+def _check_push(chain: CommitChain, call: RecordedCall) -> None:
     tokens = call.detail.get("tokens") or [call.detail["token"]]
     if call.succeeded:
         answer = call.answer if isinstance(call.answer, list) else [call.answer]
         for token, job_id in zip(tokens, answer, strict=True):
             bearers = chain.by_token.get(token, [])
             if bearers != [job_id]:
-                chain.break_off("acknowledged means durable", f"{call}: {bearers}")
+                chain.violate("acknowledged means durable", f"{call}: {bearers}")
             if chain.records[job_id][0][0] > call.ended_version:
-                chain.break_off("no answer before its commit", str(call), call.ended_version)
+                chain.violate("no answer before its commit", str(call), call.ended_version)
     elif isinstance(call.error, RejectedError) and call.detail.get("key") is None:
         for token in tokens:
             if chain.by_token.get(token) and not _succeeded_elsewhere(chain, call, token):
-                chain.break_off("nothing refused takes effect", str(call))
+                chain.violate("nothing refused takes effect", str(call))
     if call.verb == "push_many":
         present = {bool(chain.by_token.get(token)) for token in tokens}
         if len(present) > 1:
-            chain.break_off("all or none", str(call))
+            chain.violate("all or none", str(call))
 
 
-def _succeeded_elsewhere(chain: Chain, refused: Call, token: str) -> bool:
+def _succeeded_elsewhere(chain: CommitChain, refused: RecordedCall, token: str) -> bool:
     """Whether another try of the same push may have brought the job in."""
     return any(
         call is not refused and not isinstance(call.error, RejectedError)
@@ -348,16 +348,16 @@ def _succeeded_elsewhere(chain: Chain, refused: Call, token: str) -> bool:
     )
 
 
-def _check_complete(chain: Chain, call: Call) -> None:
+def _check_complete(chain: CommitChain, call: RecordedCall) -> None:
     fields = {"status": "done", "outcome": "completed", "lease": call.detail["lease"]}
     done = chain.holds(call.detail["job"], 0, len(chain.history.calls) + 10**9, **fields)
     if call.succeeded and not chain.holds(call.detail["job"], 0, call.ended_version, **fields):
-        chain.break_off("completed means completed", str(call), call.ended_version)
+        chain.violate("completed means completed", str(call), call.ended_version)
     if isinstance(call.error, RejectedError) and done and not _was_in_doubt(chain, call):
-        chain.break_off("nothing refused takes effect", str(call), call.ended_version)
+        chain.violate("nothing refused takes effect", str(call), call.ended_version)
 
 
-def _was_in_doubt(chain: Chain, call: Call) -> bool:
+def _was_in_doubt(chain: CommitChain, call: RecordedCall) -> bool:
     """Whether it says again, as a new request, what may have been done and was forgotten."""
     job_id, lease = call.detail["job"], call.detail["lease"]
     return call.detail["request"] is None and any(
@@ -370,21 +370,21 @@ def _was_in_doubt(chain: Chain, call: Call) -> bool:
     )
 
 
-def _check_complete_many(chain: Chain, call: Call) -> None:
+def _check_complete_many(chain: CommitChain, call: RecordedCall) -> None:
     """What is told of each is true, also of the ones whose lease was lost."""
     if not call.succeeded:
         return
     for (job_id, lease), told in zip(call.detail["jobs"], call.answer, strict=True):
         fields = {"status": "done", "outcome": "completed", "lease": lease}
         if told and not chain.holds(job_id, 0, call.ended_version, **fields):
-            chain.break_off("completed means completed", str(call), call.ended_version)
+            chain.violate("completed means completed", str(call), call.ended_version)
         # A job may be done and gone when a request is sent under a new id that was too old.
         is_done = chain.holds(job_id, 0, len(chain.history.calls) + 10**9, **fields)
         if not told and is_done and job_id not in chain.gone:
-            chain.break_off("nothing refused takes effect", str(call), call.ended_version)
+            chain.violate("nothing refused takes effect", str(call), call.ended_version)
 
 
-def _check_fail(chain: Chain, call: Call) -> None:
+def _check_fail(chain: CommitChain, call: RecordedCall) -> None:
     job_id, attempt = chain.leases[call.detail["lease"]]
     failed_in = [
         version
@@ -392,35 +392,35 @@ def _check_fail(chain: Chain, call: Call) -> None:
         if any(f.attempt == attempt and f.cause == "failed" for f in record.errors)
     ]
     if call.succeeded and not (failed_in and failed_in[0] <= call.ended_version):
-        chain.break_off("failed means failed", str(call), call.ended_version)
+        chain.violate("failed means failed", str(call), call.ended_version)
     if isinstance(call.error, RejectedError) and failed_in and not _was_in_doubt(chain, call):
-        chain.break_off("nothing refused takes effect", str(call), call.ended_version)
+        chain.violate("nothing refused takes effect", str(call), call.ended_version)
 
 
-def _check_batches(chain: Chain) -> None:
+def _check_batches(chain: CommitChain) -> None:
     for call in chain.history.calls:
-        breach = chain.ledger.check_call(chain.history, call, chain.known_since(call))
-        if breach is not None:
-            chain.break_off(*breach, call.ended_version)
+        violation = chain.consumers.check_call(chain.history, call, chain.known_since(call))
+        if violation is not None:
+            chain.violate(*violation, call.ended_version)
 
 
-def _check_claims(chain: Chain) -> None:
+def _check_claims(chain: CommitChain) -> None:
     """Each attempt was handed to one call only, or to retries of it, after its commit."""
-    owners: dict[str, Call] = {}
+    owners: dict[str, RecordedCall] = {}
     for call in chain.history.calls:
         if call.verb != "claim" or not call.succeeded:
             continue
         for job in call.answer:
             lease, worker = job.lease.lease, job.worker
             if not chain.holds(job.id, 0, call.ended_version, lease=lease, worker=call.actor):
-                chain.break_off("no answer before its commit", str(call), call.ended_version)
+                chain.violate("no answer before its commit", str(call), call.ended_version)
             if owners.setdefault(lease, call) is not call or worker != call.actor:
-                chain.break_off("one owner for an attempt", str(call), call.ended_version)
+                chain.violate("one owner for an attempt", str(call), call.ended_version)
         if not call.answer:
             _check_empty(chain, call)
 
 
-def _check_empty(chain: Chain, call: Call) -> None:
+def _check_empty(chain: CommitChain, call: RecordedCall) -> None:
     """A claim that found nothing passed over no job that waited for it all the while."""
     first, last, asked = chain.known_since(call), call.ended_version, call.detail["kinds"]
     kinds = (asked,) if isinstance(asked, str) else asked
@@ -438,12 +438,12 @@ def _check_empty(chain: Chain, call: Call) -> None:
         stayed = at == len(records) or records[at][0] > last
         is_wanted = kinds is None or job.kind in kinds
         if stayed and job.status == "queued" and not job.run_at and is_wanted:
-            chain.break_off("a claim finds what is there", f"{job.id}: {call}", last)
+            chain.violate("a claim finds what is there", f"{job.id}: {call}", last)
 
 
-def _check_reads(chain: Chain) -> None:
+def _check_reads(chain: CommitChain) -> None:
     for call in chain.history.calls:
         if call.verb != "stats" or not call.succeeded:
             continue
         if not call.began_version <= call.answer.version <= call.ended_version:
-            chain.break_off("no read is older than its question", str(call), call.ended_version)
+            chain.violate("no read is older than its question", str(call), call.ended_version)

@@ -16,10 +16,10 @@ from itertools import pairwise
 
 from bucketq.errors import UnavailableError
 from bucketq.model.settings import Settings
-from simulator.fault_schedule import SLOW_S, Weather
-from simulator.invariants import Chain
+from simulator.fault_schedule import SLOW_S, FaultSchedule
+from simulator.invariants import CommitChain
 from simulator.machines import LEADERS
-from simulator.simulated_cluster import World
+from simulator.simulated_cluster import SimulatedCluster
 
 ELECTED_WITHIN_S = 120.0
 """A broker that was deposed over and over while it was alive stands again after a minute and a
@@ -30,63 +30,63 @@ _SWEEP_S = 4.0
 _UNDER_WAY_S = 15.0
 """How late a heartbeat may arrive that was sent before."""
 _HAND_OUT_S = 1.0
-_WELL: tuple[Weather, ...] = ("calm", "visits")
+_WELL: tuple[FaultSchedule, ...] = ("nothing", "restarts")
 """Where whoever ends in order is answered in time."""
 _DELAY_S = 0.2
 """How much sooner a write may land than the one before it did, each measured from its beginning."""
 
 
-def check_fair(world: World, chain: Chain, weather: Weather) -> None:
+def check_efficiency(cluster: SimulatedCluster, chain: CommitChain, faults: FaultSchedule) -> None:
     """Check what must hold where only some things go wrong, and those not all the time."""
-    _check_leases(world, chain, weather)
-    _check_brokers(world, chain)
-    if weather != "slow":
-        _check_hand_outs(world, chain)
-    if weather == "crashes" and chain.brokers.takeovers:
-        _check_reclaimed_though(world, chain)
-    if all(tenant.kind not in ("direct", "group", "frugal") for tenant in world.tenants):
-        spread_s = SLOW_S[1] - SLOW_S[0] if weather == "slow" else 0.0
-        _check_thrift(world, chain, _DELAY_S + spread_s)
+    _check_leases(cluster, chain, faults)
+    _check_brokers(cluster, chain)
+    if faults != "slow-storage":
+        _check_hand_outs(cluster, chain)
+    if faults == "leader-kills" and chain.brokers.takeovers:
+        _check_reclaimed_though(cluster, chain)
+    if all(program.kind not in ("direct", "group", "frugal") for program in cluster.programs):
+        spread_s = SLOW_S[1] - SLOW_S[0] if faults == "slow-storage" else 0.0
+        _check_needless_commits(cluster, chain, _DELAY_S + spread_s)
 
 
-def check_rest(world: World, chain: Chain, calm_s: float) -> None:
+def check_liveness(cluster: SimulatedCluster, chain: CommitChain, faults_ended_s: float) -> None:
     """Check what must hold some time after the faults have ended, at ``calm_s``."""
-    for error in (*(e for t in world.tenants for e in t.errors), *world.network.errors):
+    for error in (*(e for t in cluster.programs for e in t.errors), *cluster.network.errors):
         raise error
     final = chain.final
     if final is None:
-        chain.break_off("the queue comes up", "nothing was ever committed")
-    if any(tenant.kind in LEADERS for tenant in world.tenants):
-        _check_leadership(world, chain, calm_s)
+        chain.violate("the queue comes up", "nothing was ever committed")
+    if any(program.kind in LEADERS for program in cluster.programs):
+        _check_leadership(cluster, chain, faults_ended_s)
     for job in final.jobs:
         if job.status != "dead":
-            chain.break_off("every job comes to its end", f"{job.id} is {job.status}")
+            chain.violate("every job comes to its end", f"{job.id} is {job.status}")
 
 
-def is_settled(world: World, calm_s: float) -> bool:
+def is_settled(cluster: SimulatedCluster, faults_ended_s: float) -> bool:
     """Whether everything has come to rest, and has been there long enough to be judged."""
-    state, now_s = world.state(), world.loop.time()
+    state, now_s = cluster.state(), cluster.loop.time()
     if state is None or any(job.status != "dead" for job in state.jobs):
         return False
-    if all(tenant.kind not in LEADERS for tenant in world.tenants):
+    if all(program.kind not in LEADERS for program in cluster.programs):
         return True
-    since_s = max(calm_s, world.taken_over_s())
-    return world.leader() is not None and now_s >= since_s + ANSWERED_WITHIN_S + 5
+    since_s = max(faults_ended_s, cluster.taken_over_s())
+    return cluster.leader() is not None and now_s >= since_s + ANSWERED_WITHIN_S + 5
 
 
 def _process_of(worker: str | None) -> str:
     return (worker or "").rpartition("/")[0]
 
 
-def _check_leases(world: World, chain: Chain, weather: Weather) -> None:
+def _check_leases(cluster: SimulatedCluster, chain: CommitChain, faults: FaultSchedule) -> None:
     """While nothing befalls a worker, whatever befalls brokers, it loses no job.
 
     An engine that ends while nobody answers may leave a job to its lease.
     """
-    history = world.history
-    commits = world.store.history(history.key)
+    history = cluster.history
+    commits = cluster.store.history(history.key)
     excused = set(history.excused)
-    if any(tenant.kind in ("auto", "spawn") for tenant in world.tenants):
+    if any(program.kind in ("auto", "spawn") for program in cluster.programs):
         # Brokers come up where those who know some addresses only do not look.
         excused |= {name for name in history.clients if "/address" in name}
     for job_id, records in chain.records.items():
@@ -96,66 +96,66 @@ def _check_leases(world: World, chain: Chain, weather: Weather) -> None:
                 if "@" in (failure.worker or ""):
                     continue  # A batch outlives its driver, and the next one may be late.
                 name, at_s = _process_of(failure.worker), commits[version - 1].time_s
-                shift = world.book.shifts.get(failure.worker or "")
-                if shift is not None and shift.may_leave_jobs(is_well=weather in _WELL):
+                engine_run = cluster.worker_history.engine_runs.get(failure.worker or "")
+                if engine_run is not None and engine_run.may_leave_jobs(is_well=faults in _WELL):
                     continue
                 if name not in excused and history.deaths.get(name, at_s) >= at_s:
-                    story = f"{job_id}: {failure.worker}"
-                    chain.break_off("no lease is taken from a healthy worker", story, version)
+                    detail = f"{job_id}: {failure.worker}"
+                    chain.violate("no lease is taken from a healthy worker", detail, version)
 
 
-def _check_brokers(world: World, chain: Chain) -> None:
+def _check_brokers(cluster: SimulatedCluster, chain: CommitChain) -> None:
     """A broker is replaced when it has left, has died, stood still, or by force."""
-    history, takeovers = world.history, chain.brokers.takeovers
+    history, takeovers = cluster.history, chain.brokers.takeovers
     for before, after in pairwise(takeovers):
         is_gone = history.deaths.get(before.writer, after.time_s) < after.time_s
         is_excused = before.writer in history.excused or after.writer in history.forced
         if not (after.follows_retired or is_gone or is_excused):
-            story = f"{after.writer} in place of {before.writer}, at {after.time_s:.3f} s"
-            chain.break_off("a living broker is left alone", story, after.version)
+            detail = f"{after.writer} in place of {before.writer}, at {after.time_s:.3f} s"
+            chain.violate("a living broker is left alone", detail, after.version)
 
 
-def _check_hand_outs(world: World, chain: Chain) -> None:
+def _check_hand_outs(cluster: SimulatedCluster, chain: CommitChain) -> None:
     """Nobody is handed a job who has been dead for a while."""
-    commits, deaths = world.store.history(world.history.key), world.history.deaths
+    commits, deaths = cluster.store.history(cluster.history.key), cluster.history.deaths
     for worker, versions in chain.handed_to.items():
         died_s = deaths.get(_process_of(worker))
         for version in versions:
             if died_s is not None and commits[version - 1].time_s > died_s + _HAND_OUT_S:
-                chain.break_off("no job is handed to the dead", worker, version)
+                chain.violate("no job is handed to the dead", worker, version)
 
 
-def _check_thrift(world: World, chain: Chain, delay_s: float) -> None:
+def _check_needless_commits(cluster: SimulatedCluster, chain: CommitChain, delay_s: float) -> None:
     """Nothing is written for empty claims and heartbeats, but silences every third of a lease."""
-    commits, lease_s = world.store.history(world.history.key), _settings(chain).lease_s
+    commits, lease_s = cluster.store.history(cluster.history.key), _settings(chain).lease_s
     written_s: dict[str, float] = {}
     for version in chain.quiet:
         commit = commits[version - 1]
         if commit.time_s < written_s.get(commit.writer, 0.0) + lease_s / 3 - delay_s:
-            chain.break_off("nothing is written without a reason", commit.writer, version)
+            chain.violate("nothing is written without a reason", commit.writer, version)
         written_s[commit.writer] = commit.time_s
 
 
-def _settings(chain: Chain) -> Settings:
+def _settings(chain: CommitChain) -> Settings:
     return chain.final.settings if chain.final else Settings()
 
 
-def _check_leadership(world: World, chain: Chain, calm_s: float) -> None:
-    now_s, takeovers = world.loop.time(), chain.brokers.takeovers
-    leader = world.leader()
-    if leader is None or sum(tenant.leads for tenant in world.tenants) != 1:
-        names = [world.trade.name_of(tenant) for tenant in world.tenants if tenant.leads]
-        chain.break_off("one broker leads", f"{names} do, after {now_s - calm_s:.0f} s")
-    taken_s = max(calm_s, takeovers[-1].time_s)
-    if taken_s > calm_s + ELECTED_WITHIN_S:
-        chain.break_off("takeovers cease", f"{taken_s - calm_s:.0f} s after the faults did")
-    _check_answers(world, chain, taken_s + ANSWERED_WITHIN_S)
-    _check_reclaimed(world, chain, max(calm_s + _UNDER_WAY_S, taken_s), calm_s)
+def _check_leadership(cluster: SimulatedCluster, chain: CommitChain, faults_ended_s: float) -> None:
+    now_s, takeovers = cluster.loop.time(), chain.brokers.takeovers
+    leader = cluster.leader()
+    if leader is None or sum(program.leads for program in cluster.programs) != 1:
+        names = [cluster.factory.name_of(program) for program in cluster.programs if program.leads]
+        chain.violate("one broker leads", f"{names} do, after {now_s - faults_ended_s:.0f} s")
+    taken_s = max(faults_ended_s, takeovers[-1].time_s)
+    if taken_s > faults_ended_s + ELECTED_WITHIN_S:
+        chain.violate("takeovers cease", f"{taken_s - faults_ended_s:.0f} s after the faults did")
+    _check_answers(cluster, chain, taken_s + ANSWERED_WITHIN_S)
+    _check_reclaimed(cluster, chain, max(faults_ended_s + _UNDER_WAY_S, taken_s), faults_ended_s)
 
 
-def _check_answers(world: World, chain: Chain, since_s: float) -> None:
+def _check_answers(cluster: SimulatedCluster, chain: CommitChain, since_s: float) -> None:
     """Everybody who asks from then on is answered, and not with an unknown outcome."""
-    history, latest_s = world.history, world.loop.time() - 2 * ANSWERED_WITHIN_S
+    history, latest_s = cluster.history, cluster.loop.time() - 2 * ANSWERED_WITHIN_S
     for call in history.calls:
         name = _process_of(call.actor)
         # One that is sent again may be older than what the queue remembers: that is an answer.
@@ -164,28 +164,30 @@ def _check_answers(world: World, chain: Chain, since_s: float) -> None:
         is_cut_off = call.was_cancelled or name in history.deaths
         hangs = call.ended_s is None and call.began_s < latest_s and not is_cut_off
         if hangs or isinstance(call.error, UnavailableError):
-            chain.break_off("every client gets answers", str(call))
+            chain.violate("every client gets answers", str(call))
 
 
-def _check_reclaimed(world: World, chain: Chain, since_s: float, calm_s: float) -> None:
+def _check_reclaimed(
+    cluster: SimulatedCluster, chain: CommitChain, since_s: float, faults_ended_s: float
+) -> None:
     """The job of a worker that was dead when the faults ended goes to another in time."""
-    for orphan in _orphans(world, chain):
+    for orphan in _orphans(cluster, chain):
         lost_s = orphan.lease_s + _settings(chain).grace_s + _SWEEP_S
         limit_s = max(since_s, orphan.since_s) + lost_s
-        if orphan.died_s <= calm_s and orphan.until_s > limit_s:
-            story = f"{orphan.story}, and was to by {limit_s:.0f} s"
-            chain.break_off("the jobs of the dead are reclaimed", story, orphan.version)
+        if orphan.died_s <= faults_ended_s and orphan.until_s > limit_s:
+            detail = f"{orphan.detail}, and was to by {limit_s:.0f} s"
+            chain.violate("the jobs of the dead are reclaimed", detail, orphan.version)
 
 
-def _check_reclaimed_though(world: World, chain: Chain) -> None:
+def _check_reclaimed_though(cluster: SimulatedCluster, chain: CommitChain) -> None:
     """The same while no broker lives for a lease: what one has heard the next one knows.
 
     Each adds what it has written down before it dies, and that is a third of a lease at least.
     """
-    for orphan in _orphans(world, chain):
+    for orphan in _orphans(cluster, chain):
         limit_s = max(orphan.died_s, orphan.since_s) + 4 * orphan.lease_s
         if orphan.until_s > limit_s:
-            chain.break_off("the jobs of the dead are reclaimed", orphan.story, orphan.version)
+            chain.violate("the jobs of the dead are reclaimed", orphan.detail, orphan.version)
 
 
 @dataclass(frozen=True)
@@ -198,11 +200,11 @@ class _Orphan:
     until_s: float
     lease_s: float
     """How long its worker may be silent."""
-    story: str
+    detail: str
 
 
-def _orphans(world: World, chain: Chain) -> Iterator[_Orphan]:
-    commits, deaths = world.store.history(world.history.key), world.history.deaths
+def _orphans(cluster: SimulatedCluster, chain: CommitChain) -> Iterator[_Orphan]:
+    commits, deaths = cluster.store.history(cluster.history.key), cluster.history.deaths
     for job_id, records in chain.records.items():
         for index, (version, record) in enumerate(records):
             died_s = deaths.get(_process_of(record.worker))
@@ -213,7 +215,7 @@ def _orphans(world: World, chain: Chain) -> Iterator[_Orphan]:
                 for later, after in records[index + 1 :]
                 if (after.status, after.attempt) != ("running", record.attempt)
             ]
-            until_s = commits[ends[0] - 1].time_s if ends else world.loop.time()
-            story = f"{job_id} left its dead worker {record.worker} at {until_s:.0f} s"
+            until_s = commits[ends[0] - 1].time_s if ends else cluster.loop.time()
+            detail = f"{job_id} left its dead worker {record.worker} at {until_s:.0f} s"
             lease_s = record.lease_s or _settings(chain).lease_s
-            yield _Orphan(version, commits[version - 1].time_s, died_s, until_s, lease_s, story)
+            yield _Orphan(version, commits[version - 1].time_s, died_s, until_s, lease_s, detail)

@@ -31,7 +31,7 @@ from bucketq.testing.process import Process
 from bucketq.testing.simulated_clock import SimulatedClock
 from simulator.simulated_transport import SimulatedTransport
 
-Kind = Literal[
+ProgramKind = Literal[
     "direct",
     "group",
     "serve",
@@ -50,8 +50,8 @@ inside its process where there is none, ``spawn`` one as a process of its own; `
 directly where there is none; ``remote`` waits for one; ``address`` knows addresses only.
 """
 
-CLIENTS: tuple[Kind, ...] = ("auto", "spawn", "remote", "frugal", "address")
-LEADERS: tuple[Kind, ...] = ("serve", "auto")
+CLIENTS: tuple[ProgramKind, ...] = ("auto", "spawn", "remote", "frugal", "address")
+LEADERS: tuple[ProgramKind, ...] = ("serve", "auto")
 """Those whose process may lead, and then writes as a broker alone."""
 
 QUEUE = "jobs"
@@ -67,7 +67,7 @@ OpenQueue = AbstractAsyncContextManager[Any]
 
 
 @dataclass
-class Tally:
+class ClusterCounters:
     """What happened inside the processes of a world, counted."""
 
     verdicts: dict[str, int] = field(default_factory=dict)
@@ -79,27 +79,27 @@ class Tally:
 class CountingRegister(Register):
     """The real register; it counts the verdicts, to show that all of them were met."""
 
-    tally: Tally
+    counters: ClusterCounters
 
     async def commit(self, document: Document, prepared: Prepared) -> Settled:
         """Commit, and count how it ended."""
         settled = await super().commit(document, prepared)
         name = settled.verdict.value
-        self.tally.verdicts[name] = self.tally.verdicts.get(name, 0) + 1
+        self.counters.verdicts[name] = self.counters.verdicts.get(name, 0) + 1
         return settled
 
 
 class CountingBroker(Broker):
     """The real broker; it counts how often it was deposed."""
 
-    tally: Tally
+    counters: ClusterCounters
 
     async def _lead(self, identity: Identity, after: int) -> None:
         before = self._candidacy.depositions
         try:
             await super()._lead(identity, after)
         finally:
-            self.tally.depositions += self._candidacy.depositions - before
+            self.counters.depositions += self._candidacy.depositions - before
 
 
 @dataclass
@@ -141,12 +141,12 @@ class SimulatedLock(HostLock):
 
 
 @dataclass
-class Tenant:
+class Program:
     """What runs on a machine, and runs again after its death under the same name."""
 
     name: str
     machine: Machine
-    kind: Kind
+    kind: ProgramKind
     timeout_s: float = 30.0
     roles: tuple[str, ...] = ()
     listen: str = ""
@@ -180,45 +180,45 @@ class Tenant:
 
 
 @dataclass
-class Trade:
+class QueueFactory:
     """How tenants come to their queues and brokers."""
 
     key: str
-    tally: Tally
-    spawn: Callable[[Tenant], Process]
+    counters: ClusterCounters
+    spawn: Callable[[Program], Process]
     """How a new tenant is started, for clients that start brokers as processes of their own."""
 
-    def queue_of(self, tenant: Tenant) -> OpenQueue:
+    def queue_of(self, program: Program) -> OpenQueue:
         """Make the queue of a tenant that has one, not open yet."""
-        name, machine = self.name_of(tenant), tenant.machine
-        if tenant.kind in CLIENTS:
+        name, machine = self.name_of(program), program.machine
+        if program.kind in CLIENTS:
             return Client[str](
-                self._finder(tenant, name),
+                self._finder(program, name),
                 "simulated queue",
                 machine.clock,
                 payload_type=str,
                 worker=name,
-                timeout_s=tenant.timeout_s,
+                timeout_s=program.timeout_s,
             )
-        queue_type = DirectQueue[str] if tenant.kind == "direct" else GroupCommitQueue[str]
+        queue_type = DirectQueue[str] if program.kind == "direct" else GroupCommitQueue[str]
         return queue_type(
             self.register(machine),
             machine.clock,
             payload_type=str,
             worker=name,
-            timeout_s=tenant.timeout_s,
+            timeout_s=program.timeout_s,
             archive=self._archive(machine),
         )
 
-    async def serve(self, tenant: Tenant) -> None:
+    async def serve(self, program: Program) -> None:
         """Be a broker, until it is told to stop."""
         loop = asyncio.get_running_loop()
-        server = self._server(tenant, QUEUE if tenant.kind == "serve" else "others")
-        tenant.takeover = False
-        await server.start(tenant.listen)
-        tasks = [loop.create_task(server.until_over()), loop.create_task(tenant.stopped.wait())]
-        if tenant.idle_exit_s:
-            tasks.append(loop.create_task(_until_idle(server, tenant.idle_exit_s)))
+        server = self._server(program, QUEUE if program.kind == "serve" else "others")
+        program.takeover = False
+        await server.start(program.listen)
+        tasks = [loop.create_task(server.until_over()), loop.create_task(program.stopped.wait())]
+        if program.idle_exit_s:
+            tasks.append(loop.create_task(_until_idle(server, program.idle_exit_s)))
         done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in left:
             task.cancel()
@@ -230,43 +230,43 @@ class Trade:
         """Make a register of the queue's object, or of another one."""
         place = key or self.key
         register = CountingRegister(machine.link, place, "simulated queue", machine.clock)
-        register.tally = self.tally
+        register.counters = self.counters
         return register
 
-    def name_of(self, tenant: Tenant) -> str:
+    def name_of(self, program: Program) -> str:
         """The name of a tenant in this life."""
-        return f"{tenant.name}#{tenant.life}"
+        return f"{program.name}#{program.life}"
 
     def _archive(self, machine: Machine, key: str = "") -> SegmentWriter:
         return SegmentWriter(machine.link, Layout.of(machine.link.url, key or self.key))
 
-    def _server(self, tenant: Tenant, queue: str) -> Server:
-        machine = tenant.machine
-        key = OTHER_KEY if tenant.kind == "stranger" else self.key
+    def _server(self, program: Program, queue: str) -> Server:
+        machine = program.machine
+        key = OTHER_KEY if program.kind == "stranger" else self.key
         broker = CountingBroker(
             self.register(machine, key),
             machine.clock,
             machine.transport,
             archive=self._archive(machine, key),
-            takeover=tenant.takeover,
+            takeover=program.takeover,
         )
-        broker.tally = self.tally
-        tenant.broker = broker
+        broker.counters = self.counters
+        program.broker = broker
         server = Server(machine.transport, machine.clock, machine.name)
         server.add(queue, broker)
         return server
 
-    def _finder(self, tenant: Tenant, name: str) -> Finder:
-        machine = tenant.machine
-        if tenant.kind == "address":
-            return AddressFinder(tenant.addresses, QUEUE, machine.transport, name)
+    def _finder(self, program: Program, name: str) -> Finder:
+        machine = program.machine
+        if program.kind == "address":
+            return AddressFinder(program.addresses, QUEUE, machine.transport, name)
 
         async def write_directly() -> DirectRoute:
             queue = DirectQueue[Any](
                 self.register(machine),
                 machine.clock,
                 worker=name,
-                timeout_s=tenant.timeout_s,
+                timeout_s=program.timeout_s,
                 archive=self._archive(machine),
             )
             return DirectRoute(await queue.__aenter__())
@@ -277,18 +277,18 @@ class Trade:
             machine.name,
             create=True,
             client=name,
-            launcher=self._launcher(tenant),
-            write_directly=write_directly if tenant.kind == "frugal" else None,
+            launcher=self._launcher(program),
+            write_directly=write_directly if program.kind == "frugal" else None,
         )
 
-    def _launcher(self, tenant: Tenant) -> Launcher | None:
-        machine = tenant.machine
+    def _launcher(self, program: Program) -> Launcher | None:
+        machine = program.machine
         lock = SimulatedLock(machine)
-        if tenant.kind == "spawn":
+        if program.kind == "spawn":
             return SimulatedSpawnLauncher(self, machine, lock)
-        if tenant.kind != "auto":
+        if program.kind != "auto":
             return None
-        server = self._server(tenant, QUEUE)
+        server = self._server(program, QUEUE)
         broker = server.brokers[QUEUE]
         return InsideLauncher(server, broker, lock, f"{machine.name}:0")
 
@@ -298,9 +298,9 @@ class SimulatedSpawnLauncher:
 
     broker = None
 
-    def __init__(self, trade: Trade, machine: Machine, lock: SimulatedLock) -> None:
+    def __init__(self, factory: QueueFactory, machine: Machine, lock: SimulatedLock) -> None:
         """Start tenants of ``machine``."""
-        self._trade = trade
+        self._trade = factory
         self._machine = machine
         self._lock = lock
 
@@ -310,7 +310,7 @@ class SimulatedSpawnLauncher:
         if not self._lock.take():
             return
         machine = self._machine
-        child = Tenant(
+        child = Program(
             name=f"{machine.name}/spawned",
             machine=machine,
             kind="serve",

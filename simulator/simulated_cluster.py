@@ -21,11 +21,19 @@ from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_store import SimulatedStore
 from simulator.actors import KINDS, Actor, operate, produce, work
 from simulator.batch_actors import consume, write
-from simulator.call_history import History, Witness
-from simulator.machines import CLIENTS, LEADERS, Kind, Machine, Tally, Tenant, Trade
+from simulator.call_history import CallHistory, RecordingQueue
+from simulator.machines import (
+    CLIENTS,
+    LEADERS,
+    ClusterCounters,
+    Machine,
+    Program,
+    ProgramKind,
+    QueueFactory,
+)
 from simulator.simulated_network import SimulatedNetwork
-from simulator.worker_actors import Post, work_in_shifts
-from simulator.worker_history import Logbook
+from simulator.worker_actors import EngineSetup, run_engines
+from simulator.worker_history import WorkerHistory
 
 KEY = "queue.json"
 FAST_S = (0.005, 0.08)
@@ -41,32 +49,32 @@ SETTINGS: dict[str, object] = {
 }
 
 
-class World:
+class SimulatedCluster:
     """A store, some machines, and whoever lives on them."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         """Make a world without machines, in which nothing goes wrong."""
         self.loop = loop
         self.rng = loop.stream("world")
-        self.is_calm = False
+        self.faults_ended = False
         """Whether the end has come, in which quick and reliable workers clear up."""
-        self.is_careless = False
+        self.makes_mistakes = False
         """Whether people give up at times, and some workers forget to beat."""
         self.store = SimulatedStore(loop, latency_s=FAST_S, content_etags=self.rng.random() < 0.5)
         self.network = SimulatedNetwork(loop)
-        self.history = History(loop, self.store, KEY)
+        self.history = CallHistory(loop, self.store, KEY)
         self.settings = dict(SETTINGS)
-        self.book = Logbook(self.history)
+        self.worker_history = WorkerHistory(self.history)
         self.kinds: tuple[str, ...] = KINDS
         """The kinds of job that are pushed."""
         self.has_crashers = False
         """Whether handlers may take their process with them."""
         self.checkpoints: dict[str, int] = {}
         """How far each writer knows that it has come; it outlives whoever writes."""
-        self.tally = Tally()
-        self.trade = Trade(KEY, self.tally, self._spawn)
+        self.counters = ClusterCounters()
+        self.factory = QueueFactory(KEY, self.counters, self._spawn)
         self.machines: list[Machine] = []
-        self.tenants: list[Tenant] = []
+        self.programs: list[Program] = []
         self._tokens = 0
         self._spawned = 0
         self._looked, self._epoch, self._taken_s = 0, 0, 0.0
@@ -82,61 +90,61 @@ class World:
         self.machines.append(machine)
         return machine
 
-    def add(self, machine: Machine, kind: Kind, **options: object) -> Tenant:
+    def add(self, machine: Machine, kind: ProgramKind, **options: object) -> Program:
         """Let a new tenant move in; it is not started."""
-        number = sum(tenant.machine is machine for tenant in self.tenants)
-        tenant = Tenant(f"{machine.name}/{kind}{number}", machine, kind, **options)  # type: ignore[arg-type]
-        self.tenants.append(tenant)
-        return tenant
+        number = sum(program.machine is machine for program in self.programs)
+        program = Program(f"{machine.name}/{kind}{number}", machine, kind, **options)  # type: ignore[arg-type]
+        self.programs.append(program)
+        return program
 
-    def start(self, tenant: Tenant) -> Process:
+    def start(self, program: Program) -> Process:
         """Start a tenant's process."""
-        tenant.life += 1
-        tenant.stopped = asyncio.Event()
-        tenant.broker = None
-        name = self.trade.name_of(tenant)
-        if tenant.kind in LEADERS:
+        program.life += 1
+        program.stopped = asyncio.Event()
+        program.broker = None
+        name = self.factory.name_of(program)
+        if program.kind in LEADERS:
             self.history.leaders.add(name)
-        if tenant.takeover:
+        if program.takeover:
             self.history.forced.add(name)
-        if tenant.kind in CLIENTS:
+        if program.kind in CLIENTS:
             self.history.clients.add(name)
-        tenant.process = process = self.loop.spawn(name, lambda: self._live(tenant))
+        program.process = process = self.loop.spawn(name, lambda: self._run_program(program))
         process.on_end(self._note_end)
         return process
 
-    def clear_up(self, *, starts_anew: bool) -> None:
+    def end_faults(self, *, restarts_all: bool) -> None:
         """End all faults and let workers alone go on, those who live or nothing but fresh ones."""
         self.store.calm()
         self.network.calm()
         for machine in self.machines:
             machine.link.latency_s = FAST_S
-        self.is_calm = True
-        for tenant in self.tenants:
-            process = tenant.process
-            if process is not None and (starts_anew or tenant.kind == "stranger"):
+        self.faults_ended = True
+        for program in self.programs:
+            process = program.process
+            if process is not None and (restarts_all or program.kind == "stranger"):
                 process.kill()
             elif process is not None:
                 process.thaw()
                 process.kill_after(NEVER)
-        self.tenants = [tenant for tenant in self.tenants if tenant.kind != "stranger"]
+        self.programs = [program for program in self.programs if program.kind != "stranger"]
         for address in self.network.addresses():
             self.network.vacate(address)
-        for tenant in self.tenants:
-            if tenant.roles:
-                tenant.roles = ("engine",) if "engine" in tenant.roles else ("work",)
-        self.restart_the_dead()
+        for program in self.programs:
+            if program.roles:
+                program.roles = ("engine",) if "engine" in program.roles else ("work",)
+        self.restart_dead()
 
-    def restart_the_dead(self) -> None:
+    def restart_dead(self) -> None:
         """Start everybody who is not there, but for brokers whom nobody needed any more."""
-        for tenant in self.tenants:
-            self.restart(tenant)
+        for program in self.programs:
+            self.restart(program)
 
-    def restart(self, tenant: Tenant, *, takeover: bool = False) -> None:
+    def restart(self, program: Program, *, takeover: bool = False) -> None:
         """Start a tenant that is not there, unless it is for others to start it."""
-        if not tenant.is_alive and not tenant.is_spawned:
-            tenant.takeover = takeover and tenant.kind == "serve"
-            self.start(tenant)
+        if not program.is_alive and not program.is_spawned:
+            program.takeover = takeover and program.kind == "serve"
+            self.start(program)
 
     def state(self) -> State | None:
         """What the object holds now."""
@@ -159,13 +167,13 @@ class World:
         self._looked = len(commits)
         return self._taken_s
 
-    def leader(self) -> Tenant | None:
+    def leader(self) -> Program | None:
         """The tenant that leads, and that the object names; alive or frozen."""
         record = self.record()
-        for tenant in self.tenants:
-            leader = tenant.broker.leader if tenant.broker and tenant.leads else None
+        for program in self.programs:
+            leader = program.broker.leader if program.broker and program.leads else None
             if leader is not None and record is not None and leader.epoch == record.epoch:
-                return tenant
+                return program
         return None
 
     def known_jobs(self) -> list[str]:
@@ -178,96 +186,98 @@ class World:
         self._tokens += 1
         return f"token-{self._tokens}"
 
-    def _spawn(self, tenant: Tenant) -> Process:
+    def _spawn(self, program: Program) -> Process:
         self._spawned += 1
-        tenant.life = self._spawned - 1  # So that no two have the same name.
-        self.tenants = [each for each in self.tenants if each.is_alive or not each.is_spawned]
-        self.tenants.append(tenant)
-        return self.start(tenant)
+        program.life = self._spawned - 1  # So that no two have the same name.
+        self.programs = [each for each in self.programs if each.is_alive or not each.is_spawned]
+        self.programs.append(program)
+        return self.start(program)
 
     def _note_end(self, process: Process) -> None:
         self.history.deaths[process.name] = self.loop.time()
 
-    async def _live(self, tenant: Tenant) -> None:
+    async def _run_program(self, program: Program) -> None:
         """What runs in a tenant's process."""
         try:
-            if tenant.kind in ("serve", "stranger"):
-                await self.trade.serve(tenant)
+            if program.kind in ("serve", "stranger"):
+                await self.factory.serve(program)
             else:
-                await self._use(tenant)
+                await self._run_actors(program)
         except UnavailableError:
             return  # It could not be opened in time; the weather may try again.
         except (InvalidRequestError, QueueNotFoundError) as error:
             # A stranger listens where it wanted to, or where it looked for its queue.
             if "cannot listen" not in str(error) and "is not served at" not in str(error):
-                tenant.errors.append(error)
+                program.errors.append(error)
                 raise
         except Exception as error:
-            tenant.errors.append(error)
+            program.errors.append(error)
             raise
 
-    async def _use(self, tenant: Tenant) -> None:
+    async def _run_actors(self, program: Program) -> None:
         """Open a queue and let actors use it, until they are done or it is told to stop."""
-        name = self.trade.name_of(tenant)
+        name = self.factory.name_of(program)
         rng = self.loop.stream(name)
-        queue = self.trade.queue_of(tenant)
+        queue = self.factory.queue_of(program)
         async with queue as opened:
-            await _insist(lambda: opened.config(request=None, **self.settings))
+            await _retry(lambda: opened.config(request=None, **self.settings))
             acting = [
                 self.loop.create_task(self._act(role, self._actor(f"{name}/{index}", rng, opened)))
-                for index, role in enumerate(tenant.roles)
+                for index, role in enumerate(program.roles)
                 if role != "engine"
             ]
-            crew = [
+            engines = [
                 self.loop.create_task(
-                    work_in_shifts(self._post(tenant, f"{name}/{index}", rng, opened))
+                    run_engines(self._setup(program, f"{name}/{index}", rng, opened))
                 )
-                for index, role in enumerate(tenant.roles)
+                for index, role in enumerate(program.roles)
                 if role == "engine"
             ]
-            stopped = self.loop.create_task(tenant.stopped.wait())
-            everybody = self.loop.create_task(_all([*acting, *crew]))
-            await asyncio.wait([stopped, everybody], return_when=asyncio.FIRST_COMPLETED)
-            tenant.stopped.set()  # Engines end by themselves when they are drained.
-            for task in (stopped, everybody, *acting):
+            stopped = self.loop.create_task(program.stopped.wait())
+            all_done = self.loop.create_task(_all([*acting, *engines]))
+            await asyncio.wait([stopped, all_done], return_when=asyncio.FIRST_COMPLETED)
+            program.stopped.set()  # Engines end by themselves when they are drained.
+            for task in (stopped, all_done, *acting):
                 task.cancel()
-            for task in (*acting, *crew):
+            for task in (*acting, *engines):
                 await asyncio.wait([task])
                 if not task.cancelled():
                     task.result()
 
     def _actor(self, name: str, rng: random.Random, queue: Queue[str]) -> Actor:
         return Actor(
-            Witness(self.history, name, queue),
+            RecordingQueue(self.history, name, queue),
             rng,
             self.new_token,
             heartbeat_s=2.0,
-            is_calm=lambda: self.is_calm,
-            fickle=self.is_careless,
-            forgetful=self.is_careless and rng.random() < 0.3,
+            faults_ended=lambda: self.faults_ended,
+            gives_up=self.makes_mistakes,
+            skips_heartbeats=self.makes_mistakes and rng.random() < 0.3,
             kinds=self.kinds,
         )
 
-    def _post(self, tenant: Tenant, name: str, rng: random.Random, queue: Queue[str]) -> Post:
-        return Post(
+    def _setup(
+        self, program: Program, name: str, rng: random.Random, queue: Queue[str]
+    ) -> EngineSetup:
+        return EngineSetup(
             name=name,
-            process=self.trade.name_of(tenant),
+            process=self.factory.name_of(program),
             queue=queue,
-            clock=tenant.machine.clock,
+            clock=program.machine.clock,
             rng=rng,
-            book=self.book,
+            worker_history=self.worker_history,
             lease_s=float(str(self.settings["lease_s"])),
-            stopped=tenant.stopped,
-            is_calm=lambda: self.is_calm,
-            crash=lambda: self._crash(tenant),
+            stopped=program.stopped,
+            faults_ended=lambda: self.faults_ended,
+            crash=lambda: self._crash(program),
         )
 
-    def _crash(self, tenant: Tenant) -> bool:
+    def _crash(self, program: Program) -> bool:
         """Let a handler take its process with it, unless that were a fault after all have ended."""
-        if tenant.process is None or (self.is_calm and tenant.kind in LEADERS):
+        if program.process is None or (self.faults_ended and program.kind in LEADERS):
             return False
-        tenant.process.kill()
-        self.loop.call_in_world(self.rng.uniform(0.5, 5), self.restart, tenant)
+        program.process.kill()
+        self.loop.call_in_world(self.rng.uniform(0.5, 5), self.restart, program)
         return True
 
     async def _act(self, role: str, actor: Actor) -> None:
@@ -292,7 +302,7 @@ async def _all(tasks: list[asyncio.Task[None]]) -> None:
             return
 
 
-async def _insist(ask: Callable[[], Awaitable[object]]) -> None:
+async def _retry(ask: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             await ask()

@@ -264,7 +264,7 @@ class SimulatedNetwork:
         flow: Flow,
         deliver: Callable[[Any], None],
         message: Any,
-        break_off: Callable[[], None],
+        violate: Callable[[], None],
     ) -> None:
         """Send a message, and let what goes wrong have its way with it. The dead send nothing."""
         if not flow.sender.alive or self._loses(flow):
@@ -282,7 +282,7 @@ class SimulatedNetwork:
         if fault == "doubled":
             self._schedule(arrives_s + self._again_s(), flow, deliver, message)
         elif fault == "broken":
-            break_off()
+            violate()
 
     def tell(self, flow: Flow, hear: Callable[[], None], *, certain: bool = False) -> None:
         """Send the news of an end, behind what was sent before; a host does that for its dead.

@@ -73,20 +73,20 @@ class Connection:
 
     def begin(self, first: Hello | Ping) -> None:
         """Send the first message."""
-        self.network.send(self.there, self._knock, first, self.break_off)
+        self.network.send(self.there, self._knock, first, self.violate)
 
     def to_server(self, calls: Sequence[Call]) -> None:
         """Send calls."""
         if self.server is not None:
-            self.network.send(self.there, self.server.take, list(calls), self.break_off)
+            self.network.send(self.there, self.server.take, list(calls), self.violate)
 
     def to_client(self, message: Welcome | Pong | Refusal | Answers) -> None:
         """Send what a broker says."""
-        self.network.send(self.back, self.client.take, message, self.break_off)
+        self.network.send(self.back, self.client.take, message, self.violate)
 
     def refuse(self, reason: str) -> None:
         """Send back what says that no broker is here."""
-        self.network.send(self.back, self.client.refuse, reason, self.break_off)
+        self.network.send(self.back, self.client.refuse, reason, self.violate)
 
     def tell_other(self, end: End) -> None:
         """Tell the other end that it is over for this one, late or never where a fault says so."""
@@ -95,7 +95,7 @@ class Connection:
         if other is not None and not other.is_over:
             self.network.tell(self.there if is_client else self.back, other.hear_of_end)
 
-    def break_off(self) -> None:
+    def violate(self) -> None:
         """Break in the middle: one end certainly learns of it, the other perhaps."""
         network, server = self.network, self.server
         if server is None:

@@ -22,14 +22,14 @@ from bucketq.model import state as state_module
 from bucketq.queue.direct import DirectQueue
 from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
-from simulator.fault_schedule import Weather, play, set_faults
-from simulator.invariants import Chain, check
-from simulator.liveness import check_fair, check_rest, is_settled
-from simulator.scenarios import CASTS, Cast, people
-from simulator.simulated_cluster import KEY, World
-from simulator.worker_invariants import check_crew, check_crew_fair
+from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
+from simulator.invariants import CommitChain, check
+from simulator.liveness import check_efficiency, check_liveness, is_settled
+from simulator.scenarios import SCENARIOS, Scenario, populate
+from simulator.simulated_cluster import KEY, SimulatedCluster
+from simulator.worker_invariants import check_worker_efficiency, check_worker_safety
 
-_REST_S = 400.0
+_SETTLE_S = 400.0
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Report:
     """What happened in one world."""
 
     seed: int
-    cast: Cast
-    weather: Weather
+    scenario: Scenario
+    faults: FaultSchedule
     fingerprint: int
     steps: int
     virtual_s: float
@@ -60,10 +60,10 @@ class Report:
     """How many times a broker took over."""
     depositions: int
     """How many times a broker that led found that another does."""
-    faults: dict[str, int]
+    injected: dict[str, int]
     verdicts: dict[str, int]
     """How often a commit landed, was lost to another, or was too old to tell."""
-    shifts: int
+    engine_runs: int
     """How many engines worked, one after another or beside each other."""
     runs: dict[str, int]
     """How often a handler of each kind was run."""
@@ -71,78 +71,86 @@ class Report:
     """How often a handler returned, raised, was stopped, or was cut off."""
 
 
-async def _play(world: World, weather: Weather) -> Chain:
+async def _run(cluster: SimulatedCluster, faults: FaultSchedule) -> CommitChain:
     """Let the weather have its way, let everything come to rest, and judge."""
-    for tenant in world.tenants:
-        world.start(tenant)
-    await play(world, weather)
-    calm_s = world.loop.time()
-    await _rest(world)
-    chain = check(world.history)
-    check_crew(world, chain)
-    if weather != "storm":
-        check_fair(world, chain, weather)
-        check_crew_fair(world, chain, weather)
-    check_rest(world, chain, calm_s)
+    for program in cluster.programs:
+        cluster.start(program)
+    await run_schedule(cluster, faults)
+    faults_ended_s = cluster.loop.time()
+    await _settle(cluster)
+    chain = check(cluster.history)
+    check_worker_safety(cluster, chain)
+    if faults != "everything":
+        check_efficiency(cluster, chain, faults)
+        check_worker_efficiency(cluster, chain, faults)
+    check_liveness(cluster, chain, faults_ended_s)
     return chain
 
 
-async def _rest(world: World) -> None:
+async def _settle(cluster: SimulatedCluster) -> None:
     """End all faults; whoever is there must bring every job to its end.
 
     In every second world all are killed first, and fresh ones come up.
     """
-    loop = world.loop
-    starts_anew = world.rng.random() < 0.5
-    calm_s = loop.time()
-    world.clear_up(starts_anew=starts_anew)
+    loop = cluster.loop
+    restarts_all = cluster.rng.random() < 0.5
+    faults_ended_s = loop.time()
+    cluster.end_faults(restarts_all=restarts_all)
     clock = SimulatedClock(loop)
-    register = Register(world.store.connect("driver"), KEY, "simulated queue", clock)
+    register = Register(cluster.store.connect("driver"), KEY, "simulated queue", clock)
     async with DirectQueue[str](register, clock) as queue:
-        until_s = loop.time() + _REST_S
-        while loop.time() < until_s and not is_settled(world, calm_s):
-            state = world.state()
+        until_s = loop.time() + _SETTLE_S
+        while loop.time() < until_s and not is_settled(cluster, faults_ended_s):
+            state = cluster.state()
             if state is None or state.paused or state.paused_kinds:
                 await queue.resume()
             await asyncio.sleep(5)
-            world.restart_the_dead()
+            cluster.restart_dead()
 
 
-def simulate(seed: int, *, weather: Weather = "storm", cast: Cast | None = None) -> Report:
+def simulate(
+    seed: int, *, faults: FaultSchedule = "everything", scenario: Scenario | None = None
+) -> Report:
     """Play one world and judge it.
 
     Args:
         seed: What everything random in it comes from.
-        weather: What befalls it.
-        cast: Who lives in it; drawn from the seed where it is not given.
+        faults: The fault schedule.
+        scenario: Which programs run; drawn from the seed if it is not given.
     """
 
     async def main(loop: VirtualLoop) -> Report:
         rng = loop.stream("simulation")
         # A short ring makes writers meet its end.
-        ring_length = rng.choice((3, 64)) if weather == "storm" else 64
-        chosen = rng.choice(CASTS)
+        ring_length = rng.choice((3, 64)) if faults == "everything" else 64
+        chosen = rng.choice(SCENARIOS)
         with mock.patch.object(state_module, "RING_LENGTH", ring_length):
-            world = World(loop)
-            set_faults(world, weather)
-            people(world, cast or chosen)
-            chain = await _play(world, weather)
-        return _report(world, chain, seed, cast or chosen, weather)
+            cluster = SimulatedCluster(loop)
+            set_faults(cluster, faults)
+            populate(cluster, scenario or chosen)
+            chain = await _run(cluster, faults)
+        return _report(cluster, chain, seed, scenario or chosen, faults)
 
     return run(main, seed=seed)
 
 
-def _report(world: World, chain: Chain, seed: int, cast: Cast, weather: Weather) -> Report:
-    loop, calls = world.loop, world.history.calls
+def _report(
+    cluster: SimulatedCluster,
+    chain: CommitChain,
+    seed: int,
+    scenario: Scenario,
+    faults: FaultSchedule,
+) -> Report:
+    loop, calls = cluster.loop, cluster.history.calls
     jobs = [records[-1][1] for records in chain.records.values()]
     return Report(
         seed=seed,
-        cast=cast,
-        weather=weather,
+        scenario=scenario,
+        faults=faults,
         fingerprint=loop.fingerprint,
         steps=loop.steps,
         virtual_s=loop.time(),
-        commits=len(world.store.history(KEY)),
+        commits=len(cluster.store.history(KEY)),
         jobs=len(jobs),
         calls=len(calls),
         unknown=sum(
@@ -151,18 +159,18 @@ def _report(world: World, chain: Chain, seed: int, cast: Cast, weather: Weather)
         lost_leases=sum(job.lost_leases for job in jobs),
         archived=len(chain.archived),
         repeated=sum(len(copies) - 1 for copies in chain.archived.values()),
-        batches=len(chain.ledger.sets),
+        batches=len(chain.consumers.sets),
         published=sum(call.verb == "publish" and call.succeeded for call in calls),
         takeovers=len(chain.brokers.takeovers),
-        depositions=world.tally.depositions,
-        faults=_faults(world.store.injected, world.network.injected),
-        verdicts=world.tally.verdicts,
-        shifts=len(world.book.shifts),
-        runs=Counter(run.kind for run in world.book.runs),
-        ends=Counter(run.end or "cut off" for run in world.book.runs),
+        depositions=cluster.counters.depositions,
+        injected=_injected(cluster.store.injected, cluster.network.injected),
+        verdicts=cluster.counters.verdicts,
+        engine_runs=len(cluster.worker_history.engine_runs),
+        runs=Counter(run.kind for run in cluster.worker_history.runs),
+        ends=Counter(run.end or "cut off" for run in cluster.worker_history.runs),
     )
 
 
-def _faults(store: dict[str, int], network: dict[str, int]) -> dict[str, int]:
+def _injected(store: dict[str, int], network: dict[str, int]) -> dict[str, int]:
     """Count all faults; those of the network under its name."""
     return {**store, **{f"net_{name}": count for name, count in network.items()}}

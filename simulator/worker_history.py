@@ -14,13 +14,13 @@ from typing import Any, Literal
 from bucketq.model.operations import LeaseRef, Pulse, Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job, JobPage
-from simulator.call_history import History
+from simulator.call_history import CallHistory
 
 RunEnd = Literal["returned", "raised", "stopped"]
 
 
 @dataclass(slots=True)
-class Run:
+class HandlerRun:
     """One call of a handler. Without an end it was cut off by the death of its process."""
 
     engine: str
@@ -34,7 +34,7 @@ class Run:
     began_version: int
     beside: int
     """How many handlers of the engine ran then, this one included."""
-    told_s: float | None = None
+    asked_to_stop_s: float | None = None
     """When it was told to stop."""
     ended_s: float | None = None
     end: RunEnd | None = None
@@ -42,11 +42,15 @@ class Run:
     @property
     def is_stopped(self) -> bool:
         """Whether it was told to stop, and no more is expected of it."""
-        return self.told_s is not None
+        return self.asked_to_stop_s is not None
 
     def __str__(self) -> str:
         """One line of a trace."""
-        told = "" if self.told_s is None else f", told to stop at {self.told_s:.3f} s"
+        told = (
+            ""
+            if self.asked_to_stop_s is None
+            else f", told to stop at {self.asked_to_stop_s:.3f} s"
+        )
         ended = "never over" if self.ended_s is None else f"{self.end} at {self.ended_s:.3f} s"
         return (
             f"{self.kind} job {self.job} (attempt {self.attempt}) began at {self.began_s:.3f} s "
@@ -55,7 +59,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Shift:
+class EngineRun:
     """One engine, from its start to its end."""
 
     engine: str
@@ -85,27 +89,27 @@ class Shift:
 
 
 @dataclass
-class Logbook:
+class WorkerHistory:
     """All shifts and runs of a world, in the order in which they began."""
 
-    history: History
-    shifts: dict[str, Shift] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    history: CallHistory
+    engine_runs: dict[str, EngineRun] = field(default_factory=dict)
+    runs: list[HandlerRun] = field(default_factory=list)
 
-    def begin_shift(
+    def begin_engine(
         self, engine: str, process: str, kinds: Iterable[str], concurrency: int
-    ) -> Shift:
+    ) -> EngineRun:
         """Write down that an engine starts."""
         now_s = self.history.loop.time()
-        shift = Shift(engine, process, tuple(kinds), concurrency, now_s)
-        self.shifts[engine] = shift
-        return shift
+        engine_run = EngineRun(engine, process, tuple(kinds), concurrency, now_s)
+        self.engine_runs[engine] = engine_run
+        return engine_run
 
-    def begin_run(self, shift: Shift, job: Job[Any]) -> Run:
+    def begin_run(self, engine_run: EngineRun, job: Job[Any]) -> HandlerRun:
         """Write down that a handler begins."""
-        shift.running += 1
-        run = Run(
-            engine=shift.engine,
+        engine_run.running += 1
+        run = HandlerRun(
+            engine=engine_run.engine,
             kind=job.kind,
             job=job.id,
             attempt=job.attempt,
@@ -113,21 +117,21 @@ class Logbook:
             used=job.failures + job.lost_leases,
             began_s=self.history.loop.time(),
             began_version=self.history.version(),
-            beside=shift.running,
+            beside=engine_run.running,
         )
         self.runs.append(run)
         return run
 
-    def end_run(self, shift: Shift, run: Run, end: RunEnd) -> None:
+    def end_run(self, engine_run: EngineRun, run: HandlerRun, end: RunEnd) -> None:
         """Write down that a handler is over."""
-        shift.running -= 1
+        engine_run.running -= 1
         run.ended_s, run.end = self.history.loop.time(), end
 
 
-class WatchedQueue:
+class RecordingEngineQueue:
     """The verbs that an engine uses, watched."""
 
-    def __init__(self, history: History, engine: str, queue: Any) -> None:
+    def __init__(self, history: CallHistory, engine: str, queue: Any) -> None:
         """Watch what ``engine`` does with ``queue``."""
         self._history = history
         self._engine = engine

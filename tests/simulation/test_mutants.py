@@ -41,9 +41,9 @@ from bucketq.model.transitions import apply
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.conditional import Verdict
-from simulator.fault_schedule import Weather
+from simulator.fault_schedule import FaultSchedule
 from simulator.invariants import InvariantError
-from simulator.scenarios import Cast
+from simulator.scenarios import Scenario
 from simulator.simulation import simulate
 
 Patch = pytest.MonkeyPatch
@@ -51,24 +51,24 @@ Patch = pytest.MonkeyPatch
 
 def expect(
     *invariants: str,
-    weather: Weather = "storm",
-    cast: Cast | None = "direct",
+    faults: FaultSchedule = "everything",
+    scenario: Scenario | None = "direct",
     first: int = 0,
-    worlds: int = 40,
+    seeds: int = 40,
 ) -> None:
     """Play worlds until one breaks, and see that it breaks one of these promises.
 
     ``first`` is where to begin; it spares worlds that are known not to notice.
     """
-    for seed in range(first, first + worlds):
+    for seed in range(first, first + seeds):
         try:
-            simulate(seed, weather=weather, cast=cast)
+            simulate(seed, faults=faults, scenario=scenario)
         except InvariantError as error:
             assert error.invariant in invariants, str(error)  # noqa: PT017
             return
         except BucketQError:
             continue  # A broken queue may also break down; that is no proof.
-    pytest.fail(f"{worlds} worlds did not notice")
+    pytest.fail(f"{seeds} worlds did not notice")
 
 
 def test_without_deduplication_a_retry_is_refused_although_it_took_effect(
@@ -92,7 +92,7 @@ def test_without_the_horizon_a_forgotten_request_is_judged_wrongly(monkeypatch: 
         "nothing takes effect twice",
         "a job that has left stays away",
         first=16,
-        worlds=150,
+        seeds=150,
     )
 
 
@@ -205,7 +205,7 @@ def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Pat
         ]
 
     monkeypatch.setattr(LeaseWatch, "stale", stale)
-    expect("no lease is taken from a healthy worker", weather="calm")
+    expect("no lease is taken from a healthy worker", faults="nothing")
 
 
 def test_leases_that_never_end_are_noticed(monkeypatch: Patch) -> None:
@@ -261,7 +261,7 @@ def test_handing_out_the_newest_first_is_noticed(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(Lane, "head", head)
     monkeypatch.setattr(Lane, "pop", pop)
-    expect("first in, first out", worlds=3)
+    expect("first in, first out", seeds=3)
 
 
 def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
@@ -296,4 +296,4 @@ def test_archiving_what_is_not_committed_yet_is_noticed(monkeypatch: Patch) -> N
     _from_memory(
         monkeypatch, ReadOutbox, lambda state, read: apply(state, Request(read), now).answer
     )
-    expect("the archive holds what was committed", "a job is always somewhere", worlds=100)
+    expect("the archive holds what was committed", "a job is always somewhere", seeds=100)

@@ -25,7 +25,7 @@ def test_a_batch_that_is_claimed_anew_after_a_crash_is_noticed(monkeypatch: Patc
         return consumers.claim(state, operation, now)
 
     monkeypatch.setattr(consumers, "_claim_again", claim_again)
-    expect(_ONE_SET, cast="batches")
+    expect(_ONE_SET, scenario="batches")
 
 
 def test_a_batch_that_forgets_what_it_has_lost_is_noticed(monkeypatch: Patch) -> None:
@@ -40,7 +40,7 @@ def test_a_batch_that_forgets_what_it_has_lost_is_noticed(monkeypatch: Patch) ->
 
     claim_really = consumers._claim_again
     monkeypatch.setattr(consumers, "_claim_again", claim_again)
-    expect(_ONE_SET, cast="batches", first=17)
+    expect(_ONE_SET, scenario="batches", first=17)
 
 
 def test_without_the_epoch_an_older_driver_goes_on(monkeypatch: Patch) -> None:
@@ -52,7 +52,7 @@ def test_without_the_epoch_an_older_driver_goes_on(monkeypatch: Patch) -> None:
 
     opened_really = consumers._opened
     monkeypatch.setattr(consumers, "_opened", opened)
-    expect("an older driver is fenced", cast="batches")
+    expect("an older driver is fenced", scenario="batches")
 
 
 def test_an_acknowledgement_of_jobs_that_others_hold_is_noticed(monkeypatch: Patch) -> None:
@@ -64,7 +64,7 @@ def test_an_acknowledgement_of_jobs_that_others_hold_is_noticed(monkeypatch: Pat
         return held, tuple(set(ids) - {job.id for job in held})
 
     monkeypatch.setattr(consumers, "_sort", sort)
-    expect("acknowledged means completed", cast="batches", worlds=120)
+    expect("acknowledged means completed", scenario="batches", seeds=120)
 
 
 def test_an_acknowledgement_that_completes_nothing_is_noticed(monkeypatch: Patch) -> None:
@@ -77,12 +77,12 @@ def test_an_acknowledgement_that_completes_nothing_is_noticed(monkeypatch: Patch
         return BatchState(record.batch, len(held), lost)
 
     monkeypatch.setitem(HANDLERS, AckBatch, acknowledge)
-    expect("acknowledged means completed", cast="batches")
+    expect("acknowledged means completed", scenario="batches")
 
 
 def test_an_acknowledgement_that_leaves_the_batch_open_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(consumers, "_close", lambda _state, _record, _now: None)
-    expect("closed means closed", cast="batches")
+    expect("closed means closed", scenario="batches")
 
 
 def test_a_writer_whose_position_is_not_kept_publishes_twice(monkeypatch: Patch) -> None:
@@ -91,7 +91,7 @@ def test_a_writer_whose_position_is_not_kept_publishes_twice(monkeypatch: Patch)
         return True
 
     monkeypatch.setitem(HANDLERS, Publish, publish)
-    expect("a position is published once", "a job that has left stays away", cast="batches")
+    expect("a position is published once", "a job that has left stays away", scenario="batches")
 
 
 def test_a_position_that_is_kept_before_its_jobs_is_noticed(monkeypatch: Patch) -> None:
@@ -100,4 +100,4 @@ def test_a_position_that_is_kept_before_its_jobs_is_noticed(monkeypatch: Patch) 
 
     publish_really = writers.publish
     monkeypatch.setitem(HANDLERS, Publish, publish)
-    expect("acknowledged means durable", "all or none", cast="batches")
+    expect("acknowledged means durable", "all or none", scenario="batches")

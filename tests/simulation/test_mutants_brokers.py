@@ -41,7 +41,7 @@ Patch = pytest.MonkeyPatch
 
 def test_a_deposed_broker_that_goes_on_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(leader_module, "check_leads", lambda *_: None)
-    expect("only the broker that is recorded writes", weather="pauses", cast="brokers")
+    expect("only the broker that is recorded writes", faults="freezes", scenario="brokers")
 
 
 def test_a_takeover_that_does_not_say_what_it_follows_is_noticed(monkeypatch: Patch) -> None:
@@ -50,7 +50,7 @@ def test_a_takeover_that_does_not_say_what_it_follows_is_noticed(monkeypatch: Pa
 
     handlers: dict[Any, Any] = {**transitions._HANDLERS, Lead: lead}
     monkeypatch.setattr(transitions, "_HANDLERS", handlers)
-    expect("a living broker is left alone", weather="calm", cast="brokers")
+    expect("a living broker is left alone", faults="nothing", scenario="brokers")
 
 
 def test_a_broker_that_answers_before_the_commit_is_noticed(monkeypatch: Patch) -> None:
@@ -62,12 +62,12 @@ def test_a_broker_that_answers_before_the_commit_is_noticed(monkeypatch: Patch) 
 
     apply_really = Leader._apply
     monkeypatch.setattr(Leader, "_apply", apply_and_tell)
-    expect("acknowledged means durable", "no answer before its commit", cast="brokers")
+    expect("acknowledged means durable", "no answer before its commit", scenario="brokers")
 
 
 def test_heartbeats_answered_without_a_proof_are_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(leader_module, "PROOF_S", 1e9)
-    expect("held means held", "a claim finds what is there", cast=None, worlds=100)
+    expect("held means held", "a claim finds what is there", scenario=None, seeds=100)
 
 
 def test_answers_from_memory_without_a_look_at_the_object_are_noticed(monkeypatch: Patch) -> None:
@@ -80,7 +80,7 @@ def test_answers_from_memory_without_a_look_at_the_object_are_noticed(monkeypatc
         "a claim finds what is there",
         "held means held",
         "no read is older than its question",
-        cast="mixed",
+        scenario="mixed",
     )
 
 
@@ -95,7 +95,7 @@ def test_a_takeover_that_starts_all_leases_anew_is_noticed(monkeypatch: Patch) -
 
     follow_really = SilenceWatch._follow
     monkeypatch.setattr(SilenceWatch, "_follow", follow)
-    expect("the jobs of the dead are reclaimed", weather="crashes", cast="brokers")
+    expect("the jobs of the dead are reclaimed", faults="leader-kills", scenario="brokers")
 
 
 def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch: Patch) -> None:
@@ -105,7 +105,7 @@ def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch:
 
     follow_really = SilenceWatch._follow
     monkeypatch.setattr(SilenceWatch, "_follow", follow)
-    expect("no lease is taken from a healthy worker", weather="calm", cast="mixed", first=19)
+    expect("no lease is taken from a healthy worker", faults="nothing", scenario="mixed", first=19)
 
 
 def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
@@ -119,7 +119,7 @@ def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
 
     attend_really = Leader._attend
     monkeypatch.setattr(Leader, "_attend", attend)
-    expect("no lease is taken from a healthy worker", weather="losses", cast="brokers")
+    expect("no lease is taken from a healthy worker", faults="kills", scenario="brokers")
 
 
 def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
@@ -132,10 +132,10 @@ def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(SilenceWatch, "stale", stale)
     expect(
         "no lease is taken from a healthy worker",
-        weather="pauses",
-        cast="brokers",
+        faults="freezes",
+        scenario="brokers",
         first=10,
-        worlds=100,
+        seeds=100,
     )
 
 
@@ -149,8 +149,8 @@ def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:
         "nothing refused takes effect",
         "nothing takes effect twice",
         "a job that has left stays away",
-        cast="brokers",
-        worlds=100,
+        scenario="brokers",
+        seeds=100,
     )
 
 
@@ -160,9 +160,9 @@ def test_sending_again_without_saying_since_when_is_noticed(monkeypatch: Patch) 
         "nothing refused takes effect",
         "nothing takes effect twice",
         "a job that has left stays away",
-        cast="brokers",
+        scenario="brokers",
         first=20,
-        worlds=100,
+        seeds=100,
     )
 
 
@@ -179,7 +179,7 @@ def test_a_broker_that_clears_its_successors_address_is_noticed(monkeypatch: Pat
 
     retire_really = Broker.retire
     monkeypatch.setattr(Broker, "retire", retire)
-    expect("only the broker that is recorded writes", weather="visits", cast="brokers")
+    expect("only the broker that is recorded writes", faults="restarts", scenario="brokers")
 
 
 def test_a_server_that_serves_whatever_it_has_is_noticed(monkeypatch: Patch) -> None:
@@ -190,9 +190,9 @@ def test_a_server_that_serves_whatever_it_has_is_noticed(monkeypatch: Patch) -> 
     expect(
         "acknowledged means durable",
         "a claim finds what is there",
-        cast="brokers",
+        scenario="brokers",
         first=50,
-        worlds=150,
+        seeds=150,
     )
 
 
@@ -212,7 +212,12 @@ def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
 
 def test_taking_slow_storage_for_a_dead_broker_is_noticed(monkeypatch: Patch) -> None:
     _probe_instead(monkeypatch, lambda pong, _: pong.role == "leading" and pong.commit_age_s < 2)
-    expect("a living broker is left alone", "takeovers cease", weather="slow", cast="brokers")
+    expect(
+        "a living broker is left alone",
+        "takeovers cease",
+        faults="slow-storage",
+        scenario="brokers",
+    )
 
 
 def test_replacing_a_broker_that_does_not_know_yet_that_it_leads_is_noticed(
@@ -221,7 +226,13 @@ def test_replacing_a_broker_that_does_not_know_yet_that_it_leads_is_noticed(
     _probe_instead(
         monkeypatch, lambda pong, record: pong.role == "leading" and pong.broker == record.id
     )
-    expect("a living broker is left alone", weather="slow", cast="brokers", first=50, worlds=100)
+    expect(
+        "a living broker is left alone",
+        faults="slow-storage",
+        scenario="brokers",
+        first=50,
+        seeds=100,
+    )
 
 
 def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
@@ -231,10 +242,10 @@ def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
 
     vacancy_really = Standby.vacancy
     monkeypatch.setattr(Standby, "vacancy", vacancy)
-    expect("a living broker is left alone", weather="calm", cast="brokers")
+    expect("a living broker is left alone", faults="nothing", scenario="brokers")
 
 
 def test_jobs_for_claims_of_clients_that_are_gone_are_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Leader, "forget", lambda *_: None)
     monkeypatch.setattr(Incoming, "is_told", property(lambda self: self._told))
-    expect("no job is handed to the dead", weather="losses", cast="herd", first=20)
+    expect("no job is handed to the dead", faults="kills", scenario="many-clients", first=20)

@@ -21,15 +21,17 @@ from bucketq.worker.lease import LeaseKeeper
 from bucketq.worker.prefetch import Prefetch
 from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling
-from simulator.fault_schedule import Weather
+from simulator.fault_schedule import FaultSchedule
 from tests.simulation import test_mutants
 
 Patch = pytest.MonkeyPatch
 
 
-def expect(*invariants: str, weather: Weather = "storm", first: int = 0, worlds: int = 40) -> None:
+def expect(
+    *invariants: str, faults: FaultSchedule = "everything", first: int = 0, seeds: int = 40
+) -> None:
     """Play worlds with engines until one breaks one of these promises."""
-    test_mutants.expect(*invariants, weather=weather, cast="crew", first=first, worlds=worlds)
+    test_mutants.expect(*invariants, faults=faults, scenario="engines", first=first, seeds=seeds)
 
 
 def test_a_job_that_is_not_kept_while_it_is_settled_is_noticed(monkeypatch: Patch) -> None:
@@ -63,7 +65,7 @@ def test_completing_before_the_handler_is_over_is_noticed(monkeypatch: Patch) ->
 
     run_really = Attempt.run
     monkeypatch.setattr(Attempt, "run", run)
-    expect("an engine tells what happened", weather="calm")
+    expect("an engine tells what happened", faults="nothing")
 
 
 def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:
@@ -79,13 +81,13 @@ def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:
     expect(
         "a drained engine holds nothing",
         "no lease is taken from a healthy worker",
-        weather="calm",
+        faults="nothing",
     )
 
 
 def test_a_claim_that_is_given_up_without_a_word_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(BrokerRoute, "_send_withdrawal", lambda *_: None)
-    expect("a drained engine holds nothing", weather="visits", first=50)
+    expect("a drained engine holds nothing", faults="restarts", first=50)
 
 
 def test_giving_back_what_a_withdrawn_claim_got_one_at_a_time_is_noticed(
@@ -102,7 +104,7 @@ def test_giving_back_what_a_withdrawn_claim_got_one_at_a_time_is_noticed(
     expect(
         "a drained engine holds nothing",
         "no lease is taken from a healthy worker",
-        weather="visits",
+        faults="restarts",
     )
 
 
@@ -112,7 +114,7 @@ def test_a_release_that_says_so_and_keeps_the_job_is_noticed(monkeypatch: Patch)
 
     handlers: dict[Any, Any] = {**_HANDLERS, ReleaseMany: release_many}
     monkeypatch.setattr("bucketq.model.transitions._HANDLERS", handlers)
-    expect("released means released", weather="calm")
+    expect("released means released", faults="nothing")
 
 
 def test_a_handler_that_is_counted_out_too_early_is_noticed(monkeypatch: Patch) -> None:
@@ -122,7 +124,7 @@ def test_a_handler_that_is_counted_out_too_early_is_noticed(monkeypatch: Patch) 
 
     room_really = Engine._room
     monkeypatch.setattr(Engine, "_room", room)
-    expect("slots are never exceeded", weather="calm")
+    expect("slots are never exceeded", faults="nothing")
 
 
 def test_running_a_job_without_attempts_left_is_noticed(monkeypatch: Patch) -> None:
@@ -130,7 +132,7 @@ def test_running_a_job_without_attempts_left_is_noticed(monkeypatch: Patch) -> N
         return None
 
     monkeypatch.setattr(Attempt, "refuse", refuse)
-    expect("attempts are limited", worlds=80)
+    expect("attempts are limited", seeds=80)
 
 
 def test_trying_again_what_gave_up_is_noticed(monkeypatch: Patch) -> None:
@@ -139,13 +141,13 @@ def test_trying_again_what_gave_up_is_noticed(monkeypatch: Patch) -> None:
 
     fail_really = Settling.fail
     monkeypatch.setattr(Settling, "fail", fail)
-    expect("what will never work is tried once", "attempts are limited", weather="calm")
+    expect("what will never work is tried once", "attempts are limited", faults="nothing")
 
 
 def test_fetching_ahead_without_measure_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Prefetch, "ahead", property(lambda _: 50))
     monkeypatch.setattr(Engine, "_unjam", lambda _: None)
-    expect("no engine hoards", "a drained engine holds nothing", weather="calm")
+    expect("no engine hoards", "a drained engine holds nothing", faults="nothing")
 
 
 def test_giving_back_what_takes_long_is_noticed(monkeypatch: Patch) -> None:
@@ -156,7 +158,7 @@ def test_giving_back_what_takes_long_is_noticed(monkeypatch: Patch) -> None:
 
     run_really = Attempt.run
     monkeypatch.setattr(Attempt, "run", run)
-    expect("no job is given back without a reason", weather="calm")
+    expect("no job is given back without a reason", faults="nothing")
 
 
 def test_an_engine_that_rests_while_jobs_wait_is_noticed(monkeypatch: Patch) -> None:
@@ -166,4 +168,4 @@ def test_an_engine_that_rests_while_jobs_wait_is_noticed(monkeypatch: Patch) -> 
 
     claim_really = Engine._claim
     monkeypatch.setattr(Engine, "_claim", claim)
-    expect("no engine is idle while jobs wait", weather="calm")
+    expect("no engine is idle while jobs wait", faults="nothing")

@@ -5,8 +5,8 @@ import asyncio
 from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_store import SimulatedStore
-from simulator.broker_invariants import Brokers
-from simulator.call_history import History
+from simulator.broker_invariants import BrokerTracker
+from simulator.call_history import CallHistory
 from simulator.machines import Machine, SimulatedLock
 from simulator.simulated_network import SimulatedNetwork
 
@@ -57,7 +57,7 @@ def test_a_lock_that_is_released_is_anybodys_and_only_its_holder_releases_it() -
 
 def test_brokers_begin_with_no_takeover() -> None:
     async def main(loop: VirtualLoop) -> tuple[list[object], set[str]]:
-        history = History(loop, SimulatedStore(loop), "queue.json")
-        return [*Brokers().takeovers], history.leaders
+        history = CallHistory(loop, SimulatedStore(loop), "queue.json")
+        return [*BrokerTracker().takeovers], history.leaders
 
     assert run(main) == ([], set())

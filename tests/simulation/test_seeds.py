@@ -10,10 +10,10 @@ import pytest
 
 from bucketq.model import state as state_module
 from bucketq.testing.store_faults import WRITE_FAULTS
-from simulator.fault_schedule import WEATHERS, Weather
+from simulator.fault_schedule import FAULT_SCHEDULES, FaultSchedule
 from simulator.simulated_network import MESSAGE_FAULTS
 from simulator.simulation import Report, simulate
-from simulator.worker_actors import CRASHERS, FATES
+from simulator.worker_actors import BEHAVIOURS, CRASHERS
 from tests.environ import ROOT
 
 SEEDS = 160
@@ -34,7 +34,7 @@ def total(reports: list[Report], what: str) -> dict[str, int]:
 def test_worlds_under_faults_hold_every_promise(group: int) -> None:
     reports = [simulate(seed) for seed in range(group, SEEDS, GROUPS)]
 
-    struck, verdicts = total(reports, "faults"), total(reports, "verdicts")
+    struck, verdicts = total(reports, "injected"), total(reports, "verdicts")
     assert set(WRITE_FAULTS) <= set(struck), "some fault was never injected"
     assert {f"net_{name}" for name in MESSAGE_FAULTS} <= set(struck)
     assert {"net_partition", "net_power_cut", "net_reused_port", "partition"} <= set(struck)
@@ -46,35 +46,35 @@ def test_worlds_under_faults_hold_every_promise(group: int) -> None:
 
 
 def test_engines_meet_every_fate_and_hold_every_promise() -> None:
-    reports = [simulate(seed, cast="crew") for seed in range(CREW_SEEDS)]
+    reports = [simulate(seed, scenario="engines") for seed in range(CREW_SEEDS)]
 
     runs, ends = total(reports, "runs"), total(reports, "ends")
-    assert {*FATES, *CRASHERS} - {"unfit"} <= set(runs), "some fate was never met"
+    assert {*BEHAVIOURS, *CRASHERS} - {"unfit"} <= set(runs), "some fate was never met"
     assert "unfit" not in runs
     assert {"returned", "raised", "stopped", "cut off"} == set(ends)
-    assert sum(report.shifts for report in reports) > CREW_SEEDS
+    assert sum(report.engine_runs for report in reports) > CREW_SEEDS
 
 
-@pytest.mark.parametrize("weather", ["calm", "visits"])
-def test_engines_in_fair_weather_lose_nothing(weather: Weather) -> None:
-    reports = [simulate(seed, weather=weather, cast="crew") for seed in range(2)]
+@pytest.mark.parametrize("faults", ["nothing", "restarts"])
+def test_engines_in_fair_weather_lose_nothing(faults: FaultSchedule) -> None:
+    reports = [simulate(seed, faults=faults, scenario="engines") for seed in range(2)]
     assert sum(total(reports, "runs").values()) > 0
 
 
 def test_a_claim_in_flight_when_its_client_hangs_up_is_not_committed_for_nobody() -> None:
-    simulate(52, weather="visits", cast="crew")
+    simulate(52, faults="restarts", scenario="engines")
 
 
-@pytest.mark.parametrize("weather", WEATHERS[1:])
-def test_in_fair_weather_the_healthy_are_left_alone(weather: Weather) -> None:
-    reports = [simulate(seed, weather=weather) for seed in range(1000, 1000 + FAIR_SEEDS)]
+@pytest.mark.parametrize("weather", FAULT_SCHEDULES[1:])
+def test_in_fair_weather_the_healthy_are_left_alone(faults: FaultSchedule) -> None:
+    reports = [simulate(seed, faults=faults) for seed in range(1000, 1000 + FAIR_SEEDS)]
     assert sum(report.jobs for report in reports) > 0
     assert sum(report.takeovers for report in reports) > 0
 
 
 @pytest.mark.parametrize("group", range(2))
 def test_drivers_and_writers_that_die_find_and_repeat_their_batches(group: int) -> None:
-    reports = [simulate(seed, cast="batches") for seed in range(2000 + group, 2012, 2)]
+    reports = [simulate(seed, scenario="batches") for seed in range(2000 + group, 2012, 2)]
     assert sum(report.batches for report in reports) > 20
     assert sum(report.published for report in reports) > 20
     assert sum(report.lost_leases for report in reports) > 0
