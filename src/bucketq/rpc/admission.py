@@ -1,11 +1,11 @@
 """Who is at a listener: all are counted, and clients without a token are few and do not stay.
 
 A client that has not shown a token yet is a *stranger*. gRPC buffers the message that a client is
-sending, so each stranger may cost the broker one message of the largest size. Their number is
-limited, in all and for each connection. When the last place is taken, a newcomer replaces the
-stranger that has been there for longest, unless that one came a moment ago: an honest client needs
-milliseconds to introduce itself, so it gets in although others hold their places for as long as
-they can.
+sending, so each stranger may cost the broker one message of the largest size. Only a few of them
+are read from at once, the others wait for their turn; what they have sent meanwhile stays within
+the window of their stream. While others wait, a stranger keeps its place for a moment only: an
+honest client needs milliseconds to introduce itself, so it gets in although others hold their
+places for as long as they can.
 """
 
 from __future__ import annotations
@@ -23,15 +23,23 @@ T = TypeVar("T")
 MAX_GUESTS = 10_000
 """How many sessions and unary calls one listener has at once."""
 MAX_GUESTS_OF_A_HOST = 1000
-MAX_STRANGERS = 64
-"""How many of them have shown no token. With messages of 2 MiB they cost 128 MiB at most."""
-MAX_STRANGERS_OF_A_CONNECTION = 16
+MAX_STRANGERS = 8
+"""How many of them are read from though they have shown no token. With messages of 16 MiB they cost
+128 MiB at most."""
+MAX_WAITING = 32
+"""How many more wait for that. At worst each of them waits until all before it had to make room, so
+that the last is served after 2 s; clients give up after 5 s."""
+MAX_STRANGERS_OF_A_CONNECTION = 4
+"""A client introduces itself once on each connection. With so few, one connection cannot take all
+places."""
 TOKEN_S = 5.0
 """How long a client may take until it has said what it wants and shown its token."""
 MAX_PARTS_BYTES = 512 * 1024 * 1024
 """How much of unfinished requests, which come in parts, is kept at once: four of the largest."""
-_PATIENCE_S = 1.0
+_PATIENCE_S = 0.5
 """How long a stranger keeps its place when others want it. A handshake takes two round trips."""
+_TURN_S = 3.0
+"""How long a stranger waits for a place."""
 _RETRY_AFTER_S = 1.0
 
 
@@ -75,7 +83,11 @@ class Admission:
         self._hosts: dict[Guest, str] = {}
         """Clients that may be here, and the host of each."""
         self._strangers: dict[Guest, tuple[str, float]] = {}
-        """Clients without a token, oldest first: the connection of each, and when it came."""
+        """Clients without a token, oldest first: the connection of each, and since when it is
+        read from."""
+        self._waiting: dict[Guest, tuple[str, asyncio.Future[None]]] = {}
+        """Clients without a token that wait for a place."""
+        self._eviction: asyncio.TimerHandle | None = None
         self._of_host: Counter[str] = Counter()
         self._of_connection: Counter[str] = Counter()
         self._parts_bytes = 0
@@ -83,7 +95,7 @@ class Admission:
         self._empty.set()
         self._closing = False
 
-    def enter(self, guest: Guest, peer: str, *, is_known: bool) -> None:
+    async def enter(self, guest: Guest, peer: str, *, is_known: bool) -> None:
         """Count a guest; one that is not known is a stranger until it is admitted.
 
         Raises ``OverloadedError`` if there are too many, ``UnavailableError`` while it closes.
@@ -92,11 +104,9 @@ class Admission:
             raise stopping()
         if is_known:
             self._add(guest, peer)
+            self._empty.clear()
         else:
-            self._make_room(peer)
-            self._strangers[guest] = (peer, asyncio.get_running_loop().time())
-            self._of_connection[peer] += 1
-        self._empty.clear()
+            await self._wait_for_place(guest, peer)
 
     def admit(self, guest: Guest) -> None:
         """Note that a guest has shown its token, or needs none.
@@ -137,6 +147,9 @@ class Admission:
             guest.finish()
         for stranger in list(self._strangers):
             stranger.stop(stopping())
+        for _, turn in self._waiting.values():
+            turn.set_exception(stopping())
+        self._waiting.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._empty.wait()
@@ -157,31 +170,81 @@ class Admission:
         self._hosts[guest] = host
         self._of_host[host] += 1
 
-    def _make_room(self, peer: str) -> None:
-        """Make room for a stranger, or raise ``OverloadedError``."""
+    async def _wait_for_place(self, guest: Guest, peer: str) -> None:
+        """Let a stranger have a place when one is free, or raise ``OverloadedError``."""
         if self._of_connection[peer] >= MAX_STRANGERS_OF_A_CONNECTION:
             message = (
                 f"{MAX_STRANGERS_OF_A_CONNECTION} calls and sessions of this connection have shown "
                 "no good token: show one, or wait until they have ended"
             )
             raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
-        # Those that were stopped are about to leave.
-        active = [guest for guest in self._strangers if not guest.stopped.done()]
-        if len(active) < MAX_STRANGERS:
-            return
-        _, came_at = self._strangers[active[0]]
-        message = (
-            f"{MAX_STRANGERS} clients that have shown no good token are at this broker already, "
-            "which is the limit: try again in a moment"
-        )
-        error = OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
-        if asyncio.get_running_loop().time() - came_at < _PATIENCE_S:
-            raise error
-        active[0].stop(error)
+        if len(self._waiting) >= MAX_WAITING:
+            raise _too_many_strangers()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[guest] = (peer, turn)
+        self._of_connection[peer] += 1
+        self._give_places()
+        try:
+            async with asyncio.timeout(_TURN_S):
+                await turn
+        except BaseException as error:
+            if guest in self._strangers:  # It got a place and was cancelled in the same moment.
+                self.leave(guest)
+            else:
+                self._waiting.pop(guest, None)
+                _decrease(self._of_connection, peer)
+            if isinstance(error, TimeoutError):
+                raise _too_many_strangers() from error
+            raise
+
+    def _give_places(self) -> None:
+        """Give free places to those that wait, and see that more become free."""
+        now_s = asyncio.get_running_loop().time()
+        while self._waiting and len(self._strangers) < MAX_STRANGERS:
+            guest = next(iter(self._waiting))
+            peer, turn = self._waiting.pop(guest)
+            self._strangers[guest] = (peer, now_s)
+            self._empty.clear()
+            if not turn.done():
+                turn.set_result(None)
+        self._schedule_eviction()
+
+    def _schedule_eviction(self) -> None:
+        staying = [stranger for stranger in self._strangers if not stranger.stopped.done()]
+        leaving = len(self._strangers) - len(staying)
+        if self._eviction is None and staying and leaving < len(self._waiting):
+            _, since_s = self._strangers[staying[0]]
+            loop = asyncio.get_running_loop()
+            self._eviction = loop.call_at(since_s + _PATIENCE_S, self._evict)
+
+    def _evict(self) -> None:
+        """Stop strangers that have had their time, as many as others wait for their places.
+
+        A place is given away only when its stranger has left, and its message is not kept any more.
+        """
+        self._eviction = None
+        now_s = asyncio.get_running_loop().time()
+        leaving = sum(stranger.stopped.done() for stranger in self._strangers)
+        for stranger, (_, since_s) in self._strangers.items():
+            if leaving >= len(self._waiting) or now_s < since_s + _PATIENCE_S:
+                break
+            if not stranger.stopped.done():
+                stranger.stop(_too_many_strangers())
+                leaving += 1
+        self._schedule_eviction()
 
     def _forget_stranger(self, guest: Guest) -> None:
         peer, _ = self._strangers.pop(guest)
         _decrease(self._of_connection, peer)
+        self._give_places()
+
+
+def _too_many_strangers() -> OverloadedError:
+    message = (
+        f"{MAX_STRANGERS} clients that have shown no good token are at this broker already, "
+        "which is the limit: try again in a moment"
+    )
+    return OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
 
 
 def _decrease(counter: Counter[str], key: str) -> None:

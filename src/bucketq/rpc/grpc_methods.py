@@ -199,7 +199,7 @@ def _counted(
         guest = begin(context)
         try:
             is_known = trusts(_token_of(context))
-            admission.enter(guest, str(context.peer()), is_known=is_known)
+            await admission.enter(guest, str(context.peer()), is_known=is_known)
         except BucketQError as error:
             await abort(context, refusal_of(error))
         try:

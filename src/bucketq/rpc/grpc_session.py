@@ -39,9 +39,10 @@ from bucketq.rpc.status import code_of, details_of, metadata_of
 from bucketq.rpc.transport import Conversation, Service
 
 MIB = 1024 * 1024
-MAX_MESSAGE_BYTES = 2 * MIB
+MAX_MESSAGE_BYTES = 16 * MIB
 """The largest message that a broker takes. gRPC buffers as much for every client that begins to
-send one, whoever it is; a job with the largest payload of the default settings (1 MiB) fits."""
+send one, also before it has shown a token, so it cannot be as large as a request. Older clients
+send each message in one piece: 8 MiB of calls, and one call more."""
 MAX_REQUEST_BYTES = 128 * MIB
 """The largest request, which comes in parts; only clients that may be here can send it."""
 MAX_RESPONSE_BYTES = 1024 * MIB

@@ -43,7 +43,7 @@ _CLOCK = SystemClock()
 _MESSAGE_BYTES = 8 * MIB
 _MESSAGE_CALLS = 2000
 _PART_BYTES = MIB
-"""A larger message is sent in parts."""
+"""A larger message is sent in parts, unless the broker is older: that takes it in one piece."""
 _CALL_BYTES = MAX_REQUEST_BYTES - 16 * MIB
 """The largest call that is sent, alone or after others: a larger request would cost the whole
 conversation."""
@@ -182,6 +182,7 @@ class GrpcWire:
         self._channel = channel
         self._stream = stream
         self._welcome = welcome
+        self._sends_parts = "parts" in welcome.operations
         self._version = welcome.version
         self._refused: list[Answer] = []
         self._reading: asyncio.Task[Any] | None = None
@@ -231,7 +232,7 @@ class GrpcWire:
             raise self._lost("")
         try:
             body = message.SerializeToString()
-            if len(body) <= _PART_BYTES:
+            if len(body) <= _PART_BYTES or not self._sends_parts:
                 await self._stream.write(body)
                 return
             for start in range(0, len(body), _PART_BYTES):

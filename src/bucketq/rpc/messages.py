@@ -59,8 +59,9 @@ OFFERED = (
 )
 """What a client may ask of a broker. The other operations are a broker's own."""
 
-ADDED = ("release_many",)
-"""Operations that the first brokers did not know, by their names on the wire."""
+ADDED = ("release_many", "parts")
+"""What the first brokers did not know, by its name on the wire: operations, and that a large
+message may come in parts."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

@@ -37,7 +37,7 @@ async def conversations_after(steps: int) -> list[FakeConversation]:
     requests = (pb.SessionRequest(hello=pb.Hello()), pb.SessionRequest(token="t"))
     admission = Admission()
     session = Session(FakeContext(*requests), admission)
-    admission.enter(session, "ipv4:127.0.0.1:5000", is_known=False)
+    await admission.enter(session, "ipv4:127.0.0.1:5000", is_known=False)
     running: asyncio.Task[Any] = asyncio.get_running_loop().create_task(session.run(service))
     for _ in range(steps):
         await asyncio.sleep(0)
