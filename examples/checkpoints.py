@@ -1,12 +1,12 @@
-"""A long job that goes on where its last attempt left off.
+"""A long job that resumes where its last attempt stopped.
 
     bucketq push file:///tmp/jobs/queue.json primes '{"below": 2000000, "step": 10000}'
     bucketq work examples/checkpoints.py --url file:///tmp/jobs/queue.json
 
-Kill the worker with ``kill -9`` and start it again: when the lease has run out, the next attempt
-begins at the last checkpoint. Checkpoints are files, in CHECKPOINTS or beside where it runs.
+Kill the worker with ``kill -9`` and start it again: when the lease has expired, the next attempt
+begins at the last checkpoint. Checkpoints are files, in CHECKPOINTS or the current folder.
 
-A worker that was only frozen may wake up and go on while another has the job. So every attempt
+A worker that was only frozen may wake up and continue while another has the job. So every attempt
 writes a file of its own, and reads those of all attempts before it: an older attempt cannot
 overwrite what a newer one has written, with no lock. The same works with objects in a bucket. The
 files are left behind; delete old ones by their age, as a lifecycle rule of a bucket does.
@@ -26,7 +26,7 @@ worker = bucketq.Worker()
 
 
 class Range(msgspec.Struct):
-    """What a job is about: the numbers in which to count primes."""
+    """The payload: the numbers in which to count primes."""
 
     below: int
     step: int = 10_000
@@ -43,13 +43,13 @@ class Checkpoints:
     """The checkpoints of one job, as one of its attempts sees them."""
 
     def __init__(self, folder: Path, job: str, attempt: int) -> None:
-        """Look after the files of a job."""
+        """Open the files of a job."""
         self._folder = folder
-        self._job = quote(job, safe="")  # Whoever pushes a job may choose its id.
+        self._job = quote(job, safe="")  # The producer may have chosen the id.
         self._attempt = attempt
 
     def latest(self) -> Progress:
-        """What the newest attempt before this one has written, or the beginning."""
+        """Return what the newest attempt before this one has written, or the beginning."""
         for attempt in range(self._attempt - 1, 0, -1):
             path = self._path(attempt)
             if path.exists():
@@ -57,7 +57,7 @@ class Checkpoints:
         return Progress()
 
     def save(self, progress: Progress) -> None:
-        """Write where this attempt is; a reader sees the whole of it or what was there before."""
+        """Write the progress of this attempt; a reader sees all of it or the file before it."""
         path = self._path(self._attempt)
         unfinished = path.with_suffix(".new")
         with unfinished.open("wb") as file:
@@ -91,7 +91,7 @@ def count(numbers: Range, context: bucketq.Context) -> dict[str, int]:
 
 
 def is_prime(n: int) -> bool:
-    """Whether a number is prime; slowly, for this job is to be long."""
+    """Return whether a number is prime; slowly, because this is an example of a long job."""
     return n > 1 and all(n % k for k in range(2, int(n**0.5) + 1))
 
 

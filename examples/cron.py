@@ -3,12 +3,12 @@
     python examples/cron.py file:///tmp/jobs/queue.json report --every 60
 
 A job is due at the beginning of each period, by UTC. Its key names the period, like
-``report/2026-11-15T10:00``, so two instances that push it have pushed it once. Nothing is kept but
-the queue: an instance may be killed at any moment. It begins with the period that it is started in;
-with ``--catch-up 1800`` it pushes first what may have been missed in the last 1,800 seconds.
+``report/2026-11-15T10:00``, so if two instances push it, it is pushed once. Instances store nothing
+and can be killed at any moment. A new one begins with the current period; with ``--catch-up 1800``
+it first pushes periods that may have been missed in the last 1,800 seconds.
 
-The queue must remember keys for longer than that and than a period, or what was pushed would be
-pushed again. It does so for an hour; for more change it: ``bucketq config URL
+The queue must remember keys for longer than that and than a period, or jobs would be pushed again.
+It remembers them for an hour; to change that: ``bucketq config URL
 key_retention_s=172800``.
 """
 
@@ -25,21 +25,21 @@ from bucketq import Queue, UnavailableError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MARGIN = timedelta(seconds=60)
-"""How far the clocks of instances may be apart."""
+"""How much the clocks of instances may differ."""
 
 
 def period_of(when: datetime, every: timedelta) -> datetime:
-    """The beginning of the period that a moment is in."""
+    """Return the beginning of the period that contains a moment."""
     return EPOCH + (when - EPOCH) // every * every
 
 
 def key_of(kind: str, period: datetime) -> str:
-    """What makes the job of a period the same job for everybody."""
+    """Return the key of a period's job, which is the same in all instances."""
     return f"{kind}/{period:%Y-%m-%dT%H:%M}" + (f":{period:%S}" if period.second else "")
 
 
 async def push(queue: Queue[Any], kind: str, period: datetime) -> None:
-    """Push the job of a period, until it is certain that it is there."""
+    """Push the job of a period, and retry until it is acknowledged."""
     request = None
     while True:
         try:
@@ -55,7 +55,7 @@ async def push(queue: Queue[Any], kind: str, period: datetime) -> None:
 
 
 async def run(url: str, kind: str, every: timedelta, catch_up: timedelta) -> None:
-    """Push what may have been missed and the current period, then each when it begins."""
+    """Push periods that may have been missed and the current one, then each when it begins."""
     async with bucketq.connect(url) as queue:
         kept = timedelta(seconds=(await queue.config()).key_retention_s)
         if kept < catch_up + MARGIN:

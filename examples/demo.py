@@ -1,10 +1,10 @@
 """See a queue work: in one process, on one local file, without an account.
 
-A few thousand jobs are pushed and worked off by a worker that runs many handlers at once. Some
-fail and are tried again; one dies and is redriven. Afterwards everything is archived and counted.
+A few thousand jobs are pushed and run by a worker with many handlers at once. Some fail and are
+retried; one dies and is redriven. Afterwards everything is archived and counted.
 Run it with ``make demo``, or ``python examples/demo.py DIRECTORY`` to choose where the file goes.
 
-It exits with 0 if every job came out as it should, with 1 if not, and with 130 after Ctrl-C.
+It exits with 0 if every job ended as it should, with 1 if not, and with 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ QUICKLY = Backoff(base_s=0.05, max_s=0.2)
 
 @dataclass(frozen=True)
 class Number:
-    """What a job of this demo is about: a number to be squared."""
+    """The payload of a job: a number to be squared."""
 
     n: int
 
 
 @dataclass
 class Tally:
-    """What the handler did, to be held against what the queue says in the end."""
+    """What the handler did, to be compared with what the queue says in the end."""
 
     attempts: dict[int, int] = field(default_factory=dict)
     returned: dict[int, int] = field(default_factory=dict)
     failed_count: int = 0
-    poison_is_mended: bool = False
+    poison_is_repaired: bool = False
 
 
 POISON = Number(-1)
@@ -61,7 +61,7 @@ async def push_all(queue: Queue[Number]) -> None:
             await queue.push_many(
                 JobSpec(kind="square", payload=Number(n), backoff=QUICKLY) for n in numbers
             )
-    with timed("pushed", SINGLE_PUSHES, "jobs, each by a caller of its own"):
+    with timed("pushed", SINGLE_PUSHES, "jobs, each by a separate caller"):
         first = BATCHES * BATCH_JOBS
         async with asyncio.TaskGroup() as callers:
             for n in range(first, first + SINGLE_PUSHES):
@@ -70,7 +70,7 @@ async def push_all(queue: Queue[Number]) -> None:
 
 
 def make_worker(url: str, tally: Tally) -> Worker:
-    """A worker with a handler that squares. Some jobs fail at first; one fails until mended."""
+    """Return a worker that squares. Some jobs fail at first; one fails until it is repaired."""
     worker = Worker(url, concurrency=SLOTS, mode="embedded")
 
     @worker.handler("square")
@@ -78,7 +78,7 @@ def make_worker(url: str, tally: Tally) -> Worker:
         n = number.n
         tally.attempts[n] = tally.attempts.get(n, 0) + 1
         is_flaky = n % FLAKY_EVERY == 0 and job.attempt == 1
-        is_poison = number == POISON and not tally.poison_is_mended
+        is_poison = number == POISON and not tally.poison_is_repaired
         if is_flaky or is_poison:
             tally.failed_count += 1
             message = f"cannot square {n} today"
@@ -90,7 +90,7 @@ def make_worker(url: str, tally: Tally) -> Worker:
 
 
 async def work_off(queue: Queue[Number], worker: Worker) -> None:
-    """Let the worker run until the queue has nothing more for it, not even for later."""
+    """Run the worker until the queue has no more jobs, not even delayed ones."""
     while True:
         await worker.run(burst=True)
         if not (await queue.stats()).total("queued"):
@@ -99,19 +99,19 @@ async def work_off(queue: Queue[Number], worker: Worker) -> None:
 
 
 async def redrive(queue: Queue[Number], worker: Worker, tally: Tally) -> None:
-    """Show the job that died, mend what was wrong with it, and give it a new life."""
+    """Show the dead job, repair its handler, and redrive it."""
     page = await queue.jobs(statuses="dead")
     for job in page.jobs:
         reason = job.errors[-1].error.splitlines()[0]
         print(f"dead      {job.id} after {job.attempt} attempts: {reason}")
-    tally.poison_is_mended = True
+    tally.poison_is_repaired = True
     count = await queue.redrive()
-    print(f"redriven  {count} job, now that its handler is mended")
+    print(f"redriven  {count} job, now that its handler is repaired")
     await work_off(queue, worker)
 
 
 def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
-    """What is not as it should be."""
+    """Return what is wrong."""
     expected = {POISON.n, *range(TOTAL_JOBS - 1)}
     if len(jobs) != TOTAL_JOBS:
         yield f"{TOTAL_JOBS} jobs were pushed, the archive holds {len(jobs)}"
@@ -124,7 +124,7 @@ def discrepancies(tally: Tally, jobs: tuple[Job[Number], ...]) -> Iterator[str]:
         if job.status != "done" or job.outcome != "completed" or job.result != n * n:
             yield f"{job} has outcome {job.outcome} and result {job.result}"
         elif job.attempt < tally.attempts.get(n, 0):
-            # Fewer is right: a busy worker gives back what it has fetched too early.
+            # Fewer is right: a busy worker releases jobs that it has claimed too early.
             yield f"{job} was handled {tally.attempts[n]} times"
 
 
@@ -137,7 +137,7 @@ async def archived(url: str) -> tuple[Job[Number], ...]:
 
 @contextmanager
 def timed(verb: str, count: int, what: str) -> Iterator[None]:
-    """Print how long something took, and how many that is in a second."""
+    """Print how long something took, and the rate."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
     yield
@@ -156,7 +156,7 @@ def show(path: Path) -> None:
 
 
 async def demo(path: Path) -> int:
-    """Play everything, count it, and return the exit code."""
+    """Run all steps, count, and return the exit code."""
     tally = Tally()
     async with (
         asyncio.timeout(TIME_LIMIT_S),
@@ -167,7 +167,7 @@ async def demo(path: Path) -> int:
         worker = make_worker(path.as_uri(), tally)
         with timed("completed", TOTAL_JOBS - 1, f"jobs in {SLOTS} slots of a worker"):
             await work_off(queue, worker)
-        print(f"failed    {tally.failed_count:5,} attempts; their jobs were tried again, one died")
+        print(f"failed    {tally.failed_count:5,} attempts; their jobs were retried, one died")
         await redrive(queue, worker, tally)
         stats = await queue.stats()
         show(path)
@@ -181,7 +181,9 @@ async def demo(path: Path) -> int:
     problems = list(discrepancies(tally, jobs))
     for problem in problems[:10]:
         print(f"WRONG: {problem}", file=sys.stderr)
-    print(f"\n{f'{len(problems)} things are wrong' if problems else 'all is as it should be'}")
+    print(
+        f"\n{f'{len(problems)} things are wrong' if problems else 'all jobs ended as they should'}"
+    )
     return 1 if problems else 0
 
 
@@ -198,7 +200,7 @@ def main() -> int:
     try:
         return asyncio.run(demo(path))
     except KeyboardInterrupt:
-        print(f"\nstopped; {path} holds whatever was acknowledged", file=sys.stderr)
+        print(f"\nstopped; {path} holds everything that was acknowledged", file=sys.stderr)
         return 130
 
 

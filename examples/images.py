@@ -1,9 +1,9 @@
-"""Draw pictures, which takes a processor, and see what processes make of that.
+"""Draw pictures, which needs a processor, and compare threads with processes.
 
     python examples/images.py FOLDER --tiles 8 --size 200
 
 Pushes jobs that draw pieces of the Mandelbrot set, once for handlers in threads and once for
-handlers in processes, works them off with as many slots as there are cores, and compares. Threads
+handlers in processes, runs them with as many slots as there are cores, and compares. Threads
 of Python share one core for work like this; processes do not. A real application would call its
 image library here; this one writes PNG by hand, so that it needs no other package.
 """
@@ -55,7 +55,7 @@ worker.handler("tile-in-thread", run_in="thread")(draw)
 
 
 def escape(c: complex) -> int:
-    """After how many steps a point leaves, up to DEPTH."""
+    """Return after how many steps a point escapes, up to DEPTH."""
     z = 0j
     for count in range(DEPTH):
         z = z * z + c
@@ -65,7 +65,7 @@ def escape(c: complex) -> int:
 
 
 def png(width: int, height: int, rows: bytes) -> bytes:
-    """A grey picture of 8 bits a pixel."""
+    """Return a grey picture of 8 bits a pixel."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return (
@@ -78,7 +78,7 @@ def png(width: int, height: int, rows: bytes) -> bytes:
 
 
 def save(path: Path, body: bytes) -> int:
-    """Put a file in place at once: a job may run twice, and readers see a whole picture."""
+    """Put a file in place by a rename: a job may run twice, and readers see a whole picture."""
     unfinished = path.with_suffix(f".{os.getpid()}")
     unfinished.write_bytes(body)
     unfinished.replace(path)

@@ -1,8 +1,8 @@
 """A web application that leaves the work to a worker.
 
-POST /reports pushes a job and answers 202 with its id and where to ask for it; GET /reports/{id}
-tells how it is. A client that repeats its request with the same ``Idempotency-Key`` gets the same
-job, so it may repeat it until there is an answer.
+POST /reports pushes a job and answers 202 with its id and the address of its status; GET
+/reports/{id} returns the status. A client that repeats its request with the same
+``Idempotency-Key`` gets the same job, so it may repeat it until there is an answer.
 
     pip install starlette uvicorn
     export BUCKETQ_URL=file:///tmp/jobs/queue.json
@@ -37,14 +37,14 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
 
 
 async def order(request: Request) -> Response:
-    """Push a job. The answer comes when the job is stored, and not before."""
+    """Push a job. The answer is sent after the job is stored, and not before."""
     queue: bucketq.Queue[Any] = request.state.queue
     try:
         wish = await request.json()
         month = str(wish["month"])
     except (ValueError, TypeError, KeyError):
         return problem(400, 'send JSON like {"month": "2026-10"}')
-    # Only what the client sent: the same key with another payload is refused.
+    # Only what the client sent: the same key with another payload is rejected.
     key = request.headers.get("idempotency-key")
     try:
         job = await queue.push(KIND, {"month": month}, key=f"{KIND}/{key}" if key else None)
@@ -53,27 +53,27 @@ async def order(request: Request) -> Response:
     except bucketq.InvalidRequestError as error:
         return problem(400, str(error))
     except (bucketq.UnavailableError, bucketq.OverloadedError, bucketq.QueueFullError):
-        # Stored or not, nobody knows yet; with a key the client may just ask again.
+        # It is unknown whether the job was stored; with a key the client can retry.
         return problem(503, "try again with the same Idempotency-Key", {"Retry-After": "5"})
     place = f"/reports/{job}"
     return JSONResponse({"job": job, "status": place}, 202, {"Location": place})
 
 
 async def look(request: Request) -> Response:
-    """Tell how a job is. One that was finished a while ago is in the archive, and gone here."""
+    """Return the status of a job, until it leaves the queue for the archive."""
     queue: bucketq.Queue[Any] = request.state.queue
     try:
         job = await queue.get(request.path_params["job"])
     except bucketq.JobNotFoundError:
         job = None
-    # An id is no permission: a job of another kind is none of this page's business.
+    # An id is not a permission: this page shows jobs of its own kind only.
     if job is None or job.kind != KIND:
         return problem(404, "there is no such report, or it was finished a while ago")
     return JSONResponse({"job": job.id, "status": job.status, "result": job.result})
 
 
 def problem(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    """Say what is wrong."""
+    """Return an error as JSON."""
     return JSONResponse({"error": text}, status, headers)
 
 

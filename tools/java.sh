@@ -1,6 +1,6 @@
 #!/bin/sh
-# Spark needs Java 17 or newer. Find it by JAVA_HOME or PATH; where there is none, install Debian's
-# package if that can be done without asking anybody, or else say what to do. Without
+# Spark needs Java 17 or newer. Find it by JAVA_HOME or PATH; if there is none, install Debian's
+# package if that needs no password, or else say what to do. Without
 # Java the tests of Spark are skipped; only with BUCKETQ_TEST_REQUIRE_ALL is that a failure.
 
 package=openjdk-17-jre-headless
@@ -33,7 +33,7 @@ if [ -z "$JAVA_HOME" ] && command -v apt-get >/dev/null; then
 fi
 
 if [ -n "$JAVA_HOME" ]; then
-    found="JAVA_HOME is $JAVA_HOME, where there is no Java 17 or newer"
+    found="JAVA_HOME is $JAVA_HOME, which has no Java 17 or newer"
 else
     found="there is no Java 17 or newer on the PATH"
 fi

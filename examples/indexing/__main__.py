@@ -1,6 +1,6 @@
-"""``python -m examples.indexing``: write, index and search; without a word, all of it as a demo.
+"""``python -m examples.indexing``: write, index and search; without arguments, all of it as a demo.
 
-It exits with 0 if all is well, with 1 if something is not as it should be, with 2 on a wrong
+It exits with 0 on success, with 1 if something is wrong, with 2 on a wrong
 command line, and with 130 after Ctrl-C.
 """
 
@@ -19,8 +19,8 @@ from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, show, waiting
 from examples.indexing.demo import demo
-from examples.indexing.home import open_home
-from examples.indexing.pipeline import Stopped, indexed, work_off, write_corpus
+from examples.indexing.location import open_location
+from examples.indexing.pipeline import Stopped, indexed, run_jobs, write_corpus
 from examples.indexing.search import search
 from examples.indexing.tasks import worker
 
@@ -43,17 +43,17 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Stopped):
-        next_time = "index goes on" if given.command == "demo" else "the same command goes on"
-        print(f"\nstopped; nothing is lost, and {next_time}", file=sys.stderr)
+        next_time = "index resumes" if given.command == "demo" else "the same command resumes"
+        print(f"\nstopped; nothing is lost; {next_time}", file=sys.stderr)
         return 130
 
 
 async def _write(url: str, namespaces: list[str], limit: int | None) -> int:
-    with waiting("writing") as tell:
-        written = await write_corpus(url, namespaces or corpus.NAMESPACES, limit, tell)
+    with waiting("writing") as progress:
+        written = await write_corpus(url, namespaces or corpus.NAMESPACES, limit, progress)
     print(
         f"{written.documents.total():,} documents written in {written.segments} segments; "
-        f"{len(written.jobs)} jobs are to be done: python -m examples.indexing index"
+        f"{len(written.jobs)} jobs to run: python -m examples.indexing index"
     )
     return 0
 
@@ -70,21 +70,21 @@ def _index(url: str, master: str) -> int:
 
     if master == "none":
         with Watch(url):
-            ends = work_off(url, run_here)
+            ends = run_jobs(url, run_here)
     else:
         print(f"starting Spark on {master}", flush=True)
         with session(master, "indexing") as spark, Watch(url):
-            ends = work_off(url, lambda: bucketq.spark.run(spark, url, worker, burst=True))
-    told = ", ".join(f"{count} {end}" for end, count in ends.items())
-    print(f"attempts: {told}" if told else "everything was indexed already")
+            ends = run_jobs(url, lambda: bucketq.spark.run(spark, url, worker, burst=True))
+    text = ", ".join(f"{count} {end}" for end, count in ends.items())
+    print(f"attempts: {text}" if text else "everything is indexed already")
     for namespace, found in asyncio.run(indexed(url)).items():
         print(f"{namespace}: {found.documents:,} documents in {len(found.parts)} parts")
     return 0
 
 
 async def _search(url: str, namespace: str, query: str, count: int) -> int:
-    async with open_home(url) as home:
-        show(namespace, query, await search(home, namespace, query, count))
+    async with open_location(url) as location:
+        show(namespace, query, await search(location, namespace, query, count))
     return 0
 
 
@@ -107,13 +107,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(command="demo", folder=FOLDER, spark="local[2]", limit=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    play = commands.add_parser("demo", help="all of it, with a broker that is killed half-way")
+    play = commands.add_parser("demo", help="all of it, with a broker that is killed half way")
     play.add_argument("--folder", type=Path, default=FOLDER, help="emptied first")
     write = commands.add_parser("write", help="write documents, and push jobs that index them")
     write.add_argument("namespaces", nargs="*", metavar="NAMESPACE", type=_namespace, help=_KNOWN)
     index = commands.add_parser("index", help="work the jobs off on Spark")
     for command in (play, write):
-        command.add_argument("--limit", type=int, help="at most so many documents a namespace")
+        command.add_argument("--limit", type=int, help="at most this many documents a namespace")
     for command in (play, index):
         command.add_argument(
             "--spark",

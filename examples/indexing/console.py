@@ -1,4 +1,4 @@
-"""What a person sees: how far the index is, and what was found."""
+"""What a person sees: the progress of the index, and search results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bucketq.errors import UnavailableError
 from examples.indexing import manifest
-from examples.indexing.home import open_home
+from examples.indexing.location import open_location
 from examples.indexing.ranking import words_of
 from examples.indexing.search import Answer
 from examples.indexing.wal import Wal
@@ -30,7 +30,7 @@ _BLANKS = re.compile(r"\s+")
 
 @contextlib.contextmanager
 def waiting(text: str) -> Iterator[Callable[[str], None]]:
-    """Show that something is under way, where somebody can see it; what is yielded tells more."""
+    """Show a spinner on a terminal; call the yielded function to change its text."""
     if not console.is_terminal:
         yield lambda _: None
         return
@@ -39,16 +39,16 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 
 
 class Watch:
-    """A bar of how many segments are indexed, as the manifests tell, while others work.
+    """A bar of how many segments are indexed, read from the manifests.
 
-    It looks in a thread of its own, because whoever works has the main thread. ``notice`` is called
-    there with how many segments are indexed and how many there are.
+    It reads them in a separate thread, because the handlers need the main thread. ``notice`` is
+    called there with the number of indexed segments and of all segments.
     """
 
     def __init__(
         self, url: str, notice: Callable[[int, int], Awaitable[None]] | None = None
     ) -> None:
-        """Nothing is shown yet."""
+        """Show nothing yet."""
         self._url = url
         self._notice = notice
         self._progress = Progress(
@@ -64,7 +64,7 @@ class Watch:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._look_on()), daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Begin to read the manifests."""
         if console.is_terminal:
             self._progress.start()
         self._thread.start()
@@ -76,7 +76,7 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Look no more."""
+        """Stop reading."""
         self._is_over.set()
         self._thread.join()
         if console.is_terminal:
@@ -85,7 +85,7 @@ class Watch:
     async def _look_on(self) -> None:
         bar = self._progress.add_task("indexing", total=None)
         while not self._is_over.is_set():
-            # What is unavailable for long is told by those who work.
+            # A long outage is reported by the handlers.
             with contextlib.suppress(UnavailableError):
                 covered, total = await coverage(self._url)
                 self._progress.update(bar, completed=covered, total=total)
@@ -95,12 +95,12 @@ class Watch:
 
 
 async def coverage(url: str) -> tuple[int, int]:
-    """How many segments of all namespaces are indexed, and how many there are."""
+    """Return how many segments of all namespaces are indexed, and how many there are."""
     covered = total = 0
-    async with open_home(url) as home:
-        for namespace in await home.namespaces():
-            covered += len((await manifest.load(home, namespace)).segments)
-            total += await Wal(home, namespace).last()
+    async with open_location(url) as location:
+        for namespace in await location.namespaces():
+            covered += len((await manifest.load(location, namespace)).segments)
+            total += await Wal(location, namespace).last()
     return covered, total
 
 
@@ -123,7 +123,7 @@ def show(namespace: str, query: str, answer: Answer) -> None:
 
 
 def snippet(text: str, terms: Sequence[str]) -> str:
-    """The stretch of a text that has most of some words."""
+    """Return the passage of a text that has most of some words."""
     flat = _BLANKS.sub(" ", text).strip()
     # Short words say little about where the answer is.
     wanted = {term for term in terms if len(term) > _SHORT} or set(terms)
@@ -145,7 +145,7 @@ def snippet(text: str, terms: Sequence[str]) -> str:
 
 
 def marked(text: str, terms: Sequence[str]) -> str:
-    """A text for the terminal, with some words in bold."""
+    """Return a text for the terminal, with some words in bold."""
     wanted = set(terms)
     return re.sub(
         r"[^\W_]+",

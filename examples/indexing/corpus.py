@@ -31,13 +31,13 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def documents(namespace: str, limit: int | None = None) -> Iterator[Document]:
-    """The documents of a namespace, always in the same order, each id once."""
+    """Return the documents of a namespace, always in the same order, each id once."""
     found = {"guides": _guides, "code": _code, "python": _python}[namespace]
     return islice(_once(found()), limit)
 
 
 def _once(found: Iterator[Document]) -> Iterator[Document]:
-    """Leave out what bears the name of another, as the setter of a property does."""
+    """Leave out items with the name of an earlier one, such as the setter of a property."""
     seen: set[str] = set()
     for document in found:
         if document.id not in seen:
@@ -85,7 +85,7 @@ def _docstrings(root: Path, paths: Sequence[Path]) -> Iterator[Document]:
             with warnings.catch_warnings(action="ignore"):
                 tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
-            continue  # Some files of the library are there to be wrong.
+            continue  # Some files of the library are wrong on purpose.
         yield from _inside(tree, name)
 
 

@@ -1,8 +1,8 @@
 """The whole pipeline in a minute: write, index on Spark, kill the broker, search, compact, report.
 
-Everything is real: a broker in a process of its own, which is killed with ``kill -9`` when half of
-the segments are indexed; Spark on this machine; thousands of documents. In the end it is counted:
-no job may be lost or done twice, and searches must answer as they did before anything was indexed.
+Everything is real: a broker in a separate process, which is killed with ``kill -9`` when half of
+the segments are indexed; Spark on this machine; thousands of documents. In the end it counts: no
+job may be lost or done twice, and searches must return what they did before any was indexed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from bucketq.spark.session.command_session import demand_spark, session
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, console, coverage, show, waiting
-from examples.indexing.home import open_home
-from examples.indexing.pipeline import Written, indexed, work_off, write_corpus
+from examples.indexing.location import open_location
+from examples.indexing.pipeline import Written, indexed, run_jobs, write_corpus
 from examples.indexing.search import Answer, search
 from examples.indexing.tasks import worker
 
@@ -51,24 +51,24 @@ Answers = dict[tuple[str, str], Answer]
 
 
 class Broker:
-    """A broker in a process of its own, as ``bucketq serve`` starts it."""
+    """A broker in a separate process, as ``bucketq serve`` starts it."""
 
     def __init__(self, url: str, log: Path) -> None:
-        """Nothing is started yet."""
+        """Start nothing yet."""
         self._url = url
         self._log = log
         self._epoch: int | None = None
-        """In which it was killed."""
+        """The epoch in which it was killed."""
         self._is_replaced = False
         self.is_killed_half_way = False
 
     def __enter__(self) -> Self:
         """Start it, and wait until it serves."""
-        # It ends by itself where this process is killed.
+        # It exits by itself if this process is killed.
         serve = ["serve", self._url, "--idle-exit", "60s"]
         command = [sys.executable, "-m", "bucketq.cli", *serve]
         with self._log.open("wb") as log:
-            # In a session of its own, so that Ctrl-C here is not meant for it.
+            # In a session of its own, so that it does not get Ctrl-C.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
             )
@@ -81,7 +81,7 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, where it was not killed before."""
+        """End it, if it was not killed before."""
         if self._process.poll() is None:
             self._process.terminate()
         self._process.wait(_PATIENCE_S)
@@ -89,7 +89,7 @@ class Broker:
             self._process.stdout.close()
 
     async def kill_at_half(self, covered: int, total: int) -> None:
-        """Kill it when half of the segments are indexed, and tell who leads afterwards."""
+        """Kill it when half of the segments are indexed, and report the next leader."""
         if self._epoch is None:
             if total and covered * 2 >= total:
                 self._epoch = await self._leading_epoch()
@@ -110,13 +110,13 @@ class Broker:
 
 
 def demo(folder: Path, master: str, limit: int | None) -> int:
-    """Play everything in a folder, and return the exit code."""
+    """Run all steps in a folder, and return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     _clear(folder)
     url = (folder / "queue.json").as_uri()
     _say("queue", url)
     advice = _what_is_missing(master)
-    # What the kill of a broker makes its clients say is told here in our own words.
+    # What clients log about the killed broker is reported here instead.
     logging.getLogger("bucketq").setLevel(logging.ERROR)
     with Broker(url, folder / "broker.log") as broker:
         written = _write(url, limit)
@@ -131,7 +131,7 @@ def demo(folder: Path, master: str, limit: int | None) -> int:
                     spark = stack.enter_context(session(master, "indexing"))
             _index(url, spark, broker, written.segments)
             after = asyncio.run(_ask(url))
-            _say("search", "the same questions, now that everything is indexed:")
+            _say("search", "the same searches, now that everything is indexed:")
             for (namespace, query), answer in after.items():
                 show(namespace, query, answer)
             console.print()
@@ -148,7 +148,9 @@ def demo(folder: Path, master: str, limit: int | None) -> int:
     python = os.path.relpath(sys.executable)
     hint = f'{python} -m examples.indexing --url {url} search python "parse a date"'
     _say("try", hint)
-    print(f"\n{f'{len(problems)} things are wrong' if problems else 'all is as it should be'}")
+    print(
+        f"\n{f'{len(problems)} things are wrong' if problems else 'nothing was lost or duplicated'}"
+    )
     return 1 if problems else 0
 
 
@@ -160,9 +162,9 @@ def _clear(folder: Path) -> None:
 
 
 def _what_is_missing(master: str) -> str | None:
-    """Why Spark cannot be used, and what to do about it; None: it can be."""
+    """Return why Spark cannot be used, and what to do about it, or None if it can."""
     if master == "none":
-        return "that was wished by --spark none"
+        return "disabled by --spark none"
     try:
         demand_spark(master)
     except InvalidRequestError as error:
@@ -173,8 +175,8 @@ def _what_is_missing(master: str) -> str | None:
 def _write(url: str, limit: int | None) -> Written:
     began = time.perf_counter()
     asyncio.run(_configure(url))
-    with waiting("writing") as tell:
-        written = asyncio.run(write_corpus(url, corpus.NAMESPACES, limit, tell))
+    with waiting("writing") as progress:
+        written = asyncio.run(write_corpus(url, corpus.NAMESPACES, limit, progress))
     took_s = time.perf_counter() - began
     counts = ", ".join(f"{count:,} of {name}" for name, count in written.documents.items())
     _say(
@@ -186,14 +188,14 @@ def _write(url: str, limit: int | None) -> Written:
 
 
 async def _configure(url: str) -> None:
-    """Let jobs go to the archive soon, so that there is something to compact in the end."""
+    """Let jobs go to the archive soon, so that there are files to compact in the end."""
     async with bucketq.connect(url, launch="never") as queue:
         await queue.config(archive_after_s=1.0)
 
 
 async def _ask(url: str) -> Answers:
-    async with open_home(url) as home:
-        return {(name, query): await search(home, name, query, 3) for name, query in QUERIES}
+    async with open_location(url) as location:
+        return {(name, query): await search(location, name, query, 3) for name, query in QUERIES}
 
 
 def _show_first(answers: Answers) -> None:
@@ -203,7 +205,7 @@ def _show_first(answers: Answers) -> None:
 
 
 def _index(url: str, spark: SparkSession | None, broker: Broker, segments: int) -> None:
-    """Work the jobs off, while the broker is killed."""
+    """Run the jobs, while the broker is killed."""
     worker.configure(url)
 
     def run() -> WorkerCounters:
@@ -219,14 +221,14 @@ def _index(url: str, spark: SparkSession | None, broker: Broker, segments: int) 
     _say("indexing", f"bucketq work examples.indexing.tasks:worker{spark_option} --url {url}")
     began = time.perf_counter()
     with Watch(url, broker.kill_at_half):
-        ends = work_off(url, run)
+        ends = run_jobs(url, run)
     took_s = time.perf_counter() - began
-    told = ", ".join(f"{count} {end}" for end, count in ends.items())
+    text = ", ".join(f"{count} {end}" for end, count in ends.items())
     manifests = asyncio.run(indexed(url)).values()
     _say(
         "indexed",
         f"{sum(each.documents for each in manifests):,} documents in "
-        f"{sum(len(each.parts) for each in manifests)} parts, in {took_s:.1f} s; attempts: {told}",
+        f"{sum(len(each.parts) for each in manifests)} parts, in {took_s:.1f} s; attempts: {text}",
     )
 
 
@@ -236,7 +238,7 @@ async def _flush(url: str) -> None:
 
 
 async def _discrepancies(url: str, written: Written, before: Answers, after: Answers) -> list[str]:
-    """What is not as it should be, in log, index and archive."""
+    """Return what is wrong in log, index and archive."""
     wrong = []
     covered, total = await coverage(url)
     if covered != total or total != written.segments:
@@ -254,7 +256,7 @@ async def _discrepancies(url: str, written: Written, before: Answers, after: Ans
     ]
     for question, answer in after.items():
         if answer.hits != before[question].hits or answer.tail:
-            wrong.append(f"{question} was answered otherwise before it was indexed")
+            wrong.append(f"{question} had another answer before it was indexed")
     _say(
         "counted",
         f"{len(jobs)} jobs in the archive, {len(written.jobs)} of them pushed by the writer; "
@@ -264,14 +266,14 @@ async def _discrepancies(url: str, written: Written, before: Answers, after: Ans
 
 
 def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator[str]:
-    """Compact and measure the archive, in the session that is there already."""
-    # By itself it takes hours that are over; here it is to take this one, too.
+    """Compact and measure the archive, in the Spark session that exists already."""
+    # Usually it takes past hours only; here it includes the current one.
     _say("compact", f"bucketq archive compact {url}, here with jobs of this hour")
     with waiting("compacting"):
         done = compact(spark, url, settled_after=timedelta(hours=-1))
     _say(
         "",
-        f"{done.jobs} jobs of {done.segments} archive segments are now in {done.files} Parquet "
+        f"{done.jobs} jobs of {done.segments} archive files are now in {done.files} Parquet "
         "files, each job once",
     )
     if done.jobs < jobs:

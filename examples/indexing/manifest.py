@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from bucketq.errors import CorruptStateError, UnavailableError
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
-from examples.indexing.home import Home
+from examples.indexing.location import Location
 
 _TRIES = 60
 _SHORTEST_PAUSE_S = 0.01
@@ -84,33 +84,33 @@ class Manifest(Struct, frozen=True):
         return {file.key for part in self.parts for file in part.files}
 
 
-async def load(home: Home, namespace: str) -> Manifest:
-    """Read a manifest; an empty one where there is none yet."""
-    manifest, _ = await _load(home, namespace)
+async def load(location: Location, namespace: str) -> Manifest:
+    """Read a manifest; return an empty one if there is none yet."""
+    manifest, _ = await _load(location, namespace)
     return manifest
 
 
 async def change(
-    home: Home, namespace: str, alter: Callable[[Manifest], Manifest | None]
+    location: Location, namespace: str, alter: Callable[[Manifest], Manifest | None]
 ) -> Manifest:
-    """Change a manifest, however many others do the same, and return what it is then.
+    """Change a manifest by compare-and-set, and return the new one.
 
-    ``alter`` returns None where there is nothing to change. It is asked anew whenever the outcome
-    of a write is not certain: what has landed is seen in the manifest that it is given then, and
-    where the manifest is another by now, what has not landed never will.
+    ``alter`` returns None if there is nothing to change. It is called again whenever the outcome of
+    a write is not certain: if the write landed, the manifest that it gets then shows it, and if the
+    manifest has changed otherwise, the write can never land.
     """
-    key = _key(home, namespace)
+    key = _key(location, namespace)
     for number in range(_TRIES):
-        before, etag = await _load(home, namespace)
+        before, etag = await _load(location, namespace)
         after = alter(before)
         if after is None:
             return before
         body = msgspec.json.encode(after)
         try:
             if etag is None:
-                await home.store.create(key, body)
+                await location.store.create(key, body)
             else:
-                await home.store.replace(key, body, etag)
+                await location.store.replace(key, body, etag)
         except (PreconditionFailedError, ObjectMissingError, UnavailableError) as error:
             if number == _TRIES - 1:
                 message = f"{key} was not changed in {_TRIES} tries: try again later ({error})"
@@ -122,26 +122,26 @@ async def change(
     raise AssertionError
 
 
-async def discard(home: Home, files: Iterable[File], manifest: Manifest) -> None:
+async def discard(location: Location, files: Iterable[File], manifest: Manifest) -> None:
     """Delete those of some files that a manifest does not name.
 
-    No key is ever used twice, so what it does not name any more nobody will. What cannot be deleted
-    now takes some space, and harms nobody.
+    No key is ever used twice, so a file that it no longer names is never needed again. A file that
+    cannot be deleted now takes some space, and does no harm.
     """
     named = manifest.keys
     unnamed = [file.key for file in files if file.key not in named]
     with suppress(UnavailableError):
-        await asyncio.gather(*(home.store.delete(key) for key in unnamed))
+        await asyncio.gather(*(location.store.delete(key) for key in unnamed))
 
 
 def numbers(ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """Every number of some ranges."""
+    """Yield every number of some ranges."""
     for first, last in ranges:
         yield from range(first, last + 1)
 
 
 def ranges(of: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as ranges with their ends."""
+    """Return numbers as ranges with their ends."""
     found: list[tuple[int, int]] = []
     for number in sorted(of):
         if found and found[-1][1] == number - 1:
@@ -151,22 +151,22 @@ def ranges(of: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-async def _load(home: Home, namespace: str) -> tuple[Manifest, str | None]:
-    key = _key(home, namespace)
+async def _load(location: Location, namespace: str) -> tuple[Manifest, str | None]:
+    key = _key(location, namespace)
     try:
-        stored = await home.store.get(key)
+        stored = await location.store.get(key)
     except ObjectMissingError:
         return Manifest(), None
     try:
         found = msgspec.json.decode(stored.body, type=Manifest)
     except msgspec.DecodeError as error:
         message = (
-            f"{key} is no manifest of an index ({error}): remove index/{namespace}/ and index it "
-            "again, the log has all documents"
+            f"{key} is not a manifest of an index ({error}): remove index/{namespace}/ and index "
+            "it again, the log has all documents"
         )
         raise CorruptStateError(message) from error
     return found, stored.etag
 
 
-def _key(home: Home, namespace: str) -> str:
-    return f"{home.index(namespace)}manifest.json"
+def _key(location: Location, namespace: str) -> str:
+    return f"{location.index(namespace)}manifest.json"

@@ -1,13 +1,13 @@
 """Parts of an index, as Parquet files: made from segments, merged, and read by word.
 
-A part has two kinds of files. ``postings`` has a row for each word of each document, with how often
-it stands there and how long the document is, sorted by word; ``texts`` has the documents, sorted by
-place, for titles and snippets. Both are cut into files of limited size, and the manifest knows what
-each begins and ends with, so that a search fetches the files that may have its words, and of those
-decodes the row groups that do.
+A part has two kinds of files. ``postings`` has a row for each word of each document, with its
+frequency and the length of the document, sorted by word; ``texts`` has the documents, sorted by
+place, for titles and snippets. Both are cut into files of limited size, and the manifest has the
+first and last word of each, so that a search fetches only files that may have its words, and
+decodes only row groups that do.
 
-Every file has a name that was never used before. So whoever makes a part twice, or loses a race,
-disturbs nobody.
+Every file has a name that was never used before. So a process that makes a part
+twice, or loses a race, disturbs no other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bucketq.clock import SystemClock, new_id
-from examples.indexing.home import Home
+from examples.indexing.location import Location
 from examples.indexing.manifest import File, Part, numbers, ranges
 from examples.indexing.ranking import Posting, count_words
 from examples.indexing.wal import Document, Place, Segment
@@ -50,7 +50,7 @@ _TEXTS_A_FILE = 256
 _GROUP_ROWS = 2_048
 
 
-async def build(home: Home, namespace: str, segment: Segment) -> Part:
+async def build(location: Location, namespace: str, segment: Segment) -> Part:
     """Make a part of a segment, and store its files."""
     postings: list[tuple[str, int, int, int, int]] = []
     texts = []
@@ -62,7 +62,7 @@ async def build(home: Home, namespace: str, segment: Segment) -> Part:
         texts.append((*place, document.id, document.title, document.text, length))
     postings.sort()
     return await _store(
-        home,
+        location,
         namespace,
         [(segment.number, segment.number)],
         _table(postings, _POSTINGS),
@@ -70,15 +70,15 @@ async def build(home: Home, namespace: str, segment: Segment) -> Part:
     )
 
 
-async def merge(home: Home, namespace: str, parts: Sequence[Part]) -> Part:
+async def merge(location: Location, namespace: str, parts: Sequence[Part]) -> Part:
     """Make one part of several, and store its files."""
     postings, texts = await asyncio.gather(
-        read_all(home, [file for part in parts for file in part.postings]),
-        read_all(home, [file for part in parts for file in part.texts]),
+        read_all(location, [file for part in parts for file in part.postings]),
+        read_all(location, [file for part in parts for file in part.texts]),
     )
     by_place = [("segment", "ascending"), ("line", "ascending")]
     return await _store(
-        home,
+        location,
         namespace,
         ranges(number for part in parts for number in numbers(part.segments)),
         postings.sort_by([("term", "ascending"), *by_place]),
@@ -86,18 +86,18 @@ async def merge(home: Home, namespace: str, parts: Sequence[Part]) -> Part:
     )
 
 
-async def read_all(home: Home, files: Iterable[File]) -> pa.Table:
+async def read_all(location: Location, files: Iterable[File]) -> pa.Table:
     """Read all rows of some files."""
-    bodies = await _fetch(home, files)
+    bodies = await _fetch(location, files)
     return pa.concat_tables(pq.read_table(io.BytesIO(body)) for body in bodies)
 
 
 async def find_postings(
-    home: Home, files: Iterable[File], terms: Sequence[str]
+    location: Location, files: Iterable[File], terms: Sequence[str]
 ) -> list[tuple[str, Place, Posting]]:
     """Read the rows of some words, from files that may have them."""
     found = []
-    for body in await _fetch(home, files):
+    for body in await _fetch(location, files):
         table = pq.read_table(io.BytesIO(body), filters=[("term", "in", terms)])
         for row in table.to_pylist():
             posting = Posting(row["frequency"], row["length"])
@@ -106,12 +106,12 @@ async def find_postings(
 
 
 async def find_texts(
-    home: Home, files: Iterable[File], places: Sequence[Place]
+    location: Location, files: Iterable[File], places: Sequence[Place]
 ) -> dict[Place, Document]:
     """Read the documents at some places, from files that may have them."""
     found = {}
     numbers_wanted = sorted({place.segment for place in places})
-    for body in await _fetch(home, files):
+    for body in await _fetch(location, files):
         table = pq.read_table(io.BytesIO(body), filters=[("segment", "in", numbers_wanted)])
         for row in table.to_pylist():
             document = Document(row["id"], row["title"], row["text"])
@@ -120,17 +120,17 @@ async def find_texts(
 
 
 def spell(place: Place) -> str:
-    """A place as a word that sorts as places do."""
+    """Return a place as a word that sorts as places do."""
     return f"{place.segment:012d}-{place.line:06d}"
 
 
-async def _fetch(home: Home, files: Iterable[File]) -> list[bytes]:
-    stored = await asyncio.gather(*(home.store.get(file.key) for file in files))
+async def _fetch(location: Location, files: Iterable[File]) -> list[bytes]:
+    stored = await asyncio.gather(*(location.store.get(file.key) for file in files))
     return [each.body for each in stored]
 
 
 async def _store(
-    home: Home,
+    location: Location,
     namespace: str,
     segments: list[tuple[int, int]],
     postings: pa.Table,
@@ -138,7 +138,7 @@ async def _store(
 ) -> Part:
     """Cut sorted rows into files, and store them."""
     label = f"{segments[0][0]}-{segments[-1][1]}-{new_id(SystemClock())}"
-    prefix = f"{home.index(namespace)}parts/{label}"
+    prefix = f"{location.index(namespace)}parts/{label}"
     bodies: dict[str, bytes] = {}
 
     def cut(table: pa.Table, kind: str, limit: int) -> list[File]:
@@ -158,12 +158,12 @@ async def _store(
         postings=cut(postings, "postings", _POSTINGS_A_FILE),
         texts=cut(texts, "texts", _TEXTS_A_FILE),
     )
-    await asyncio.gather(*(home.store.put(key, body) for key, body in bodies.items()))
+    await asyncio.gather(*(location.store.put(key, body) for key, body in bodies.items()))
     return part
 
 
 def _edge(rows: pa.Table, number: int) -> str:
-    """What a row is sorted by."""
+    """Return what a row is sorted by."""
     row: dict[str, Any] = rows.slice(number, 1).to_pylist()[0]
     return row["term"] if "term" in row else spell(Place(row["segment"], row["line"]))
 

@@ -1,7 +1,6 @@
-"""The steps of the pipeline, each as one call: write a corpus, work the jobs off, look at it.
+"""The steps of the pipeline, each as one call: write a corpus, run the jobs, read the result.
 
-Each can be stopped at any moment and begun again: what is written is not written twice, and what is
-indexed is not indexed twice.
+Each can be interrupted at any moment and run again: nothing is written or indexed twice.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import bucketq
 from bucketq.errors import BucketQError
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus, manifest
-from examples.indexing.home import open_home
+from examples.indexing.location import open_location
 from examples.indexing.wal import Document
 from examples.indexing.writer import Writer, push_missing
 
@@ -24,8 +23,8 @@ _RETRY_S = 0.5
 _MOST_IDLE_ROUNDS = 3
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error
-    """Somebody has pressed Ctrl-C while handlers ran; they have finished."""
+class Stopped(Exception):  # noqa: N818 - it is not an error
+    """Ctrl-C was pressed while handlers ran; they have finished."""
 
 
 @dataclass
@@ -43,29 +42,29 @@ async def write_corpus(
     url: str,
     namespaces: Iterable[str],
     limit: int | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Written:
     """Write documents that are not there yet, in segments, and push jobs for all.
 
-    ``tell`` is called now and then with how far it is.
+    ``progress`` is called now and then with a text.
     """
     done = Written()
-    async with open_home(url) as home, bucketq.connect(url, launch="never") as queue:
+    async with open_location(url) as location, bucketq.connect(url, launch="never") as queue:
         for namespace in namespaces:
-            writer = Writer(home, queue, namespace)
-            done.jobs.update(await push_missing(home, queue, namespace))
+            writer = Writer(location, queue, namespace)
+            done.jobs.update(await push_missing(location, queue, namespace))
             known = await writer.ids()
             new = (each for each in corpus.documents(namespace, limit) if each.id not in known)
             for batch in _batches(new):
                 done.jobs.update(await writer.write(batch))
                 done.documents[namespace] += len(batch)
                 done.segments += 1
-                tell(f"{done.documents[namespace]:,} documents of {namespace}")
+                progress(f"{done.documents[namespace]:,} documents of {namespace}")
     return done
 
 
-def work_off(url: str, run: Callable[[], WorkerCounters]) -> Counter[str]:
-    """Index all that is in the log; ``run`` works until the queue has nothing that is due.
+def run_jobs(url: str, run: Callable[[], WorkerCounters]) -> Counter[str]:
+    """Index the whole log; ``run`` runs jobs until none is due.
 
     Returns how attempts ended. Raises ``Stopped``.
     """
@@ -82,13 +81,13 @@ def work_off(url: str, run: Callable[[], WorkerCounters]) -> Counter[str]:
                 f"with `bucketq redrive {url}`"
             )
             raise BucketQError(message)
-        # Otherwise others have the jobs, or they wait for their next attempt.
+        # Otherwise other workers have the jobs, or the jobs wait for their next attempt.
         has_jobs = tally.left.total("queued") + tally.left.total("running")
         idle_rounds = 0 if tally.ends or has_jobs else idle_rounds + 1
         if idle_rounds == _MOST_IDLE_ROUNDS:
             message = (
-                f"{missing} jobs are not to be had, though what they were to do is not done: were "
-                "they cancelled? the queue takes them again when it has forgotten their keys, "
+                f"{missing} jobs cannot be claimed, though their segments are not indexed: were "
+                "they cancelled? the queue accepts them again when it has forgotten their keys, "
                 "after an hour (key_retention_s)"
             )
             raise BucketQError(message)
@@ -98,10 +97,10 @@ def work_off(url: str, run: Callable[[], WorkerCounters]) -> Counter[str]:
 
 
 async def _wait_for_others(url: str) -> None:
-    """Wait until jobs that are not to be had now may be.
+    """Wait until jobs that cannot be claimed now may be.
 
-    The queue stays open meanwhile: a lease of somebody who was killed runs out only before the
-    eyes of one who watches.
+    The queue stays open while it waits: without a broker, the lease of a killed worker ends only if
+    a process watches it.
     """
     async with bucketq.connect(url) as queue:
         before = (await queue.stats()).total("running")
@@ -113,18 +112,18 @@ async def _wait_for_others(url: str) -> None:
 
 
 async def _push_all_missing(url: str) -> int:
-    """Push jobs for whatever is not indexed or merged, and return how many that takes."""
+    """Push jobs for everything that is not indexed or merged, and return how many."""
     count = 0
-    async with open_home(url) as home, bucketq.connect(url, launch="never") as queue:
-        for namespace in await home.namespaces():
-            count += len(await push_missing(home, queue, namespace))
+    async with open_location(url) as location, bucketq.connect(url, launch="never") as queue:
+        for namespace in await location.namespaces():
+            count += len(await push_missing(location, queue, namespace))
     return count
 
 
 async def indexed(url: str) -> dict[str, manifest.Manifest]:
     """The manifests of all namespaces."""
-    async with open_home(url) as home:
-        return {each: await manifest.load(home, each) for each in await home.namespaces()}
+    async with open_location(url) as location:
+        return {each: await manifest.load(location, each) for each in await location.namespaces()}
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -1,4 +1,4 @@
-"""What a word is, and how good an answer is a document: Okapi BM25.
+"""What a word is, and how well a document matches a query: Okapi BM25.
 
 The index and the tail of the log are counted by the same functions, and the score is computed from
 whole numbers alone, in the order of the words of the query. So it is equal to the last bit,
@@ -16,26 +16,26 @@ from dataclasses import dataclass, field
 from examples.indexing.wal import Document
 
 K1 = 1.2
-"""How soon more of the same word stops to count."""
+"""How soon repetitions of a word stop to count."""
 B = 0.75
-"""How much a long document is held back."""
+"""How much a long document is penalised."""
 _WORD = re.compile(r"[^\W_]+")
 _LONGEST_WORD = 40
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text. A name like ``max_size`` is two."""
+    """Return the words of a text. A name like ``max_size`` is two."""
     return [word for word in _WORD.findall(text.lower()) if len(word) <= _LONGEST_WORD]
 
 
 def count_words(document: Document) -> Counter[str]:
-    """How often each word stands in a document."""
+    """Return how often each word occurs in a document."""
     return Counter(words_of(f"{document.title}\n{document.text}"))
 
 
 @dataclass(frozen=True)
 class Posting:
-    """That a word stands in a document."""
+    """One word in one document."""
 
     frequency: int
     length: int
@@ -44,16 +44,16 @@ class Posting:
 
 @dataclass
 class Statistics:
-    """What BM25 has to know of all documents together."""
+    """What BM25 needs of all documents together."""
 
     documents: int = 0
     words: int = 0
     containing: Counter[str] = field(default_factory=Counter)
-    """In how many documents each word of the query stands."""
+    """In how many documents each word of the query occurs."""
 
 
 def score(terms: Sequence[str], found: Mapping[str, Posting], statistics: Statistics) -> float:
-    """How well a document answers a query."""
+    """Return how well a document matches a query."""
     average = statistics.words / statistics.documents
     total = 0.0
     for term in terms:

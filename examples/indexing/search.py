@@ -1,7 +1,7 @@
 """Search: the best documents for some words, from the index and from the tail of the log.
 
-The manifest is read once, and tells which segments the index has; all others are read from the log.
-So a document is looked at once, whatever is being indexed or merged meanwhile.
+The manifest is read once, and lists the segments of the index; all others are read from the log. So
+each document is considered once, whatever is indexed or merged at the same time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.store.base import ObjectMissingError
 from examples.indexing import manifest
-from examples.indexing.home import Home
+from examples.indexing.location import Location
 from examples.indexing.manifest import File, Manifest
 from examples.indexing.parts import find_postings, find_texts, spell
 from examples.indexing.ranking import Posting, Statistics, count_words, score, words_of
@@ -48,20 +48,20 @@ class Answer:
     """Of the files of the index."""
 
 
-async def search(home: Home, namespace: str, query: str, limit: int = 5) -> Answer:
+async def search(location: Location, namespace: str, query: str, limit: int = 5) -> Answer:
     """Find the best documents of a namespace."""
     terms = list(dict.fromkeys(words_of(query)))
     if not terms:
         message = f"there is no word in {query!r}: search for words of letters and digits"
         raise InvalidRequestError(message)
     for _ in range(_TRIES):
-        found = await manifest.load(home, namespace)
+        found = await manifest.load(location, namespace)
         try:
-            answer = await _Search(home, namespace, found, terms).run(limit)
+            answer = await _Search(location, namespace, found, terms).run(limit)
         except ObjectMissingError:
             continue  # Parts were merged while this was reading them; the manifest names others.
         if not answer.indexed + answer.tail:
-            await _complain(home, namespace)
+            await _complain(location, namespace)
         return answer
     message = f"the index of {namespace} was changed {_TRIES} times while it was read: search again"
     raise UnavailableError(message)
@@ -70,8 +70,10 @@ async def search(home: Home, namespace: str, query: str, limit: int = 5) -> Answ
 class _Search:
     """One search in one state of the index."""
 
-    def __init__(self, home: Home, namespace: str, found: Manifest, terms: list[str]) -> None:
-        self._home = home
+    def __init__(
+        self, location: Location, namespace: str, found: Manifest, terms: list[str]
+    ) -> None:
+        self._home = location
         self._namespace = namespace
         self._manifest = found
         self._terms = terms
@@ -146,8 +148,8 @@ class _Search:
         self._answer.bytes_read += sum(file.size_bytes for file in files)
 
 
-async def _complain(home: Home, namespace: str) -> None:
-    """Raise ``InvalidRequestError`` of a namespace without documents."""
-    known = ", ".join(await home.namespaces()) or "none yet"
+async def _complain(location: Location, namespace: str) -> None:
+    """Raise ``InvalidRequestError`` for a namespace without documents."""
+    known = ", ".join(await location.namespaces()) or "none yet"
     message = f"namespace {namespace!r} has no documents: there are {known}"
     raise InvalidRequestError(message)

@@ -1,12 +1,12 @@
-"""The jobs, and the worker that does them: index a segment, and merge small parts.
+"""The jobs, and the worker that runs them: index a segment, and merge small parts.
 
 Spark's executors run these handlers (``python -m examples.indexing index``, or ``bucketq work
 examples.indexing.tasks:worker --spark "local[2]"``), and so does any other worker (``bucketq work
 examples.indexing.tasks:worker``). They get the address of log and index with the job, and never
-speak to the queue.
+contact the queue.
 
-A job may run twice, also at the same time. Each run makes files of its own and then changes the
-manifest, which takes a segment once; the files of whoever comes second are deleted.
+A job may run twice, even at the same time. Each run makes its own files and then changes the
+manifest, which accepts a segment once; the files of the second run are deleted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from msgspec import Struct
 import bucketq
 from bucketq.store.base import ObjectMissingError
 from examples.indexing import manifest, parts
-from examples.indexing.home import Home, open_home
+from examples.indexing.location import Location, open_location
 from examples.indexing.manifest import Manifest, Part
 from examples.indexing.wal import Wal
 
 FANOUT = 8
-"""So many parts of like size are merged into one."""
+"""This many parts of similar size are merged into one."""
 
 worker = bucketq.Worker(concurrency=4)
 
@@ -39,21 +39,21 @@ class IndexSegment(Struct, frozen=True):
 
 
 class MergeParts(Struct, frozen=True):
-    """Merge the parts of a namespace, where there are many."""
+    """Merge the parts of a namespace, if there are many."""
 
     url: str
     namespace: str
 
 
 class Indexed(Struct, frozen=True):
-    """What came of a segment."""
+    """The result of indexing a segment."""
 
     documents: int
     was_there: bool = False
 
 
 class Merged(Struct, frozen=True):
-    """What came of a merge."""
+    """The result of a merge."""
 
     merges: int
     parts: int
@@ -62,47 +62,47 @@ class Merged(Struct, frozen=True):
 
 @worker.handler("index", timeout=120)
 async def index(task: IndexSegment) -> Indexed:
-    """Make a part of a segment, and let the manifest name it."""
-    async with open_home(task.url) as home:
-        return await index_segment(home, task.namespace, task.segment)
+    """Make a part of a segment, and add it to the manifest."""
+    async with open_location(task.url) as location:
+        return await index_segment(location, task.namespace, task.segment)
 
 
 @worker.handler("merge", timeout=300)
 async def merge(task: MergeParts) -> Merged:
-    """Merge parts of like size until there are few of each."""
-    async with open_home(task.url) as home:
-        return await merge_parts(home, task.namespace)
+    """Merge parts of similar size until there are few of each."""
+    async with open_location(task.url) as location:
+        return await merge_parts(location, task.namespace)
 
 
-async def index_segment(home: Home, namespace: str, number: int) -> Indexed:
-    """Index a segment, unless it is."""
-    if number in (await manifest.load(home, namespace)).segments:
+async def index_segment(location: Location, namespace: str, number: int) -> Indexed:
+    """Index a segment, unless it is indexed already."""
+    if number in (await manifest.load(location, namespace)).segments:
         return Indexed(0, was_there=True)
-    segment = await Wal(home, namespace).read(number)
-    part = await parts.build(home, namespace, segment)
+    segment = await Wal(location, namespace).read(number)
+    part = await parts.build(location, namespace, segment)
 
     def add(found: Manifest) -> Manifest | None:
         return None if number in found.segments else Manifest([*found.parts, part])
 
-    after = await manifest.change(home, namespace, add)
-    await manifest.discard(home, part.files, after)
+    after = await manifest.change(location, namespace, add)
+    await manifest.discard(location, part.files, after)
     return Indexed(part.documents)
 
 
-async def merge_parts(home: Home, namespace: str) -> Merged:
+async def merge_parts(location: Location, namespace: str) -> Merged:
     """Merge the parts of a namespace."""
     merges = 0
-    while chosen := choose(found := await manifest.load(home, namespace)):
+    while chosen := choose(found := await manifest.load(location, namespace)):
         try:
-            merged = await parts.merge(home, namespace, chosen)
+            merged = await parts.merge(location, namespace, chosen)
         except ObjectMissingError:
-            if found == await manifest.load(home, namespace):
+            if found == await manifest.load(location, namespace):
                 raise  # The index is damaged.
-            continue  # Somebody else has merged them meanwhile.
-        after = await manifest.change(home, namespace, partial(_swap, chosen, merged))
-        # Searches that began before may still want them. They begin anew when they miss one.
+            continue  # Another run has merged them.
+        after = await manifest.change(location, namespace, partial(_swap, chosen, merged))
+        # Searches that began before may still read them. They start again if one is missing.
         files = chain.from_iterable(part.files for part in [*chosen, merged])
-        await manifest.discard(home, files, after)
+        await manifest.discard(location, files, after)
         merges += merged in after.parts
     return Merged(merges, len(found.parts))
 

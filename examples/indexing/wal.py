@@ -1,8 +1,8 @@
 """The write-ahead log: documents in numbered objects that never change.
 
-``wal/<namespace>/<number>.jsonl`` has a line that tells what it is, and then a document a line. A
-number is created only where it does not exist and the one before it does, so that two writers never
-overwrite each other and no number is left out. So a reader that knows the numbers up to n finds all
+``wal/<namespace>/<number>.jsonl`` has a header line, and then one document per line. A number is
+created only if it does not exist and the one before it does, so that two writers never overwrite
+each other and there are no gaps. So a reader that knows the numbers up to n finds all
 others by asking for n + 1 and so on, and needs no listing.
 
 A document is known by its place: the number of its segment, and its line in it.
@@ -21,7 +21,7 @@ from msgspec import Struct
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import CorruptStateError, UnavailableError
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
-from examples.indexing.home import Home
+from examples.indexing.location import Location
 
 _DIGITS = 12
 _AT_ONCE = 16
@@ -30,7 +30,7 @@ _PAUSE_S = 0.5
 
 
 class Document(Struct, frozen=True):
-    """What is searched for."""
+    """What is searched."""
 
     id: str
     title: str
@@ -61,14 +61,14 @@ class _Header(Struct, frozen=True):
 class Wal:
     """The log of one namespace."""
 
-    def __init__(self, home: Home, namespace: str) -> None:
-        """Nothing is read yet."""
-        self._store = home.store
-        self._prefix = home.wal(namespace)
+    def __init__(self, location: Location, namespace: str) -> None:
+        """Read nothing yet."""
+        self._store = location.store
+        self._prefix = location.wal(namespace)
         self._last: int | None = None
 
     async def append(self, documents: Sequence[Document]) -> int:
-        """Write a segment, and return its number. When it returns, they are found."""
+        """Write a segment, and return its number. After that its documents are found."""
         if not documents:
             message = "a segment has at least one document"
             raise ValueError(message)
@@ -82,7 +82,7 @@ class Wal:
         return number
 
     async def last(self) -> int:
-        """The highest number there is; 0 where there is none."""
+        """Return the highest number, or 0 if there is none."""
         last = 0
         async for info in self._store.list(self._prefix):
             name = info.key.removeprefix(self._prefix).removesuffix(".jsonl")
@@ -132,10 +132,10 @@ class Wal:
             return None
 
     async def _create(self, number: int, write: str, documents: Sequence[Document]) -> bool:
-        """Create a segment; False where the number is another writer's.
+        """Create a segment; return False if the number is another writer's.
 
-        An answer that was lost, and even a refusal, may follow a write that has landed. So
-        whatever is no plain success is decided by looking at what is there.
+        A lost answer, and even a failed condition, can follow a write that landed. So anything
+        but a plain success is decided by reading the object.
         """
         key = self._key(number)
         lines = [_Header(number, write, len(documents)), *documents]
@@ -148,7 +148,7 @@ class Wal:
                 return (await self._store.get(key)).body == body
             await asyncio.sleep(_PAUSE_S)
         message = (
-            f"nobody knows whether {key} was written: look which documents are in the log, and "
+            f"it is unknown whether {key} was written: check which documents are in the log, and "
             "write those that are not"
         )
         raise UnavailableError(message)

@@ -1,9 +1,9 @@
 """Writing: documents go to the log first, and then a job to the queue.
 
 When the segment is in the log its documents are found, whether or not anything else happens. A
-writer that dies before it has pushed the job leaves a segment that nobody indexes; whoever writes
-or indexes next looks for such segments and pushes their jobs (``push_missing``). The key of a job
-names the segment, so a job that is there already is not pushed again; and were it, it would find
+writer that dies before it has pushed the job leaves a segment without a job; the next ``write`` or
+``index`` looks for such segments and pushes their jobs (``push_missing``). The key of a job names
+the segment, so a job is not pushed again while the queue remembers the key; a second one would find
 its segment indexed and end.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from bucketq import JobSpec, Queue
 from examples.indexing import manifest
-from examples.indexing.home import Home
+from examples.indexing.location import Location
 from examples.indexing.tasks import FANOUT, IndexSegment, MergeParts, choose
 from examples.indexing.wal import Document, Wal
 
@@ -26,12 +26,12 @@ _JOBS_AT_ONCE = 1_000
 class Writer:
     """Writes documents of one namespace."""
 
-    def __init__(self, home: Home, queue: Queue[Any], namespace: str) -> None:
-        """Nothing is read or written yet."""
-        self._home = home
+    def __init__(self, location: Location, queue: Queue[Any], namespace: str) -> None:
+        """Read and write nothing yet."""
+        self._home = location
         self._queue = queue
         self._namespace = namespace
-        self._wal = Wal(home, namespace)
+        self._wal = Wal(location, namespace)
 
     async def write(self, documents: Sequence[Document]) -> list[str]:
         """Write documents to the log, push the jobs that index them, and return their ids."""
@@ -42,41 +42,41 @@ class Writer:
         return await self._queue.push_many(jobs)
 
     async def ids(self) -> set[str]:
-        """The ids of all documents that were written; it reads the whole log."""
+        """Return the ids of all documents in the log; it reads the whole log."""
         found: set[str] = set()
         async for segment in self._wal.missing_from(()):
             found.update(document.id for document in segment.documents)
         return found
 
 
-async def push_missing(home: Home, queue: Queue[Any], namespace: str) -> list[str]:
-    """Push jobs for what is not indexed or merged, and return their ids.
+async def push_missing(location: Location, queue: Queue[Any], namespace: str) -> list[str]:
+    """Push jobs for everything that is not indexed or merged, and return their ids.
 
     A job that was pushed within the hour for which the queue remembers keys keeps its id.
     """
-    found = await manifest.load(home, namespace)
+    found = await manifest.load(location, namespace)
     covered = found.segments
-    last = await Wal(home, namespace).last()
+    last = await Wal(location, namespace).last()
     missing = [number for number in range(1, last + 1) if number not in covered]
-    jobs = [_indexing(home, namespace, number) for number in missing]
+    jobs = [_indexing(location, namespace, number) for number in missing]
     if choose(found):
-        jobs.append(_merging(home, namespace, f"parts-{len(found.parts)}-of-{len(covered)}"))
+        jobs.append(_merging(location, namespace, f"parts-{len(found.parts)}-of-{len(covered)}"))
     ids: list[str] = []
     for first in range(0, len(jobs), _JOBS_AT_ONCE):
         ids += await queue.push_many(jobs[first : first + _JOBS_AT_ONCE])
     return ids
 
 
-def _indexing(home: Home, namespace: str, number: int) -> JobSpec[Task]:
-    task = IndexSegment(home.url, namespace, number)
-    return JobSpec(kind="index", payload=task, key=_key(home, f"index/{namespace}/{number}"))
+def _indexing(location: Location, namespace: str, number: int) -> JobSpec[Task]:
+    task = IndexSegment(location.url, namespace, number)
+    return JobSpec(kind="index", payload=task, key=_key(location, f"index/{namespace}/{number}"))
 
 
-def _merging(home: Home, namespace: str, occasion: str) -> JobSpec[Task]:
-    task = MergeParts(home.url, namespace)
-    return JobSpec(kind="merge", payload=task, key=_key(home, f"merge/{namespace}/{occasion}"))
+def _merging(location: Location, namespace: str, occasion: str) -> JobSpec[Task]:
+    task = MergeParts(location.url, namespace)
+    return JobSpec(kind="merge", payload=task, key=_key(location, f"merge/{namespace}/{occasion}"))
 
 
-def _key(home: Home, name: str) -> str:
-    """The key of a job. The same key must not come with another address in the payload."""
-    return f"{name}/{blake2b(home.url.encode(), digest_size=6).hexdigest()}"
+def _key(location: Location, name: str) -> str:
+    """Return the key of a job. It depends on the address, because the payload has it too."""
+    return f"{name}/{blake2b(location.url.encode(), digest_size=6).hexdigest()}"

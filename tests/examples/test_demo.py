@@ -13,5 +13,5 @@ def test_the_demo_finds_everything_as_it_should_be_and_warns_of_nothing(tmp_path
         assert program.wait() == 0, program.output()
     output = program.output()
     assert "counted   3,001 of 3,001 jobs in the archive" in output
-    assert output.endswith("all is as it should be\n")
+    assert output.endswith("all jobs ended as they should\n")
     assert "retried job=" not in output

@@ -17,7 +17,7 @@ from bucketq.store.base import PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus, manifest, parts, pipeline, tasks
-from examples.indexing.home import Home, open_home
+from examples.indexing.location import Location, open_location
 from examples.indexing.ranking import words_of
 from examples.indexing.search import search
 from examples.indexing.tasks import FANOUT, choose, index_segment, merge_parts
@@ -35,21 +35,21 @@ def guides(count: int = 60) -> list[Document]:
 
 
 @pytest.fixture
-def home() -> Home:
-    return Home(MemoryStore(), "shop/", "memory://shop")
+def location() -> Location:
+    return Location(MemoryStore(), "shop/", "memory://shop")
 
 
-async def fill(home: Home, documents: Sequence[Document], size: int = 5) -> int:
+async def fill(location: Location, documents: Sequence[Document], size: int = 5) -> int:
     """Write documents to the log, and return how many segments that took."""
-    wal = Wal(home, NAMESPACE)
+    wal = Wal(location, NAMESPACE)
     number = 0
     for first in range(0, len(documents), size):
         number = await wal.append(documents[first : first + size])
     return number
 
 
-async def ranked(home: Home, query: str) -> list[tuple[str, float]]:
-    answer = await search(home, NAMESPACE, query, limit=1000)
+async def ranked(location: Location, query: str) -> list[tuple[str, float]]:
+    answer = await search(location, NAMESPACE, query, limit=1000)
     return [(hit.document.id, hit.score) for hit in answer.hits]
 
 
@@ -70,37 +70,39 @@ def naive(documents: Sequence[Document], query: str) -> list[tuple[str, float]]:
     return [(documents[place].id, -minus) for minus, place in sorted(found)]
 
 
-async def unnamed(home: Home) -> set[str]:
+async def unnamed(location: Location) -> set[str]:
     """Files of the index that its manifest does not name."""
-    prefix = f"{home.index(NAMESPACE)}parts/"
-    there = {info.key async for info in home.store.list(prefix)}
-    named = (await manifest.load(home, NAMESPACE)).keys
+    prefix = f"{location.index(NAMESPACE)}parts/"
+    there = {info.key async for info in location.store.list(prefix)}
+    named = (await manifest.load(location, NAMESPACE)).keys
     assert named <= there, "the manifest names files that are gone"
     return there - named
 
 
-async def test_answers_are_the_same_before_while_and_after_it_is_indexed(home: Home) -> None:
+async def test_answers_are_the_same_before_while_and_after_it_is_indexed(
+    location: Location,
+) -> None:
     documents = guides()
-    last = await fill(home, documents)
-    before = {query: await ranked(home, query) for query in QUERIES}
+    last = await fill(location, documents)
+    before = {query: await ranked(location, query) for query in QUERIES}
     for query, found in before.items():
         told = naive(documents, query)
         assert [each for each, _ in found] == [each for each, _ in told]
         assert [score for _, score in found] == pytest.approx([score for _, score in told])
     # In no order, as executors would.
     for number in sorted(range(1, last + 1), key=lambda number: number * 7 % last):
-        await index_segment(home, NAMESPACE, number)
-        assert {query: await ranked(home, query) for query in QUERIES} == before
-    await merge_parts(home, NAMESPACE)
-    assert {query: await ranked(home, query) for query in QUERIES} == before
-    answer = await search(home, NAMESPACE, QUERIES[0])
+        await index_segment(location, NAMESPACE, number)
+        assert {query: await ranked(location, query) for query in QUERIES} == before
+    await merge_parts(location, NAMESPACE)
+    assert {query: await ranked(location, query) for query in QUERIES} == before
+    answer = await search(location, NAMESPACE, QUERIES[0])
     assert (answer.indexed, answer.tail) == (len(documents), 0)
 
 
-async def test_a_search_tells_what_came_from_index_and_tail(home: Home) -> None:
-    await fill(home, guides(12), size=5)
-    await index_segment(home, NAMESPACE, 2)
-    answer = await search(home, NAMESPACE, "queue", limit=2)
+async def test_a_search_tells_what_came_from_index_and_tail(location: Location) -> None:
+    await fill(location, guides(12), size=5)
+    await index_segment(location, NAMESPACE, 2)
+    answer = await search(location, NAMESPACE, "queue", limit=2)
     assert (answer.indexed, answer.tail, len(answer.hits)) == (5, 7, 2)
     assert answer.matching == len(naive(guides(12), "queue"))
 
@@ -108,13 +110,13 @@ async def test_a_search_tells_what_came_from_index_and_tail(home: Home) -> None:
 async def test_two_writers_never_overwrite_each_other_and_leave_no_number_out(
     tmp_path: Path,
 ) -> None:
-    async def write(home: Home, name: str) -> list[int]:
-        wal = Wal(home, NAMESPACE)
+    async def write(location: Location, name: str) -> list[int]:
+        wal = Wal(location, NAMESPACE)
         return [await wal.append([Document(f"{name}{n}", "", "")]) for n in range(8)]
 
-    async with open_home((tmp_path / "queue.json").as_uri()) as home:
-        numbers = await asyncio.gather(*(write(home, name) for name in "abc"))
-        read = [segment async for segment in Wal(home, NAMESPACE).missing_from(())]
+    async with open_location((tmp_path / "queue.json").as_uri()) as location:
+        numbers = await asyncio.gather(*(write(location, name) for name in "abc"))
+        read = [segment async for segment in Wal(location, NAMESPACE).missing_from(())]
     assert sorted(n for each in numbers for n in each) == list(range(1, 25))
     assert [segment.number for segment in read] == list(range(1, 25))
     for name, own in zip("abc", numbers, strict=True):
@@ -125,14 +127,14 @@ async def test_a_writer_that_dies_before_it_pushed_leaves_documents_that_are_fou
     tmp_path: Path,
 ) -> None:
     url = (tmp_path / "queue.json").as_uri()
-    async with open_home(url) as home, bucketq.connect(url, mode="direct") as queue:
-        await fill(home, [Document("a", "lost and found", "a needle")])
-        assert await ranked(home, "needle") != []
+    async with open_location(url) as location, bucketq.connect(url, mode="direct") as queue:
+        await fill(location, [Document("a", "lost and found", "a needle")])
+        assert await ranked(location, "needle") != []
         assert (await queue.stats()).total("queued") == 0
-        first = await push_missing(home, queue, NAMESPACE)
+        first = await push_missing(location, queue, NAMESPACE)
         assert len(first) == (await queue.stats()).total("queued") == 1
-        assert await push_missing(home, queue, NAMESPACE) == first
-        await Writer(home, queue, NAMESPACE).write([Document("b", "", "a pin")])
+        assert await push_missing(location, queue, NAMESPACE) == first
+        await Writer(location, queue, NAMESPACE).write([Document("b", "", "a pin")])
         jobs = (await queue.jobs()).jobs
     assert [job.payload["segment"] for job in jobs] == [1, 2]
 
@@ -145,17 +147,17 @@ def worker_of(url: str, concurrency: int = 4) -> bucketq.Worker:
     return own
 
 
-def work_off(url: str) -> Counter[str]:
+def run_jobs(url: str) -> Counter[str]:
     own = worker_of(url)
 
     def run() -> WorkerCounters:
         own.run_sync(burst=True)
         return own.counters
 
-    return pipeline.work_off(url, run)
+    return pipeline.run_jobs(url, run)
 
 
-def test_jobs_that_were_cancelled_are_told_of_and_not_waited_for(
+def test_cancelled_jobs_are_reported_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "_RETRY_S", 0.0)
@@ -163,17 +165,17 @@ def test_jobs_that_were_cancelled_are_told_of_and_not_waited_for(
     asyncio.run(pipeline.write_corpus(url, ["guides"], 10))
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.cancel(queue.jobs().jobs[0].id)
-    with pytest.raises(BucketQError, match=r"1 jobs are not to be had, .* were they cancelled"):
-        work_off(url)
+    with pytest.raises(BucketQError, match=r"1 jobs cannot be claimed, .* were they cancelled"):
+        run_jobs(url)
 
 
-def test_jobs_of_somebody_who_was_killed_are_waited_for_and_done(tmp_path: Path) -> None:
+def test_jobs_of_a_killed_worker_are_waited_for_and_done(tmp_path: Path) -> None:
     url = (tmp_path / "queue.json").as_uri()
     asyncio.run(pipeline.write_corpus(url, ["guides"], 150))
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.config(lease_s=2.0, heartbeat_s=0.5, grace_s=1.0)
         queue.claim()  # And nobody is heard of any more.
-    assert work_off(url) == {"done": 2}
+    assert run_jobs(url) == {"done": 2}
     [found] = asyncio.run(pipeline.indexed(url)).values()
     assert (found.segments, found.documents) == ({1, 2}, 150)
 
@@ -181,72 +183,76 @@ def test_jobs_of_somebody_who_was_killed_are_waited_for_and_done(tmp_path: Path)
 async def test_a_worker_indexes_and_merges_what_was_written(tmp_path: Path) -> None:
     url = (tmp_path / "queue.json").as_uri()
     documents = guides(FANOUT * 5)
-    async with open_home(url) as home:
+    async with open_location(url) as location:
         async with bucketq.connect(url, mode="direct") as queue:
-            writer = Writer(home, queue, NAMESPACE)
+            writer = Writer(location, queue, NAMESPACE)
             for first in range(0, len(documents), 5):
                 await writer.write(documents[first : first + 5])
             assert await writer.ids() == {each.id for each in documents}
-        before = await ranked(home, "queue")
+        before = await ranked(location, "queue")
         # One after the other, so that the merge comes last, as it was pushed.
         own = worker_of(url, concurrency=1)
         await own.run(burst=True)
         assert own.counters.ends == {"done": FANOUT + 1}
-        [part] = (await manifest.load(home, NAMESPACE)).parts
+        [part] = (await manifest.load(location, NAMESPACE)).parts
         assert part.segments == [(1, FANOUT)]
-        assert await ranked(home, "queue") == before
-        assert await unnamed(home) == set()
+        assert await ranked(location, "queue") == before
+        assert await unnamed(location) == set()
 
 
-async def test_a_job_that_runs_twice_changes_nothing_and_leaves_no_files(home: Home) -> None:
-    await fill(home, guides(10))
-    await asyncio.gather(*(index_segment(home, NAMESPACE, 1 + n % 2) for n in range(8)))
-    found = await manifest.load(home, NAMESPACE)
+async def test_a_job_that_runs_twice_changes_nothing_and_leaves_no_files(
+    location: Location,
+) -> None:
+    await fill(location, guides(10))
+    await asyncio.gather(*(index_segment(location, NAMESPACE, 1 + n % 2) for n in range(8)))
+    found = await manifest.load(location, NAMESPACE)
     assert sorted(part.segments for part in found.parts) == [[(1, 1)], [(2, 2)]]
-    assert (await index_segment(home, NAMESPACE, 1)).was_there
-    assert await manifest.load(home, NAMESPACE) == found
-    assert await unnamed(home) == set()
+    assert (await index_segment(location, NAMESPACE, 1)).was_there
+    assert await manifest.load(location, NAMESPACE) == found
+    assert await unnamed(location) == set()
 
 
-async def test_merges_keep_the_number_of_parts_small_and_double_nothing(home: Home) -> None:
-    last = await fill(home, [Document(str(n), "", f"word{n % 7} all") for n in range(150)], size=1)
+async def test_merges_keep_the_number_of_parts_small_and_double_nothing(location: Location) -> None:
+    last = await fill(
+        location, [Document(str(n), "", f"word{n % 7} all") for n in range(150)], size=1
+    )
     for number in range(1, last + 1):
-        await index_segment(home, NAMESPACE, number)
+        await index_segment(location, NAMESPACE, number)
         if number % FANOUT == 0:
             # Two at once, as it may be where a lease was lost.
-            await asyncio.gather(*(merge_parts(home, NAMESPACE) for _ in range(2)))
-    found = await manifest.load(home, NAMESPACE)
+            await asyncio.gather(*(merge_parts(location, NAMESPACE) for _ in range(2)))
+    found = await manifest.load(location, NAMESPACE)
     assert sorted(part.segment_count for part in found.parts) == [1] * 6 + [8] * 2 + [64] * 2
     assert choose(found) == []
     assert len(found.segments) == sum(part.segment_count for part in found.parts) == 150
-    assert len(await ranked(home, "all")) == 150
-    assert await unnamed(home) == set()
+    assert len(await ranked(location, "all")) == 150
+    assert await unnamed(location) == set()
 
 
 async def test_a_search_reads_only_files_that_may_have_its_words(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "_POSTINGS_A_FILE", 200)
     monkeypatch.setattr(parts, "_TEXTS_A_FILE", 4)
     documents = guides(40)
-    await fill(home, documents, size=40)
-    before = {query: await ranked(home, query) for query in QUERIES}
-    await index_segment(home, NAMESPACE, 1)
-    [part] = (await manifest.load(home, NAMESPACE)).parts
+    await fill(location, documents, size=40)
+    before = {query: await ranked(location, query) for query in QUERIES}
+    await index_segment(location, NAMESPACE, 1)
+    [part] = (await manifest.load(location, NAMESPACE)).parts
     assert len(part.postings) > 10
     for one, other in pairwise(part.postings):
         assert one.first <= one.last <= other.first
-    answer = await search(home, NAMESPACE, "broker", limit=1)
+    answer = await search(location, NAMESPACE, "broker", limit=1)
     assert answer.files_read <= 3
     assert 0 < answer.bytes_read < answer.bytes / 3
-    assert {query: await ranked(home, query) for query in QUERIES} == before
+    assert {query: await ranked(location, query) for query in QUERIES} == before
 
 
-async def test_a_search_whose_files_are_merged_away_begins_anew(home: Home) -> None:
-    await fill(home, guides(FANOUT * 2), size=2)
-    before = await ranked(home, "queue")
+async def test_a_search_whose_files_are_merged_away_begins_anew(location: Location) -> None:
+    await fill(location, guides(FANOUT * 2), size=2)
+    before = await ranked(location, "queue")
     for number in range(1, FANOUT + 1):
-        await index_segment(home, NAMESPACE, number)
+        await index_segment(location, NAMESPACE, number)
     merges = 0
 
     class Merging(MemoryStore):
@@ -256,10 +262,10 @@ async def test_a_search_whose_files_are_merged_away_begins_anew(home: Home) -> N
             nonlocal merges
             if key.endswith(".parquet") and not merges:
                 merges += 1
-                await merge_parts(home, NAMESPACE)
-            return await home.store.get(key)
+                await merge_parts(location, NAMESPACE)
+            return await location.store.get(key)
 
-    assert await ranked(Home(Merging(), home.folder, home.url), "queue") == before
+    assert await ranked(Location(Merging(), location.folder, location.url), "queue") == before
     assert merges == 1
 
 
@@ -289,42 +295,42 @@ class Forgetful(MemoryStore):
 
 @pytest.mark.parametrize("error", [UnavailableError("lost"), PreconditionFailedError("conflict")])
 async def test_a_write_that_landed_and_was_told_as_failed_is_made_once(error: Exception) -> None:
-    home = Home(Forgetful(error), "", "memory://")
+    location = Location(Forgetful(error), "", "memory://")
     documents = [Document(str(n), "", "word") for n in range(6)]
-    assert await fill(home, documents, size=1) == 6
+    assert await fill(location, documents, size=1) == 6
     for number in range(1, 7):
-        await index_segment(home, NAMESPACE, number)
-    found = await manifest.load(home, NAMESPACE)
+        await index_segment(location, NAMESPACE, number)
+    found = await manifest.load(location, NAMESPACE)
     assert [part.segments for part in found.parts] == [[(n, n)] for n in range(1, 7)]
-    assert len(await ranked(home, "word")) == 6
-    assert await unnamed(home) == set()
+    assert len(await ranked(location, "word")) == 6
+    assert await unnamed(location) == set()
 
 
-async def test_what_makes_no_sense_is_refused_with_the_reason(home: Home) -> None:
+async def test_what_makes_no_sense_is_refused_with_the_reason(location: Location) -> None:
     with pytest.raises(InvalidRequestError, match=r"'docs' has no documents: .* none yet"):
-        await search(home, NAMESPACE, "queue")
-    await fill(home, guides(1))
+        await search(location, NAMESPACE, "queue")
+    await fill(location, guides(1))
     with pytest.raises(InvalidRequestError, match="'other' has no documents: there are docs"):
-        await search(home, "other", "queue")
+        await search(location, "other", "queue")
     with pytest.raises(InvalidRequestError, match="there is no word in ' \\?'"):
-        await search(home, NAMESPACE, " ?")
+        await search(location, NAMESPACE, " ?")
     with pytest.raises(InvalidRequestError, match=r"'\.\./x' cannot be a namespace"):
-        await search(home, "../x", "queue")
-    key = f"{home.wal(NAMESPACE)}000000000002.jsonl"
-    await home.store.create(key, b'{"segment":2,"write":"x","documents":2}\n')
+        await search(location, "../x", "queue")
+    key = f"{location.wal(NAMESPACE)}000000000002.jsonl"
+    await location.store.create(key, b'{"segment":2,"write":"x","documents":2}\n')
     with pytest.raises(CorruptStateError, match="is cut off: it has 0 of 2 documents"):
-        await search(home, NAMESPACE, "queue")
+        await search(location, NAMESPACE, "queue")
 
 
-async def test_an_index_that_was_removed_is_built_again_from_the_log(home: Home) -> None:
-    await fill(home, guides(4), size=2)
-    before = await ranked(home, "queue")
+async def test_an_index_that_was_removed_is_built_again_from_the_log(location: Location) -> None:
+    await fill(location, guides(4), size=2)
+    before = await ranked(location, "queue")
     for _ in range(2):
         for number in (1, 2):
-            await index_segment(home, NAMESPACE, number)
-        assert await ranked(home, "queue") == before
-        for key in [info.key async for info in home.store.list(home.index(NAMESPACE))]:
-            await home.store.delete(key)
+            await index_segment(location, NAMESPACE, number)
+        assert await ranked(location, "queue") == before
+        for key in [info.key async for info in location.store.list(location.index(NAMESPACE))]:
+            await location.store.delete(key)
 
 
 def test_every_document_has_an_id_of_its_own_and_a_place_in_order() -> None:
@@ -340,11 +346,11 @@ async def test_log_and_index_live_on_an_object_store_as_well(
     for name, value in ENVIRON.items():
         monkeypatch.setenv(name, value)
     documents = guides(24)
-    async with open_home(running("seaweedfs").url()) as home:
-        last = await fill(home, documents, size=3)
-        before = await ranked(home, "queue")
-        await asyncio.gather(*(index_segment(home, NAMESPACE, n) for n in range(1, last + 1)))
-        await merge_parts(home, NAMESPACE)
-        assert len((await manifest.load(home, NAMESPACE)).parts) == 1
-        assert await ranked(home, "queue") == before != []
-        assert await unnamed(home) == set()
+    async with open_location(running("seaweedfs").url()) as location:
+        last = await fill(location, documents, size=3)
+        before = await ranked(location, "queue")
+        await asyncio.gather(*(index_segment(location, NAMESPACE, n) for n in range(1, last + 1)))
+        await merge_parts(location, NAMESPACE)
+        assert len((await manifest.load(location, NAMESPACE)).parts) == 1
+        assert await ranked(location, "queue") == before != []
+        assert await unnamed(location) == set()

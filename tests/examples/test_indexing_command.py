@@ -37,7 +37,7 @@ def hits(output: str) -> list[str]:
 
 def test_what_was_written_is_found_before_and_after_it_is_indexed(tmp_path: Path) -> None:
     told = ran(tmp_path, "write", "guides", "--limit", "120")
-    assert told.startswith("120 documents written in 2 segments; 2 jobs are to be done")
+    assert told.startswith("120 documents written in 2 segments; 2 jobs to run")
     assert ran(tmp_path, "write", "guides", "--limit", "120").startswith("0 documents written")
     query = ("search", "guides", "when a broker dies", "-n", "4")
     before = ran(tmp_path, *query)
@@ -88,4 +88,4 @@ def test_without_java_the_demo_indexes_in_a_worker_and_says_what_to_do(tmp_path:
     assert re.search(r"killed +the broker, with kill -9, when \d+ of \d+ segments", output)
     assert re.search(r"indexed +[\d,]+ documents in \d+ parts", output)
     assert re.search(r"left out +Spark, .*: Spark needs Java.* apt install openjdk-17", output)
-    assert output.endswith("all is as it should be\n")
+    assert output.endswith("nothing was lost or duplicated\n")

@@ -22,7 +22,7 @@ from bucketq.testing.process import Process
 from bucketq.testing.simulated_store import SimulatedStore
 from bucketq.testing.store_faults import Faults
 from examples.indexing import manifest
-from examples.indexing.home import Home
+from examples.indexing.location import Location
 from examples.indexing.search import Answer, search
 from examples.indexing.tasks import index_segment, merge_parts
 from examples.indexing.wal import Document, Wal
@@ -44,12 +44,12 @@ class World:
         self.acknowledged: set[str] = set()
         self.answers = 0
 
-    def home(self, name: str) -> Home:
-        return Home(self.store.connect(name), "", "simulated://")
+    def location(self, name: str) -> Location:
+        return Location(self.store.connect(name), "", "simulated://")
 
     async def write(self, name: str) -> None:
         """Write documents one by one; what is not acknowledged may be there or not."""
-        wal = Wal(self.home(name), NAMESPACE)
+        wal = Wal(self.location(name), NAMESPACE)
         for number in range(WRITES):
             document = Document(f"{name}-{number}", "", f"every {name}")
             self.begun.add(document.id)
@@ -62,29 +62,29 @@ class World:
 
     async def index(self, name: str) -> None:
         """Index all that is not, as jobs that are tried again and again would."""
-        home = self.home(name)
+        location = self.location(name)
         while True:
             with contextlib.suppress(UnavailableError):
-                covered = (await manifest.load(home, NAMESPACE)).segments
-                last = await Wal(home, NAMESPACE).last()
+                covered = (await manifest.load(location, NAMESPACE)).segments
+                last = await Wal(location, NAMESPACE).last()
                 for number in set(range(1, last + 1)) - covered:
-                    await index_segment(home, NAMESPACE, number)
+                    await index_segment(location, NAMESPACE, number)
             await asyncio.sleep(self.dice.uniform(0, 2))
 
     async def merge(self, name: str) -> None:
-        home = self.home(name)
+        location = self.location(name)
         while True:
             with contextlib.suppress(UnavailableError):
-                await merge_parts(home, NAMESPACE)
+                await merge_parts(location, NAMESPACE)
             await asyncio.sleep(self.dice.uniform(0, 5))
 
     async def read(self) -> None:
         """Search, and compare with what was acknowledged before and begun until then."""
-        home = self.home("reader")
+        location = self.location("reader")
         while True:
             before = set(self.acknowledged)
             try:
-                answer = await search(home, NAMESPACE, "every", limit=1000)
+                answer = await search(location, NAMESPACE, "every", limit=1000)
             except UnavailableError:
                 continue
             except Exception as error:
@@ -140,14 +140,14 @@ def test_no_fault_and_no_kill_loses_or_doubles_a_document(seed: int) -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop)
         await world.play()
-        home = world.home("judge")
-        last = await Wal(home, NAMESPACE).last()
+        location = world.location("judge")
+        last = await Wal(location, NAMESPACE).last()
         for number in range(1, last + 1):
-            await index_segment(home, NAMESPACE, number)
-        await merge_parts(home, NAMESPACE)
-        answer = await search(home, NAMESPACE, "every", limit=1000)
+            await index_segment(location, NAMESPACE, number)
+        await merge_parts(location, NAMESPACE)
+        answer = await search(location, NAMESPACE, "every", limit=1000)
         world.judge(answer, world.acknowledged)
-        found = await manifest.load(home, NAMESPACE)
+        found = await manifest.load(location, NAMESPACE)
         assert (answer.tail, len(found.segments)) == (0, last)
         assert sum(part.segment_count for part in found.parts) == last, "a segment is in two parts"
         assert len(world.acknowledged) > WRITES

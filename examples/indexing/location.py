@@ -1,9 +1,9 @@
-"""Where everything is: beside the queue, in the same store, whichever that is.
+"""Where log and index are stored: beside the queue, in the same store.
 
 For ``s3://bucket/docs/queue.json`` the log is under ``docs/wal/`` and the index under
-``docs/index/``. It is bucketq's own ``ObjectStore`` that reads and writes them: on every store on
-which a queue can live it creates an object only where there is none, and replaces it only where
-nobody else has, and that is all that a log and an index need.
+``docs/index/``. bucketq's own ``ObjectStore`` reads and writes them: on every store that can hold a
+queue it creates an object only if there is none, and replaces it only if no other process has, and
+a log and an index need no more.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 @dataclass(frozen=True)
-class Home:
+class Location:
     """A store, and the folder in it."""
 
     store: ObjectStore
     folder: str
-    """What every key begins with: empty, or with a slash at its end."""
+    """The prefix of every key: empty, or with a slash at its end."""
     url: str
     """The address of the queue."""
 
     def wal(self, namespace: str) -> str:
-        """What the keys of a namespace's log begin with."""
+        """Return the prefix of the keys of a namespace's log."""
         return f"{self.folder}wal/{_checked(namespace)}/"
 
     def index(self, namespace: str) -> str:
-        """What the keys of a namespace's index begin with."""
+        """Return the prefix of the keys of a namespace's index."""
         return f"{self.folder}index/{_checked(namespace)}/"
 
     async def namespaces(self) -> list[str]:
-        """The namespaces that have documents."""
+        """Return the namespaces that have documents."""
         root = f"{self.folder}wal/"
         found = {
             info.key.removeprefix(root).partition("/")[0]: None
@@ -49,18 +49,18 @@ class Home:
 
 
 @asynccontextmanager
-async def open_home(url: str) -> AsyncIterator[Home]:
+async def open_location(url: str) -> AsyncIterator[Location]:
     """Open the store of the queue at an address."""
     location = open_store(url)
     folder, slash, _ = location.key.rpartition("/")
     try:
-        yield Home(location.store, folder + slash, location.url)
+        yield Location(location.store, folder + slash, location.url)
     finally:
         await location.store.close()
 
 
 def _checked(namespace: str) -> str:
-    """Refuse a name that could lead to somebody else's keys."""
+    """Reject a name that could lead to other keys."""
     if not _NAMESPACE.fullmatch(namespace):
         message = (
             f"{namespace!r} cannot be a namespace: it has up to 64 small letters, digits and '-'"
