@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from importlib.metadata import version
+
+import pytest
 
 import bucketq
 from bucketq import BucketQError
@@ -68,6 +71,28 @@ def test_the_public_names_are_these() -> None:
 def test_every_public_name_is_there_and_says_what_it_is_for() -> None:
     for name in bucketq.__all__:
         assert (inspect.getdoc(getattr(bucketq, name)) or "").strip(), name
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    """Ctrl-C during a long import would print a traceback, and short commands would be slow."""
+    program = (
+        "import sys; before = set(sys.modules); import bucketq; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.split() == ["__future__", "bucketq"], ran
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert bucketq.__version__ == version("bucketq")
+    assert {"__version__", *bucketq.__all__} <= set(dir(bucketq))
+
+
+def test_a_name_that_does_not_exist_is_reported_as_usual() -> None:
+    with pytest.raises(AttributeError, match="module 'bucketq' has no attribute 'conect'"):
+        bucketq.conect  # type: ignore[attr-defined]  # noqa: B018 - mypy rejects it too
 
 
 def test_every_error_that_is_raised_on_purpose_has_a_public_name() -> None:

@@ -1,42 +1,50 @@
-"""bucketq: a distributed job queue whose whole state is one JSON object on object storage."""
+"""bucketq: a distributed job queue whose whole state is one JSON object on object storage.
 
-from bucketq.client.archive import Archive, open_archive
-from bucketq.client.blocking import BlockingQueue, connect_sync
-from bucketq.client.connect import connect
-from bucketq.errors import (
-    AccessDeniedError,
-    BucketQError,
-    ClosedError,
-    ConsumerFencedError,
-    CorruptStateError,
-    InvalidRequestError,
-    JobGoneError,
-    JobNotFoundError,
-    KeyConflictError,
-    LeaseLostError,
-    NewerFormatError,
-    NotDurableError,
-    OverloadedError,
-    PayloadError,
-    PayloadTooLargeError,
-    QueueFullError,
-    QueueNotFoundError,
-    RejectedError,
-    StoreRefusedError,
-    SupersededError,
-    UnavailableError,
-)
-from bucketq.model.bulk import BatchState, ConsumerInfo, ConsumerState
-from bucketq.model.job import Backoff, Failure
-from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
-from bucketq.model.settings import Settings
-from bucketq.model.tokens import TokenInfo
-from bucketq.queue.base import Queue
-from bucketq.queue.job import Job, JobBatch, JobPage, JobSpec
-from bucketq.rpc.credentials import Tls
-from bucketq.worker.context import Context
-from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry
-from bucketq.worker.worker import Worker
+A name is imported when it is first used, so that ``import bucketq`` costs next to nothing: a
+short command, or a process that is given handlers, needs only a few of them.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # As in typing, which this need not import.
+if TYPE_CHECKING:
+    from bucketq.client.archive import Archive, open_archive
+    from bucketq.client.blocking import BlockingQueue, connect_sync
+    from bucketq.client.connect import connect
+    from bucketq.errors import (
+        AccessDeniedError,
+        BucketQError,
+        ClosedError,
+        ConsumerFencedError,
+        CorruptStateError,
+        InvalidRequestError,
+        JobGoneError,
+        JobNotFoundError,
+        KeyConflictError,
+        LeaseLostError,
+        NewerFormatError,
+        NotDurableError,
+        OverloadedError,
+        PayloadError,
+        PayloadTooLargeError,
+        QueueFullError,
+        QueueNotFoundError,
+        RejectedError,
+        StoreRefusedError,
+        SupersededError,
+        UnavailableError,
+    )
+    from bucketq.model.bulk import BatchState, ConsumerInfo, ConsumerState
+    from bucketq.model.job import Backoff, Failure
+    from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
+    from bucketq.model.settings import Settings
+    from bucketq.model.tokens import TokenInfo
+    from bucketq.queue.base import Queue
+    from bucketq.queue.job import Job, JobBatch, JobPage, JobSpec
+    from bucketq.rpc.credentials import Tls
+    from bucketq.worker.context import Context
+    from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry
+    from bucketq.worker.worker import Worker
 
 __all__ = [
     "AccessDeniedError",
@@ -88,3 +96,47 @@ __all__ = [
     "connect_sync",
     "open_archive",
 ]
+
+__version__: str
+
+_NAMES = {
+    "bucketq.client.archive": "Archive open_archive",
+    "bucketq.client.blocking": "BlockingQueue connect_sync",
+    "bucketq.client.connect": "connect",
+    "bucketq.model.bulk": "BatchState ConsumerInfo ConsumerState",
+    "bucketq.model.job": "Backoff Failure",
+    "bucketq.model.operations": "LeaseRef Pulse Snapshot Stats",
+    "bucketq.model.settings": "Settings",
+    "bucketq.model.tokens": "TokenInfo",
+    "bucketq.queue.base": "Queue",
+    "bucketq.queue.job": "Job JobBatch JobPage JobSpec",
+    "bucketq.rpc.credentials": "Tls",
+    "bucketq.worker.context": "Context",
+    "bucketq.worker.handler_exceptions": "GiveUp JobCancelled Retry",
+    "bucketq.worker.worker": "Worker",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+"""The module of each public name but the errors, which are all in ``bucketq.errors``."""
+
+
+if not TYPE_CHECKING:  # Or a type checker would accept any name.
+
+    def __getattr__(name: str) -> object:
+        """Import a public name; Python asks here for what the module does not have yet."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            found = version("bucketq")
+        elif name in __all__:
+            from importlib import import_module
+
+            found = getattr(import_module(_MODULES.get(name, "bucketq.errors")), name)
+        else:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

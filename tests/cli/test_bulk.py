@@ -182,7 +182,7 @@ def test_a_payload_that_no_worker_could_read_is_refused_from_stdin_too(console: 
     for number in (b"1e400", b"-1e400", b"7" * 5000):
         ran = console.run("push", "URL", "n", "--bulk", stdin=b"1\n" + number + b"\n")
         assert ran.code == 2
-        assert "stdin, line 2: no worker in Python can read it" in ran.err
+        assert "stdin, line 2: no worker in Python can decode it" in ran.err
 
 
 def test_lines_from_stdin_are_pushed_as_they_come(console: Console) -> None:

@@ -60,6 +60,23 @@ def test_ctrl_c_ends_the_reading_of_stdin_at_once(console: Console, words: tuple
     assert not console.path.exists()
 
 
+@pytest.mark.parametrize("module", ["typer._click.core", "bucketq.cli.commands", "msgspec"])
+def test_ctrl_c_during_start_up_prints_no_traceback(console: Console, module: str) -> None:
+    """Python reports each import, so the signal comes as soon as a certain one is done."""
+    script = str(Path(sys.executable).with_name("bucketq"))
+    process = console.launch(sys.executable, "-X", "importtime", script, "stats", console.url)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.split(b"|")[-1].strip() == module.encode():
+            break
+    process.send_signal(signal.SIGINT)
+    ran = finish(process)
+    said = [line for line in ran.err.splitlines() if not line.startswith("import time:")]
+    assert (ran.code, ran.out) == (130, "")
+    # Once the command runs, it says what became of it.
+    assert said in ([], ["bucketq: stopped; running it again is safe"])
+
+
 @pytest.mark.parametrize("place", ["bucketq.cli.app", "typer.main", "bucketq.cli.commands"])
 def test_ctrl_c_while_modules_are_loaded_is_no_traceback(place: str) -> None:
     program = (

@@ -1,7 +1,7 @@
 """``bucketq``: the command line.
 
-It needs the extra ``cli``; everything heavier than the standard library is imported when it is
-used, so that ``bucketq --help`` is quick and a missing extra is told in a sentence.
+It needs the extra ``cli``. Everything heavier than the standard library is imported when it is
+used, so that ``bucketq --help`` is quick and a missing extra is reported in one sentence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:
-        # Before a command has begun: there is nothing to tell.
+        # No command has begun, so there is nothing to report.
         sys.exit(_INTERRUPTED)
 
 

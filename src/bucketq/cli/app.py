@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
+import bucketq
 from bucketq.cli.command import (
     QueueCommand,
     ReportingGroup,
@@ -119,9 +120,7 @@ def _group(doc: str | None, *, epilog: str = "", **options: Any) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
     if wanted:
-        from importlib.metadata import version
-
-        print(f"bucketq {version('bucketq')}")
+        print(f"bucketq {bucketq.__version__}")
         raise typer.Exit
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bucketq.admin import Place
 from bucketq.cli.parsing import check_timeout
-from bucketq.client.connect import connect
-from bucketq.clock import SystemClock
-from bucketq.queue.base import Queue
-from bucketq.store.url import open_store
+
+if TYPE_CHECKING:
+    from bucketq.admin import Place
+    from bucketq.queue.base import Queue
 
 
 @asynccontextmanager
-async def opened(
+async def open_queue(
     url: str, timeout_s: float, *, create: bool = False, worker: str | None = None
 ) -> AsyncIterator[Queue[Any]]:
-    """Open the queue at an address: through its broker where one answers, or else directly."""
+    """Open the queue at an address, through its broker if one answers and directly if not."""
+    from bucketq.client.connect import connect
+
     check_timeout(timeout_s)
     connection = connect(
         url, launch="never", timeout_s=timeout_s, create=create, worker=worker or None
@@ -28,8 +29,12 @@ async def opened(
 
 
 @asynccontextmanager
-async def place_of(url: str, timeout_s: float) -> AsyncIterator[Place]:
-    """Open the place of an object, to take care of it."""
+async def open_object(url: str, timeout_s: float) -> AsyncIterator[Place]:
+    """Open the object of a queue, for commands that work on the storage."""
+    from bucketq.admin import Place
+    from bucketq.clock import SystemClock
+    from bucketq.store.url import open_store
+
     patience_s = check_timeout(timeout_s)
     location = open_store(url)
     try:

@@ -21,7 +21,7 @@ from typing import Any
 from bucketq.cli.bulk.duplicates import Doubles
 from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, check_item
 from bucketq.cli.bulk.progress_file import Progress, Record, read_record
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.progress_bar import Bar
@@ -68,7 +68,7 @@ async def push_feed(
 ) -> int:
     """Push a feed; return the exit code."""
     clock = SystemClock()
-    async with opened(plan.url, out.timeout_s, create=True) as queue:
+    async with open_queue(plan.url, out.timeout_s, create=True) as queue:
         snapshot = await queue.snapshot()
         record = _choose(plan, feed, snapshot, record, restarts)
         if record.finished_at is not None and not feed.grows:

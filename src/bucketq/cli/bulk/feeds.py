@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from bucketq.cli.parsing import NotDecodableError, check_decodable
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob
@@ -28,11 +29,6 @@ from bucketq.model.settings import Settings
 from bucketq.queue.job import JobSpec
 
 _CHUNK_BYTES = 1024 * 1024
-_decode_any = msgspec.json.Decoder().decode
-
-
-class UnreadableError(ValueError):
-    """It is JSON, but holds a value that Python has no room for."""
 
 
 class Mark(NamedTuple):
@@ -161,10 +157,10 @@ class LineReader:
     def _understand(self, line: bytes) -> _Line:
         kind = self._defaults.kind
         if kind is not None:
-            check_readable(line)
+            check_decodable(line)
             return _Line(kind=kind, payload=Raw(line))
         found = self._fields(line)
-        check_readable(found.payload)
+        check_decodable(found.payload)
         return found
 
     def _fields(self, line: bytes) -> _Line:
@@ -284,15 +280,6 @@ def run_id(digest: str, defaults: Defaults, salt: str) -> str:
     return blake2b(text, digest_size=8).hexdigest()
 
 
-def check_readable(raw: bytes | Raw) -> None:
-    """Refuse JSON that no worker could read, like numbers beyond all bounds."""
-    try:
-        _decode_any(raw)
-    except msgspec.ValidationError as error:
-        message = f"no worker in Python can read it: {str(error).lower()}; write it as a text"
-        raise UnreadableError(message) from None
-
-
 def check_item(name: str, item: Item, settings: Settings) -> NewJob:
     """Refuse a job that the queue would refuse, before any is pushed; return it as it will be."""
     spec = item.spec
@@ -349,7 +336,7 @@ def _why(error: Exception) -> str:
             f'{error}; a line is a job like {{"kind": "email", "payload": ...}}, or a payload '
             "where the command names the kind"
         )
-    return str(error) if isinstance(error, UnreadableError) else f"not JSON: {error}"
+    return str(error) if isinstance(error, NotDecodableError) else f"not JSON: {error}"
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -22,7 +22,7 @@ REJECTED = 4
 UNAVAILABLE = 5
 CORRUPT = 6
 INTERRUPTED = 130
-UNREAD = 141
+PIPE_CLOSED = 141
 
 MEANING = {
     OK: "done",
@@ -33,7 +33,7 @@ MEANING = {
     UNAVAILABLE: "the outcome is unknown; repeat it with --request where one is shown",
     CORRUPT: "the object, or the disk under it, cannot be trusted",
     INTERRUPTED: "stopped by Ctrl-C",
-    UNREAD: "whoever read the output has closed the pipe",
+    PIPE_CLOSED: "whoever read the output has closed the pipe",
 }
 
 _CODES: tuple[tuple[type[BucketQError], int], ...] = (

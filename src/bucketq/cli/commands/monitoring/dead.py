@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bucketq.cli.job_listing import After, Limit, last_error, list_jobs
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Url
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
@@ -28,7 +28,7 @@ async def run(
         bucketq dead file:///srv/jobs/queue.json
         bucketq dead file:///srv/jobs/queue.json --kind email --json | jq -r .id
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         await list_jobs(
             out,
             queue,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bucketq.cli.job_listing import After, Limit, last_error, list_jobs
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Url
 from bucketq.cli.parsing import now, parse_tags
 from bucketq.cli.terminal.output import Output, age, moment
@@ -61,7 +61,7 @@ async def run(
         bucketq ls file:///srv/jobs/queue.json --all --json | jq -r .id
     """
     moment_now = now()
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         await list_jobs(
             out,
             queue,

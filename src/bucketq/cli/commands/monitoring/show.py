@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import JobId, Url
 from bucketq.cli.parsing import now
 from bucketq.cli.terminal.output import Output, age, moment
@@ -21,7 +21,7 @@ async def run(out: Output, *, url: Url, job: JobId) -> None:
         bucketq show file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
         bucketq show file:///srv/jobs/queue.json my-job --json | jq .payload
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         found = await queue.get(job)
     if out.json:
         out.value(found.record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output, counted, duration, plain, size
 from bucketq.cli.terminal.text_table import Column
@@ -16,7 +16,7 @@ async def run(out: Output, url: Url) -> None:
         bucketq stats file:///srv/jobs/queue.json
         bucketq stats s3://bucket/queue.json --json | jq .totals.queued
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         found = await queue.stats()
     totals = {status: found.total(status) for status in STATUSES}
     if out.json:

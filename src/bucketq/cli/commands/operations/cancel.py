@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import JobId, Request, Url
 from bucketq.cli.terminal.output import Output
 
@@ -13,7 +13,7 @@ async def run(out: Output, *, url: Url, job: JobId, request: Request = None) -> 
     Examples:
         bucketq cancel file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         answer = await queue.cancel(job, request=request)
     text = {
         "cancelled": f"{job} is cancelled",

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url
 from bucketq.cli.parsing import parse_settings
 from bucketq.cli.terminal.output import Output, plain
@@ -37,7 +37,7 @@ async def run(
         bucketq config file:///srv/jobs/queue.json 'backoff={"base_s": 5, "max_s": 600}'
     """
     wanted = parse_settings(changes)
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         settings = await queue.config(request=request, **wanted)
     values = {name: plain(getattr(settings, name)) for name in Settings.__struct_fields__}
     if out.json:

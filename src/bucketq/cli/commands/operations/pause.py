@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kind, Request, Url
 from bucketq.cli.terminal.output import Output
 
@@ -14,6 +14,6 @@ async def run(out: Output, *, url: Url, kind: Kind = None, request: Request = No
         bucketq pause file:///srv/jobs/queue.json
         bucketq pause file:///srv/jobs/queue.json email
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         await queue.pause(kind, request=request)
     out.done(f"{kind or 'the queue'} is paused", {"paused": kind or True})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Jobs, Kinds, Request, Url, Yes
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output, counted
@@ -32,7 +32,7 @@ async def run(
         bucketq purge file:///srv/jobs/queue.json JOB1 JOB2 --yes
     """
     older_than_s = parse_duration(older_than, "--older-than")
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         if not yes and not jobs:
             dead = (await queue.stats()).total("dead")
             what = f"finish dead jobs for good ({dead:,} are dead in all)"

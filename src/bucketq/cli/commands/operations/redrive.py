@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Jobs, Kinds, Request, Url
 from bucketq.cli.terminal.output import Output, counted
 
@@ -28,6 +28,6 @@ async def run(
         bucketq redrive file:///srv/jobs/queue.json --kind email
         bucketq redrive file:///srv/jobs/queue.json JOB1 JOB2
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         count = await queue.redrive(jobs or None, kinds=kinds or None, limit=limit, request=request)
     out.done(f"{counted(count, 'job')} redriven", {"redriven": count})

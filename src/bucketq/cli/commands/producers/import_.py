@@ -13,7 +13,7 @@ from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
 from bucketq.cli.bulk.feeds import Defaults, QueueFeed, StreamFeed
 from bucketq.cli.bulk.progress_file import SUFFIX, read_record
 from bucketq.cli.commands.producers.push import BATCH, Batch, ProgressPath, Restart
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Url
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
@@ -74,7 +74,7 @@ async def run(
         message = "source and target are the same queue"
         raise InvalidRequestError(message)
     path = progress or _progress_of(source, url, defaults)
-    async with opened(source, out.timeout_s) as other:
+    async with open_queue(source, out.timeout_s) as other:
         snapshot = await other.snapshot()
     plan = Plan(url, defaults, path, restart, batch, noun="job")
     record = read_record(path)

@@ -11,7 +11,7 @@ import typer
 from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
 from bucketq.cli.bulk.feeds import Defaults, StreamFeed
 from bucketq.cli.bulk.progress_file import SUFFIX
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url
 from bucketq.cli.parsing import parse_duration, parse_json, parse_tags, parse_time, read_bytes
 from bucketq.cli.terminal.output import Output
@@ -147,7 +147,7 @@ async def _push_one(
         out.after_interrupt = (
             f"it may have been pushed: to make sure, run it again with --id {options['id']}"
         )
-    async with opened(url, out.timeout_s, create=True) as queue:
+    async with open_queue(url, out.timeout_s, create=True) as queue:
         pushed = await queue.push(kind, payload, **options)
     out.result(pushed, {"id": pushed})
     return 0

@@ -9,7 +9,7 @@ import typer
 
 from bucketq import admin
 from bucketq.cli.file_writing import write_file
-from bucketq.cli.opening import place_of
+from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url
 from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal.output import Output, plain, size
@@ -35,10 +35,10 @@ async def run(
         bucketq backup s3://bucket/jobs/queue.json queue-monday.json
         bucketq backup s3://bucket/jobs/queue.json s3://backups/jobs/monday.json
     """
-    async with place_of(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as place:
         copy = await admin.backup(place)
     if "://" in target:
-        async with place_of(target, out.timeout_s) as other:
+        async with open_object(target, out.timeout_s) as other:
             await admin.save_to(other, copy, overwrite=force)
     else:
         write_file(Path(target), copy.body, overwrite=force)

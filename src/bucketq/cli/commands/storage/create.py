@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bucketq import admin
-from bucketq.cli.opening import place_of
+from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url
 from bucketq.cli.parsing import parse_settings
 from bucketq.cli.terminal.output import Output, plain
@@ -31,6 +31,6 @@ async def run(
         bucketq create s3://bucket/jobs/queue.json lease_s=60 heartbeat_s=10
     """
     wanted = parse_settings(settings)
-    async with place_of(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as place:
         summary = await admin.create(place, wanted)
         out.done(f"created {place.where} (incarnation {summary.incarnation})", plain(summary))

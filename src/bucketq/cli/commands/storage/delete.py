@@ -8,7 +8,7 @@ import typer
 
 from bucketq import admin
 from bucketq.admin.place import summarize
-from bucketq.cli.opening import place_of
+from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, Yes
 from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal.output import Output, counted, moment, size
@@ -35,7 +35,7 @@ async def run(
         bucketq delete file:///srv/jobs/queue.json
         bucketq delete file:///srv/jobs/queue.json --archive --yes
     """
-    async with place_of(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as place:
         for left in reversed(range(_TRIES)):
             seen = await admin.look(place)
             what = f"delete {place.where}: {_describe(seen.body, place.where)}"

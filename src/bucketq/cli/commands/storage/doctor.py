@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bucketq.cli.opening import place_of
+from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url
 from bucketq.cli.store_checks import Checkup, examine
 from bucketq.cli.terminal import exit_codes
@@ -60,7 +60,7 @@ async def run(out: Output, *, url: Url) -> int:
         bucketq doctor file:///srv/jobs/queue.json
         bucketq doctor s3://bucket/jobs/queue.json --json
     """
-    async with place_of(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as place:
         checkup = await examine(place.store, place.key, place.where, place.clock)
         interval_s = place.store.write_interval_s
     # Whoever runs a compatible server has other prices, or none.

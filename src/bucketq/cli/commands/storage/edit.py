@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from bucketq import admin
-from bucketq.cli.opening import place_of
+from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output, counted, plain
 from bucketq.codec import TABLES
@@ -38,7 +38,7 @@ async def run(
         EDITOR=nano bucketq edit file:///srv/jobs/queue.json
         bucketq edit s3://bucket/jobs/queue.json --pretty
     """
-    async with place_of(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as place:
         draft = await admin.begin_edit(place, pretty=pretty)
         path = _write_draft(place.key, draft.text)
         out.after_interrupt = f"nothing was written; your text is in {path}"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bucketq import admin
-from bucketq.cli.opening import place_of
+from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url
 from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal import exit_codes
@@ -33,7 +33,7 @@ async def run(
         bucketq repair file:///srv/jobs/queue.json
         bucketq repair file:///srv/jobs/queue.json --accept
     """
-    async with place_of(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as place:
         found = await admin.repair(place, accept=accept)
     if found.problem is None:
         out.done(f"{place.where} is sound: nothing to repair", plain(found))

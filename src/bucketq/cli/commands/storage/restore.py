@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bucketq import admin
-from bucketq.cli.opening import place_of
+from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url
 from bucketq.cli.parsing import read_bytes
 from bucketq.cli.queue_summary import describe_jobs
@@ -43,11 +43,11 @@ async def run(
         bucketq restore file:///srv/jobs/queue.json queue-monday.json --replace
     """
     if "://" in source:
-        async with place_of(source, out.timeout_s) as other:
+        async with open_object(source, out.timeout_s) as other:
             body = (await admin.look(other)).body
     else:
         body = read_bytes(Path(source))
-    async with place_of(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as place:
         restored = await admin.restore(place, body, overwrite=replace)
     summary = restored.summary
     out.done(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Request, Url
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal import exit_codes
@@ -90,7 +90,7 @@ async def _open(
     is_told = False
     while True:
         try:
-            return await stack.enter_async_context(opened(url, out.timeout_s, worker=worker))
+            return await stack.enter_async_context(open_queue(url, out.timeout_s, worker=worker))
         except QueueNotFoundError as error:
             left_s = until - asyncio.get_running_loop().time()
             if left_s <= 0:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import JobId, Lease, Request, Url
 from bucketq.cli.parsing import parse_json, read_bytes
 from bucketq.cli.terminal.output import Output
@@ -43,6 +43,6 @@ async def run(
     if result_file is not None:
         raw = read_bytes(result_file)
     value = None if raw is None else parse_json(raw, "the result")
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         await queue.complete(LeaseRef(job, lease), value, request=request)
     out.done(f"{job} is done", {"id": job, "status": "done"})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import JobId, Lease, Request, Url
 from bucketq.cli.terminal.output import Output
 from bucketq.model.operations import LeaseRef
@@ -29,6 +29,6 @@ async def run(
         bucketq fail file:///srv/jobs/queue.json JOB LEASE --no-retry
     """
     out.after_interrupt = "running it again is safe: once it has taken effect, it is refused"
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         status = await queue.fail(LeaseRef(job, lease), error, retry=not no_retry, request=request)
     out.done(f"{job} is {status}", {"id": job, "status": status})

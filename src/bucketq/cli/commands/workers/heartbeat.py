@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import JobId, Lease, Url
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
@@ -19,7 +19,7 @@ async def run(out: Output, *, url: Url, job: JobId, lease: Lease) -> int:
         bucketq heartbeat file:///srv/jobs/queue.json JOB LEASE
         bucketq heartbeat file:///srv/jobs/queue.json JOB LEASE --json | jq .cancel_requested
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         [pulse] = await queue.heartbeat(LeaseRef(job, lease))
     if not pulse.held:
         out.done(f"the lease of {job} is lost; stop working on it", pulse)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import JobId, Lease, Request, Url
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output
@@ -31,7 +31,7 @@ async def run(
         bucketq release file:///srv/jobs/queue.json JOB LEASE --delay 5m
     """
     out.after_interrupt = "running it again is safe: once it has taken effect, it is refused"
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         await queue.release(
             LeaseRef(job, lease), delay_s=parse_duration(delay, "--delay"), request=request
         )

@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output
@@ -52,7 +52,7 @@ async def run(
     ttl_s = None if ttl is None else parse_duration(ttl, "--ttl")
     wanted = cast("list[Right]", [right.strip() for right in rights.split(",")])
     out.after_interrupt = "see `bucketq token list`, and revoke a token that nobody has read"
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         # Afterwards a broker may ask for the token that was just made.
         is_required = (await queue.config()).require_token or not await queue.tokens()
         token = await queue.create_token(name, wanted, ttl_s=ttl_s, request=request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
@@ -15,7 +15,7 @@ async def run(out: Output, *, url: Url) -> None:
         bucketq token list s3://bucket/jobs/queue.json
         bucketq token list s3://bucket/jobs/queue.json --json
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         tokens = await queue.tokens()
     if out.json:
         for token in tokens:

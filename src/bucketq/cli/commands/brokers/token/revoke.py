@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
@@ -24,7 +24,7 @@ async def run(out: Output, *, url: Url, token_id: TokenId, request: Request = No
         bucketq token revoke s3://bucket/jobs/queue.json 4f1e09ab
         bucketq config s3://bucket/jobs/queue.json require_token=false
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         was_there = await queue.revoke_token(token_id, request=request)
     if was_there:
         out.done(f"token {token_id} is revoked", {"id": token_id, "revoked": True})

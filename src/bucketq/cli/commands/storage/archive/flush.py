@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output, counted
 
@@ -15,6 +15,6 @@ async def run(out: Output, *, url: Url) -> None:
     Examples:
         bucketq archive flush file:///srv/jobs/queue.json
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         count = await queue.flush_archive()
     out.done(f"{counted(count, 'job')} archived", {"archived": count})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
@@ -19,7 +19,7 @@ async def run(out: Output, *, url: Url) -> None:
         bucketq consumer list s3://bucket/jobs/queue.json
         bucketq consumer list s3://bucket/jobs/queue.json --json | jq 'select(.pending > 0)'
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         consumers = await queue.consumers()
     if out.json:
         for consumer in consumers:

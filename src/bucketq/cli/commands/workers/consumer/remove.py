@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bucketq.cli.opening import opened
+from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
@@ -26,7 +26,7 @@ async def run(out: Output, *, url: Url, name: Name, request: Request = None) -> 
     Examples:
         bucketq consumer remove s3://bucket/jobs/queue.json spark-orders
     """
-    async with opened(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s) as queue:
         was_there = await queue.remove_consumer(name, request=request)
     if was_there:
         out.done(f"consumer {name} is removed", {"name": name, "removed": True})
