@@ -67,9 +67,9 @@ format: $(VENV)/.dev ## rewrite the files as the formatter and the safe lint fix
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
-proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/bucketq.proto
+proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/protobuf/bucketq.proto
 	@$(PY) -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
-		src/bucketq/rpc/bucketq.proto
+		src/bucketq/rpc/protobuf/bucketq.proto
 
 reference: $(VENV)/.dev ## write docs/reference/api.md from the code
 	@$(PY) tools/reference.py

@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from bucketq.errors import BucketQError, QueueNotFoundError, SupersededError
 from bucketq.model.job import JobRecord
-from bucketq.rpc.errors import error_of, refusal_of
 from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Refusal, Welcome
+from bucketq.rpc.refusals import error_of, refusal_of
 from bucketq.rpc.transport import Conversation, LinkLostError, NobodyThereError, Service
 from bucketq.testing.process import Process
 

@@ -20,15 +20,15 @@ from bucketq.model.content import digest
 from bucketq.model.operations import Claim, Push, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.rpc.grpc_methods import UNARY
-from bucketq.rpc.grpc_session import (
+from bucketq.rpc.grpc.grpc_methods import UNARY
+from bucketq.rpc.grpc.grpc_stream import (
     MAX_CALLS,
     MAX_MESSAGE_BYTES,
     MAX_REQUEST_BYTES,
     MAX_RESPONSE_BYTES,
 )
 from bucketq.rpc.messages import Refusal
-from bucketq.rpc.status import code_of
+from bucketq.rpc.protobuf.refusal_status import code_of
 from tests.environ import ROOT, child_environ
 
 REFERENCE = ROOT / "docs" / "reference"

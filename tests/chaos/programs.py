@@ -27,7 +27,7 @@ from bucketq.errors import (
     PayloadTooLargeError,
     UnavailableError,
 )
-from bucketq.rpc import grpc_transport  # noqa: F401 - the same; it is used after the fork only
+from bucketq.rpc.grpc import grpc_client  # noqa: F401 - the same; it is used after the fork only
 from bucketq.store import cloud, local  # noqa: F401 - the same
 from tests.chaos import handlers
 from tests.chaos.casts import LARGEST_PAYLOAD_BYTES

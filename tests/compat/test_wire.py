@@ -15,13 +15,13 @@ from msgspec import Raw
 
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Push, Request
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import grpc_listener
-from bucketq.rpc.answers import read_answer
-from bucketq.rpc.grpc_methods import SERVICE
-from bucketq.rpc.grpc_session import Session
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc import grpc_server
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_methods import SERVICE
+from bucketq.rpc.grpc.grpc_stream import Session
 from bucketq.rpc.messages import Answer, Call, Hello, Welcome
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.answer_codec import read_answer
 from tests.unit.rpc import service as services
 from tests.unit.rpc.service import FakeService
 
@@ -48,8 +48,8 @@ def push(size_bytes: int) -> Request:
 async def test_an_older_broker_gets_a_large_message_in_one_piece(
     transport: GrpcTransport, monkeypatch: pytest.MonkeyPatch, added: tuple[str, ...]
 ) -> None:
-    options = dict(grpc_listener._OPTIONS) | {"grpc.max_receive_message_length": OLD_LIMIT_BYTES}
-    monkeypatch.setattr(grpc_listener, "_OPTIONS", tuple(options.items()))
+    options = dict(grpc_server._OPTIONS) | {"grpc.max_receive_message_length": OLD_LIMIT_BYTES}
+    monkeypatch.setattr(grpc_server, "_OPTIONS", tuple(options.items()))
     monkeypatch.setattr(Session, "_keep_part", ignore)
     older = Welcome(incarnation="i1", broker="b1", epoch=2, version=7, operations=added)
     monkeypatch.setattr(services, "WELCOME", older)
@@ -67,8 +67,8 @@ async def test_an_older_broker_gets_a_large_message_in_one_piece(
 async def test_a_newer_broker_gets_a_large_message_in_small_ones(
     transport: GrpcTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = dict(grpc_listener._OPTIONS) | {"grpc.max_receive_message_length": 2 * MIB}
-    monkeypatch.setattr(grpc_listener, "_OPTIONS", tuple(options.items()))
+    options = dict(grpc_server._OPTIONS) | {"grpc.max_receive_message_length": 2 * MIB}
+    monkeypatch.setattr(grpc_server, "_OPTIONS", tuple(options.items()))
     service = FakeService()
     service.value = ("j",)
     listener = await transport.listen("127.0.0.1:0", service)

@@ -18,7 +18,7 @@ from bucketq.broker.server import Server
 from bucketq.clock import SystemClock
 from bucketq.commit.register import Register
 from bucketq.rpc.address import this_host
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.store.url import open_store
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ from bucketq.codec import Document, decode, read_heading
 from bucketq.model.job import BrokerRecord
 from bucketq.model.tokens import token_digest
 from bucketq.rpc.credentials import Credentials, broker_proof
-from bucketq.rpc.grpc_listener import GrpcListener
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Welcome
 from bucketq.rpc.transport import UntrustedError
 

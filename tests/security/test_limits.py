@@ -17,13 +17,13 @@ import h2.events
 import pytest
 
 import bucketq
-from bucketq.rpc import admission
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.admission import MAX_GUESTS_OF_A_HOST
-from bucketq.rpc.grpc_methods import SERVICE
-from bucketq.rpc.grpc_session import MAX_MESSAGE_BYTES
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc import admission
+from bucketq.rpc.grpc.admission import MAX_GUESTS_OF_A_HOST
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_methods import SERVICE
+from bucketq.rpc.grpc.grpc_stream import MAX_MESSAGE_BYTES
 from bucketq.rpc.messages import Hello, Ping
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.transport import LinkLostError
 from tests.chaos.fleet import BrokerProcess
 from tests.security.strangers import Stream, push_of, unary

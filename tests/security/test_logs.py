@@ -12,7 +12,8 @@ import pytest
 
 import bucketq
 from bucketq.model.tokens import token_digest
-from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.messages import Hello
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from tests.chaos.fleet import Fleet
 from tests.security.conftest import granted, granted_by
 from tests.security.strangers import NONCE, Stream, push_of, unary
@@ -108,7 +109,7 @@ async def test_no_log_of_broker_or_client_holds_a_payload_or_a_token(
 def test_what_holds_a_token_does_not_show_it() -> None:
     token = "bq_0123abcd_" + "5e" * 32
     connection = bucketq.connect("bucketq://127.0.0.1:1/jobs", token=token)
-    hello = bucketq.rpc.messages.Hello(token=token)
+    hello = Hello(token=token)
     shown = repr(connection) + repr(connection._wishes) + repr(hello) + str(vars(connection))
     assert "5e5e" not in shown
     assert "0123abcd" in shown

@@ -12,7 +12,7 @@ import pytest
 
 import bucketq
 from bucketq import InvalidRequestError
-from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from tests.chaos.fleet import BrokerProcess, Fleet
 from tests.security.strangers import push_of, unary
 

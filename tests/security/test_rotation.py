@@ -17,7 +17,7 @@ import bucketq
 from bucketq import Tls, UnavailableError
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.credentials import ServerTls
-from bucketq.rpc.tls import ServerFiles
+from bucketq.rpc.grpc.tls import ServerFiles
 from tests.chaos.fleet import BrokerProcess, Fleet
 from tests.security.certificates import Pair
 from tests.security.test_tls import serving

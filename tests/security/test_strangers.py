@@ -14,11 +14,11 @@ import pytest
 
 import bucketq
 from bucketq.model.tokens import parse_token
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.admission import MAX_STRANGERS
-from bucketq.rpc.grpc_session import MAX_MESSAGE_BYTES
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.admission import MAX_STRANGERS
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_stream import MAX_MESSAGE_BYTES
 from bucketq.rpc.messages import Ping
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from tests.chaos.fleet import BUCKETQ, BrokerProcess, Fleet
 from tests.security.strangers import NONCE, Hoarder, Stream
 from tests.security.test_limits import memory_bytes

@@ -11,7 +11,7 @@ import bucketq
 from bucketq import AccessDeniedError, Tls
 from bucketq.codec import read_heading
 from bucketq.errors import InvalidRequestError
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.messages import Ping
 from bucketq.rpc.transport import WrongProtocolError
 from tests.chaos.fleet import BrokerProcess, Fleet

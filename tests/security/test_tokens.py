@@ -12,8 +12,8 @@ import pytest
 import bucketq
 from bucketq import AccessDeniedError
 from bucketq.model.tokens import parse_token, token_digest
-from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.credentials import broker_proof
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from tests.chaos.fleet import BrokerProcess
 from tests.security.conftest import granted, granted_by
 from tests.security.strangers import NONCE, Stream, push_of, unary

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from bucketq.broker.access import Shown
 from bucketq.commit.waiting import Waiting
 from bucketq.model.operations import Claim, Request
-from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
+from bucketq.rpc.refusals import refusal_of
 
 
 class Desk(Protocol):

@@ -27,7 +27,7 @@ _HOW = (
 def server_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ServerTls | None:
     """What the options say of certificates; None: the broker speaks no TLS."""
     from bucketq.rpc.credentials import ServerTls
-    from bucketq.rpc.tls import read_server
+    from bucketq.rpc.grpc.tls import read_server
 
     if cert is None and key is None and client_ca is None:
         return None

@@ -23,7 +23,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.queue.direct import DirectQueue
 from bucketq.rpc.address import secured, split_address, this_host
 from bucketq.rpc.credentials import Credentials
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.transport import Transport
 from bucketq.store.url import Location
 

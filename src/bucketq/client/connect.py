@@ -32,7 +32,7 @@ from bucketq.queue.base import Queue
 from bucketq.queue.commit import GroupCommitQueue
 from bucketq.queue.direct import DirectQueue
 from bucketq.rpc.credentials import Credentials, Tls, make_credentials
-from bucketq.rpc.tls import read_client
+from bucketq.rpc.grpc.tls import read_client
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import CredentialProvider, Location, open_store
 

@@ -25,8 +25,8 @@ from bucketq.errors import (
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, ReleaseMany, Request, Withdraw
 from bucketq.queue.direct import DirectQueue
-from bucketq.rpc.errors import error_of
 from bucketq.rpc.messages import Answer, Call, FlushArchive, Refusal
+from bucketq.rpc.refusals import error_of
 from bucketq.rpc.transport import LinkLostError, Wire
 
 _log = logging.getLogger("bucketq.client")

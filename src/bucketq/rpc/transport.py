@@ -1,6 +1,6 @@
 """``Transport``: dial an address, listen, exchange messages.
 
-gRPC is one (``grpc_transport``), the simulated network another (``bucketq.testing``). Brokers and
+gRPC is one (``rpc.grpc``), the simulated network another (``simulator``). Brokers and
 clients are written against this and know neither.
 
 A transport promises little, and no more may be assumed: a message that was sent may arrive late,

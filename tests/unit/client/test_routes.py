@@ -19,8 +19,8 @@ from bucketq.errors import (
 )
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Push, ReadStats, Request, Withdraw
-from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
+from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import LinkLostError
 from tests.unit.commit.worlds import settle, start, virtual
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bucketq.errors import BucketQError
-from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
+from bucketq.rpc.refusals import refusal_of
 
 WELCOME = Welcome(incarnation="i1", broker="b1", epoch=2, version=7)
 PONG = Pong(incarnation="i1", broker="b1", role="leading", epoch=2, version=7)

@@ -119,7 +119,7 @@ async def run(
     """
     from bucketq.broker.server import Server
     from bucketq.rpc.address import is_loopback, this_host
-    from bucketq.rpc.descriptors import raise_limit
+    from bucketq.rpc.grpc.descriptors import raise_limit
 
     form = choose_format(log_format, out)
     check_timeout(out.timeout_s)
@@ -250,7 +250,7 @@ def _signals() -> asyncio.Event:
 
 def _transport(tls: ServerTls | None) -> Transport:
     try:
-        from bucketq.rpc.grpc_transport import GrpcTransport
+        from bucketq.rpc.grpc.grpc_client import GrpcTransport
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"grpc", "grpc_health", "google"}:
             raise

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.grpc_methods import UNARY
-from bucketq.rpc.operations import VERBS
+from bucketq.rpc.grpc.grpc_methods import UNARY
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.operation_codec import VERBS
 
-ROOT = Path(__file__).resolve().parents[3]
-SOURCE = ROOT / "src/bucketq/rpc/bucketq.proto"
+ROOT = Path(__file__).resolve().parents[4]
+SOURCE = ROOT / "src/bucketq/rpc/protobuf/bucketq.proto"
 
 
 @pytest.mark.parametrize("name", ["bucketq_pb2.py", "bucketq_pb2.pyi"])
@@ -23,7 +23,7 @@ def test_generated_code_is_what_make_proto_makes(name: str, tmp_path: Path) -> N
     command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={ROOT / 'src'}"]
     outputs = [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"]
     subprocess.run([*command, *outputs, str(SOURCE)], check=True)
-    made = (tmp_path / "bucketq/rpc" / name).read_text()
+    made = (tmp_path / "bucketq/rpc/protobuf" / name).read_text()
     assert made == SOURCE.with_name(name).read_text(), "run `make proto`"
 
 

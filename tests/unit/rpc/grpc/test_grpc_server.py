@@ -13,14 +13,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bucketq import errors
 from bucketq.model import operations as ops
-from bucketq.rpc import admission, grpc_listener, grpc_session
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.answers import read_answer
-from bucketq.rpc.errors import error_of
-from bucketq.rpc.grpc_listener import GrpcListener
-from bucketq.rpc.grpc_methods import PING_KEY, SERVICE
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc import admission, grpc_server, grpc_stream
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_methods import PING_KEY, SERVICE
+from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.answer_codec import read_answer
+from bucketq.rpc.refusals import error_of
 from bucketq.rpc.transport import LinkLostError, NobodyThereError
 from tests.unit.rpc.service import PONG, FakeService
 
@@ -82,7 +82,7 @@ async def test_grpc_itself_does_not_share_a_port_either(
     async def looks_free(host: str, port: int) -> None:
         del host, port
 
-    monkeypatch.setattr(grpc_listener, "_check_free", looks_free)
+    monkeypatch.setattr(grpc_server, "_check_free", looks_free)
     with pytest.raises(errors.InvalidRequestError, match="cannot listen"):
         await transport.listen(listener.address, service)
 
@@ -245,7 +245,7 @@ async def test_rubbish_among_the_calls_of_a_message_harms_one_call_only(
 async def test_more_calls_than_a_message_may_bring_are_told_to_come_again(
     channel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_session, "MAX_CALLS", 2)
+    monkeypatch.setattr(grpc_stream, "MAX_CALLS", 2)
     stream = await greeted(channel)
     calls = [pb.Call(tag=tag, pause=pb.Pause()) for tag in range(3)]
     await stream.write(pb.SessionRequest(calls=calls).SerializeToString())
@@ -273,9 +273,9 @@ async def test_bytes_that_are_no_message_end_their_own_session_only(
 async def test_a_message_that_is_too_large_ends_its_own_session_only(
     transport: GrpcTransport, service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = [option for option in grpc_listener._OPTIONS if "receive" not in option[0]]
+    small = [option for option in grpc_server._OPTIONS if "receive" not in option[0]]
     limit = ("grpc.max_receive_message_length", 10_000)
-    monkeypatch.setattr(grpc_listener, "_OPTIONS", (*small, limit))
+    monkeypatch.setattr(grpc_server, "_OPTIONS", (*small, limit))
     listener = await transport.listen("127.0.0.1:0", service)
     other = await transport.open(listener.address, Hello(), 60.0)
     async with grpc.aio.insecure_channel(listener.address) as channel:
@@ -312,8 +312,8 @@ async def test_calls_that_the_broker_dropped_are_forgotten(
     service: FakeService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grpc_session, "_MANY", 0)
-    monkeypatch.setattr(grpc_session, "_LATE_S", -60.0)
+    monkeypatch.setattr(grpc_stream, "_MANY", 0)
+    monkeypatch.setattr(grpc_stream, "_LATE_S", -60.0)
     service.answers_at_once = False
     wire = await transport.open(listener.address, Hello(), 60.0)
     for tag in (1, 2, 3):
@@ -380,7 +380,7 @@ async def test_a_request_in_parts_is_put_together(channel: Any, service: FakeSer
 async def test_a_request_in_parts_has_a_limit(
     channel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_session, "MAX_REQUEST_BYTES", 1000)
+    monkeypatch.setattr(grpc_stream, "MAX_REQUEST_BYTES", 1000)
     stream = await greeted(channel)
     for _ in range(3):
         await stream.write(pb.SessionRequest(part=bytes(400), more=True).SerializeToString())

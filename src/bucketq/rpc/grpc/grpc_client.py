@@ -26,16 +26,22 @@ from msgspec.structs import replace
 from bucketq.clock import Clock, SystemClock
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError
 from bucketq.model.tokens import token_digest
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.answers import read_answer
-from bucketq.rpc.calls import read_pong, read_welcome, write_call, write_hello, write_ping
 from bucketq.rpc.credentials import NONCE_BYTES, Credentials, ServerTls, broker_proof
-from bucketq.rpc.errors import refusal_of
-from bucketq.rpc.grpc_channel import Line, explain, line_to, say
-from bucketq.rpc.grpc_listener import GrpcListener, listen
-from bucketq.rpc.grpc_methods import PING_KEY, SERVICE
-from bucketq.rpc.grpc_session import MAX_REQUEST_BYTES, MIB
+from bucketq.rpc.grpc.grpc_channel import Line, explain, line_to, say
+from bucketq.rpc.grpc.grpc_methods import PING_KEY, SERVICE
+from bucketq.rpc.grpc.grpc_server import GrpcListener, listen
+from bucketq.rpc.grpc.grpc_stream import MAX_REQUEST_BYTES, MIB
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.answer_codec import read_answer
+from bucketq.rpc.protobuf.call_codec import (
+    read_pong,
+    read_welcome,
+    write_call,
+    write_hello,
+    write_ping,
+)
+from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import LinkLostError, NobodyThereError, Service, UntrustedError
 
 _NOTHING = Credentials()

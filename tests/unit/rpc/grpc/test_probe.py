@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import grpc.aio
 import pytest
 
-from bucketq.rpc.grpc_listener import GrpcListener
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_server import GrpcListener
+from bucketq.rpc.grpc.probe import is_deserted
 from bucketq.rpc.messages import Hello, Ping
-from bucketq.rpc.probe import is_deserted
 from bucketq.rpc.transport import LinkLostError, NobodyThereError
 
 TOO_LONG_S = 3600.0

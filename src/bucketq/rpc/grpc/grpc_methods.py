@@ -17,13 +17,13 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.admission import TOKEN_S, Admission, Guest
-from bucketq.rpc.answers import write_value
-from bucketq.rpc.calls import DEFAULT_TTL_S, read_ping, read_unary, write_pong
-from bucketq.rpc.errors import refusal_of
-from bucketq.rpc.grpc_session import Context, Session, abort, parse, turn_away
+from bucketq.rpc.grpc.admission import TOKEN_S, Admission, Guest
+from bucketq.rpc.grpc.grpc_stream import Context, Session, abort, parse, turn_away
 from bucketq.rpc.messages import Answer, Answers, Hello
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.answer_codec import write_value
+from bucketq.rpc.protobuf.call_codec import DEFAULT_TTL_S, read_ping, read_unary, write_pong
+from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import Conversation, Service
 
 SERVICE = "bucketq.v1.Queue"

@@ -15,12 +15,12 @@ import grpc.aio
 
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.address import split_address
-from bucketq.rpc.admission import Admission
 from bucketq.rpc.credentials import ServerTls
-from bucketq.rpc.descriptors import most_connections
-from bucketq.rpc.grpc_methods import handlers
-from bucketq.rpc.grpc_session import MAX_MESSAGE_BYTES, NO_COMPRESSION
-from bucketq.rpc.tls import ServerFiles, ServerPems
+from bucketq.rpc.grpc.admission import Admission
+from bucketq.rpc.grpc.descriptors import most_connections
+from bucketq.rpc.grpc.grpc_methods import handlers
+from bucketq.rpc.grpc.grpc_stream import MAX_MESSAGE_BYTES, NO_COMPRESSION
+from bucketq.rpc.grpc.tls import ServerFiles, ServerPems
 from bucketq.rpc.transport import Service
 
 _MAX_STREAMS = 1000

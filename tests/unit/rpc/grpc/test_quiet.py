@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bucketq.rpc.grpc_listener import GrpcListener
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.messages import Hello
 
 _MANY_ENDED_CONNECTIONS = """

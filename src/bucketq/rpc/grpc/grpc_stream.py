@@ -28,14 +28,14 @@ from bucketq.errors import (
 )
 from bucketq.model.bulk import BatchPage
 from bucketq.model.operations import Page, Snapshot
-from bucketq.rpc import admission
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.admission import Admission, Guest, stopping
-from bucketq.rpc.answers import write_answer
-from bucketq.rpc.calls import read_call, read_hello, write_welcome
-from bucketq.rpc.errors import refusal_of
+from bucketq.rpc.grpc import admission
+from bucketq.rpc.grpc.admission import Admission, Guest, stopping
 from bucketq.rpc.messages import Answer, Answers, Call, Refusal
-from bucketq.rpc.status import code_of, details_of, metadata_of
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.answer_codec import write_answer
+from bucketq.rpc.protobuf.call_codec import read_call, read_hello, write_welcome
+from bucketq.rpc.protobuf.refusal_status import code_of, details_of, metadata_of
+from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import Conversation, Service
 
 MIB = 1024 * 1024

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bucketq.model import operations as ops
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.messages import Call, Hello, Ping
 from bucketq.rpc.transport import LinkLostError, NobodyThereError
 from tests.unit.rpc.service import PONG
@@ -21,7 +21,7 @@ CALL = Call(1, ops.Request(ops.Release(job="j", lease="l"), "s", 2, 1), 5.0)
 
 _SERVE = """
 import asyncio, sys
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from tests.unit.rpc.service import FakeService
 
 async def main():

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bucketq.errors import OverloadedError, UnavailableError
-from bucketq.rpc import admission
-from bucketq.rpc.admission import Admission, Guest
+from bucketq.rpc.grpc import admission
+from bucketq.rpc.grpc.admission import Admission, Guest
 from tests.unit.commit.worlds import virtual
 
 PEER = "ipv4:127.0.0.1:5000"

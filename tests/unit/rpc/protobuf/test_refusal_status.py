@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bucketq import errors
-from bucketq.rpc.errors import error_of, refusal_of
 from bucketq.rpc.messages import Refusal
-from bucketq.rpc.status import code_of, details_of, metadata_of, read_refusal
+from bucketq.rpc.protobuf.refusal_status import code_of, details_of, metadata_of, read_refusal
+from bucketq.rpc.refusals import error_of, refusal_of
 
 CODES = {
     "BucketQError": "UNAVAILABLE",

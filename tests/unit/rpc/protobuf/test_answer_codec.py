@@ -12,12 +12,12 @@ from msgspec import Raw
 from bucketq import errors
 from bucketq.model import operations as ops
 from bucketq.model.job import JobRecord
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import documents
-from bucketq.rpc.answers import read_answer, write_answer, write_value
-from bucketq.rpc.errors import error_of, refusal_of
 from bucketq.rpc.messages import Answer, Refusal
-from bucketq.rpc.operations import VERBS
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf import json_documents
+from bucketq.rpc.protobuf.answer_codec import read_answer, write_answer, write_value
+from bucketq.rpc.protobuf.operation_codec import VERBS
+from bucketq.rpc.refusals import error_of, refusal_of
 from tests.unit.rpc.samples import ANSWERS, BROKER, DONE, SNAPSHOT, STATS, WAITING
 
 ERRORS = [
@@ -133,25 +133,25 @@ def with_unknown(document: bytes, *path: str) -> bytes:
 
 
 def test_fields_of_a_newer_broker_are_left_out() -> None:
-    encode = documents.encode
+    encode = json_documents.encode
     for job in (WAITING, DONE):
-        assert documents.read_job(with_unknown(encode(job))) == job
-    settings = documents.write_settings(SNAPSHOT.settings)
-    assert documents.read_settings(with_unknown(settings)) == SNAPSHOT.settings
-    assert documents.read_stats(with_unknown(encode(STATS), "broker")) == STATS
+        assert json_documents.read_job(with_unknown(encode(job))) == job
+    settings = json_documents.write_settings(SNAPSHOT.settings)
+    assert json_documents.read_settings(with_unknown(settings)) == SNAPSHOT.settings
+    assert json_documents.read_stats(with_unknown(encode(STATS), "broker")) == STATS
     for path in ((), ("settings",), ("jobs", "1"), ("jobs", "1", "errors", "0")):
-        assert documents.read_snapshot(with_unknown(encode(SNAPSHOT), *path)) == SNAPSHOT
+        assert json_documents.read_snapshot(with_unknown(encode(SNAPSHOT), *path)) == SNAPSHOT
 
 
 def test_a_payload_is_not_looked_into_for_fields_that_are_unknown() -> None:
     raw = b'{"n":123456789012345678901234567890}'
     job = msgspec.structs.replace(DONE, payload=Raw(raw))
-    newer = documents.encode(job)[:-1] + b',"of_tomorrow":1}'
-    assert bytes(documents.read_job(newer).payload) == raw
+    newer = json_documents.encode(job)[:-1] + b',"of_tomorrow":1}'
+    assert bytes(json_documents.read_job(newer).payload) == raw
 
 
 def test_settings_are_written_with_their_defaults_for_those_who_do_not_know_them() -> None:
-    written = msgspec.json.decode(documents.write_settings(SNAPSHOT.settings))
+    written = msgspec.json.decode(json_documents.write_settings(SNAPSHOT.settings))
     assert written["lease_s"] == 60.0
     assert written["heartbeat_s"] == 5.0
     assert written["backoff"] == {"base_s": 1.0, "factor": 2.0, "max_s": 3600.0}

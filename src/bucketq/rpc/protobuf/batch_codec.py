@@ -20,9 +20,9 @@ from bucketq.model.bulk import (
     RemoveConsumer,
 )
 from bucketq.model.operations import AnyOperation
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import documents
-from bucketq.rpc.jobs import ITEM_BYTES, by_name, names, read_jobs, write_jobs
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf import json_documents
+from bucketq.rpc.protobuf.new_job_codec import ITEM_BYTES, by_name, names, read_jobs, write_jobs
 
 _BASE_BYTES = 64
 
@@ -93,7 +93,7 @@ def _write_batch(sent: pb.Answer, state: BatchState) -> int:
 
 
 def _write_page(sent: pb.Answer, page: BatchPage) -> int:
-    written = [documents.encode(job) for job in page.jobs]
+    written = [json_documents.encode(job) for job in page.jobs]
     sent.batch_page.SetInParent()
     sent.batch_page.jobs.extend(written)
     sent.batch_page.lost.extend(page.lost)
@@ -104,11 +104,11 @@ def _write_page(sent: pb.Answer, page: BatchPage) -> int:
 
 def _read_page(sent: pb.BatchPage) -> BatchPage:
     next_start = sent.next_start if sent.HasField("next_start") else None
-    return BatchPage(documents.read_jobs(sent.jobs), tuple(sent.lost), next_start)
+    return BatchPage(json_documents.read_jobs(sent.jobs), tuple(sent.lost), next_start)
 
 
 def _write_consumers(sent: pb.Answer, consumers: tuple[ConsumerInfo, ...]) -> int:
-    written = [documents.encode(consumer) for consumer in consumers]
+    written = [json_documents.encode(consumer) for consumer in consumers]
     sent.consumer_list.SetInParent()
     sent.consumer_list.consumers.extend(written)
     return _BASE_BYTES + sum(map(len, written))
@@ -142,7 +142,7 @@ ANSWER_READERS: dict[str, Callable[[Any], Any]] = {
     "opened": lambda m: ConsumerState(m.consumer, m.epoch, m.batch, m.pending),
     "batch": lambda m: BatchState(m.batch, m.jobs, tuple(m.lost)),
     "batch_page": _read_page,
-    "consumer_list": lambda m: tuple([documents.read_consumer(row) for row in m.consumers]),
+    "consumer_list": lambda m: tuple([json_documents.read_consumer(row) for row in m.consumers]),
     "removed": lambda m: m.found,
     "published": lambda m: m.fresh,
 }

@@ -14,15 +14,15 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bucketq import errors
 from bucketq.model import operations as ops
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import grpc_methods
-from bucketq.rpc.errors import error_of
-from bucketq.rpc.grpc_methods import SERVICE, UNARY
-from bucketq.rpc.grpc_transport import GrpcTransport
-from bucketq.rpc.status import read_refusal
+from bucketq.rpc.grpc import grpc_methods
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_methods import SERVICE, UNARY
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.refusal_status import read_refusal
+from bucketq.rpc.refusals import error_of
+from tests.unit.rpc.protobuf.test_answer_codec import ERRORS
 from tests.unit.rpc.samples import ANSWERS
 from tests.unit.rpc.service import FakeService
-from tests.unit.rpc.test_answers import ERRORS
 
 
 async def test_every_verb_has_a_unary_call(channel: Any, service: FakeService) -> None:

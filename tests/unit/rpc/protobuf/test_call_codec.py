@@ -15,8 +15,9 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.content import digest
 from bucketq.model.job import NOTHING, Backoff
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.calls import (
+from bucketq.rpc.messages import OFFERED, Call, FlushArchive, Hello, Ping, Pong, Welcome
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.call_codec import (
     DEFAULT_TTL_S,
     read_call,
     read_hello,
@@ -29,7 +30,6 @@ from bucketq.rpc.calls import (
     write_pong,
     write_welcome,
 )
-from bucketq.rpc.messages import OFFERED, Call, FlushArchive, Hello, Ping, Pong, Welcome
 from tests.unit.rpc.samples import OPERATIONS, PLAIN_JOB
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc.admission import Admission
-from bucketq.rpc.grpc_session import Session
+from bucketq.rpc.grpc.admission import Admission
+from bucketq.rpc.grpc.grpc_stream import Session
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from tests.unit.rpc.service import FakeConversation, FakeService
 
 

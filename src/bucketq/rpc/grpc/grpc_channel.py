@@ -21,11 +21,11 @@ from bucketq.errors import (
 )
 from bucketq.rpc.address import SECURE, Place, find_place
 from bucketq.rpc.credentials import Credentials, Tls
-from bucketq.rpc.errors import error_of
-from bucketq.rpc.grpc_session import MAX_RESPONSE_BYTES, MIB, NO_COMPRESSION
-from bucketq.rpc.probe import is_deserted, speaks_tls, tls_trouble
-from bucketq.rpc.status import read_refusal
-from bucketq.rpc.tls import client_context, read_client
+from bucketq.rpc.grpc.grpc_stream import MAX_RESPONSE_BYTES, MIB, NO_COMPRESSION
+from bucketq.rpc.grpc.probe import is_deserted, speaks_tls, tls_trouble
+from bucketq.rpc.grpc.tls import client_context, read_client
+from bucketq.rpc.protobuf.refusal_status import read_refusal
+from bucketq.rpc.refusals import error_of
 from bucketq.rpc.transport import (
     CannotAskError,
     LinkLostError,

@@ -9,9 +9,9 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from bucketq.rpc import grpc_channel
-from bucketq.rpc.grpc_listener import GrpcListener
-from bucketq.rpc.grpc_transport import GrpcTransport
+from bucketq.rpc.grpc import grpc_channel
+from bucketq.rpc.grpc.grpc_client import GrpcTransport
+from bucketq.rpc.grpc.grpc_server import GrpcListener
 from tests.unit.rpc.service import FakeService
 
 

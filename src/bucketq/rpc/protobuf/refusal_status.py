@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bucketq import errors
-from bucketq.rpc.answers import to_ms
-from bucketq.rpc.errors import kind_of
 from bucketq.rpc.messages import Refusal
+from bucketq.rpc.protobuf.answer_codec import to_ms
+from bucketq.rpc.refusals import kind_of
 
 ERROR = "bucketq-error"
 RETRY_AFTER = "bucketq-retry-after-ms"

@@ -17,10 +17,10 @@ import msgspec
 from bucketq.errors import UnavailableError
 from bucketq.model.operations import Page, Pulse
 from bucketq.model.tokens import TokenInfo
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import bulk, documents
-from bucketq.rpc.errors import refusal_of
 from bucketq.rpc.messages import Answer, Refusal
+from bucketq.rpc.protobuf import batch_codec, json_documents
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.refusals import refusal_of
 
 _BASE_BYTES = 16
 _NAME_BYTES = 40
@@ -125,7 +125,7 @@ def _write_claimed(sent: pb.Answer, jobs: Any) -> int:
     claimed.SetInParent()
     if not jobs:
         return _BASE_BYTES
-    encode = documents.encode
+    encode = json_documents.encode
     written = [encode(job) for job in jobs]
     claimed.jobs.extend(written)
     return _BASE_BYTES + sum(map(len, written))
@@ -174,7 +174,7 @@ def _write_count(sent: pb.Answer, jobs: int) -> int:
 
 
 def _write_page(sent: pb.Answer, page: Page) -> int:
-    written = [documents.encode(job) for job in page.jobs]
+    written = [json_documents.encode(job) for job in page.jobs]
     sent.page.SetInParent()
     sent.page.jobs.extend(written)
     if page.next_after is not None:
@@ -183,7 +183,7 @@ def _write_page(sent: pb.Answer, page: Page) -> int:
 
 
 def _write_settings(sent: pb.Answer, settings: Any) -> int:
-    sent.settings.json = documents.write_settings(settings)
+    sent.settings.json = json_documents.write_settings(settings)
     return _BASE_BYTES + len(sent.settings.json)
 
 
@@ -194,7 +194,7 @@ def _write_revoked(sent: pb.Answer, found: bool) -> int:  # noqa: FBT001 - an an
 
 
 def _write_tokens(sent: pb.Answer, tokens: tuple[TokenInfo, ...]) -> int:
-    written = [documents.encode(token) for token in tokens]
+    written = [json_documents.encode(token) for token in tokens]
     sent.token_list.SetInParent()
     sent.token_list.tokens.extend(written)
     return _BASE_BYTES + sum(map(len, written))
@@ -202,7 +202,7 @@ def _write_tokens(sent: pb.Answer, tokens: tuple[TokenInfo, ...]) -> int:
 
 def _document(name: str) -> Callable[[pb.Answer, Any], int]:
     def write(sent: pb.Answer, value: Any) -> int:
-        document = documents.encode(value)
+        document = json_documents.encode(value)
         getattr(sent, name).json = document
         return _BASE_BYTES + len(document)
 
@@ -211,7 +211,7 @@ def _document(name: str) -> Callable[[pb.Answer, Any], int]:
 
 def _read_page(sent: pb.Page) -> Page:
     next_after = sent.next_after if sent.HasField("next_after") else None
-    return Page(documents.read_jobs(sent.jobs), next_after)
+    return Page(json_documents.read_jobs(sent.jobs), next_after)
 
 
 def _read_pulses(sent: pb.Pulses) -> tuple[Pulse, ...]:
@@ -242,25 +242,25 @@ _WRITERS: dict[str, Callable[[pb.Answer, Any], int]] = {
     "grant_token": _document("token"),
     "revoke_token": _write_revoked,
     "tokens": _write_tokens,
-    **bulk.ANSWER_WRITERS,
+    **batch_codec.ANSWER_WRITERS,
 }
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "pushed": lambda m: tuple(m.ids),
-    "claimed": lambda m: documents.read_jobs(m.jobs),
+    "claimed": lambda m: json_documents.read_jobs(m.jobs),
     "pulses": _read_pulses,
     "completions": lambda m: tuple(m.finished),
     "releases": lambda m: tuple(m.released),
     "failed": lambda m: m.status,
     "cancelled": lambda m: m.result,
     "count": lambda m: m.jobs,
-    "settings": lambda m: documents.read_settings(m.json),
-    "job": lambda m: documents.read_job(m.json),
+    "settings": lambda m: json_documents.read_settings(m.json),
+    "job": lambda m: json_documents.read_job(m.json),
     "page": _read_page,
-    "stats": lambda m: documents.read_stats(m.json),
-    "snapshot": lambda m: documents.read_snapshot(m.json),
-    "token": lambda m: documents.read_token(m.json),
+    "stats": lambda m: json_documents.read_stats(m.json),
+    "snapshot": lambda m: json_documents.read_snapshot(m.json),
+    "token": lambda m: json_documents.read_token(m.json),
     "revoked": lambda m: m.found,
-    "token_list": lambda m: tuple([documents.read_token(token) for token in m.tokens]),
-    **bulk.ANSWER_READERS,
+    "token_list": lambda m: tuple([json_documents.read_token(token) for token in m.tokens]),
+    **batch_codec.ANSWER_READERS,
 }

@@ -50,9 +50,10 @@ from bucketq.model.operations import (
 )
 from bucketq.model.tokens import Right
 from bucketq.queue.base import MAX_WAIT_S
-from bucketq.rpc import bucketq_pb2 as pb
-from bucketq.rpc import bulk
-from bucketq.rpc.jobs import (
+from bucketq.rpc.messages import FlushArchive
+from bucketq.rpc.protobuf import batch_codec
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.new_job_codec import (
     ITEM_BYTES,
     MAX_ITEMS,
     by_name,
@@ -62,7 +63,6 @@ from bucketq.rpc.jobs import (
     read_jobs,
     write_jobs,
 )
-from bucketq.rpc.messages import FlushArchive
 
 _decode_changes = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -303,7 +303,7 @@ _WRITERS: dict[type, Callable[[pb.Call, Any], int]] = {
     GrantToken: by_name("grant_token"),
     RevokeToken: by_name("revoke_token"),
     ReadTokens: by_name("tokens"),
-    **bulk.WRITERS,
+    **batch_codec.WRITERS,
 }
 
 _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
@@ -339,7 +339,7 @@ _READERS: dict[str, Callable[[_Sent], AnyOperation | FlushArchive]] = {
     ),
     "revoke_token": lambda m: RevokeToken(id=m.id),
     "tokens": lambda _: ReadTokens(),
-    **bulk.READERS,
+    **batch_codec.READERS,
 }
 VERBS = tuple(_READERS)
 """The name of each operation in a call, and of the field that holds it in a unary request."""

@@ -12,16 +12,16 @@ from msgspec import Raw
 from bucketq import errors
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
-from bucketq.rpc import grpc_session, grpc_transport
-from bucketq.rpc.errors import error_of, refusal_of
-from bucketq.rpc.grpc_listener import GrpcListener
-from bucketq.rpc.grpc_transport import GrpcTransport, GrpcWire
+from bucketq.rpc.grpc import grpc_client, grpc_stream
+from bucketq.rpc.grpc.grpc_client import GrpcTransport, GrpcWire
+from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Hello, Ping
-from bucketq.rpc.operations import VERBS
+from bucketq.rpc.protobuf.operation_codec import VERBS
+from bucketq.rpc.refusals import error_of, refusal_of
 from bucketq.rpc.transport import LinkLostError, Listener, NobodyThereError, Transport, Wire
+from tests.unit.rpc.protobuf.test_answer_codec import ERRORS
 from tests.unit.rpc.samples import ANSWERS, OPERATIONS
 from tests.unit.rpc.service import PONG, WELCOME, FakeService
-from tests.unit.rpc.test_answers import ERRORS
 
 
 def call(operation: ops.AnyOperation | FlushArchive, tag: int = 1) -> Call:
@@ -182,8 +182,8 @@ async def test_large_answers_go_in_messages_of_their_own(
 async def test_a_call_that_is_too_large_is_answered_so_and_harms_no_other(
     transport: GrpcTransport, listener: GrpcListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_transport, "_CALL_BYTES", 10_000)
-    monkeypatch.setattr(grpc_transport, "_WORTH_MEASURING_BYTES", 5_000)
+    monkeypatch.setattr(grpc_client, "_CALL_BYTES", 10_000)
+    monkeypatch.setattr(grpc_client, "_WORTH_MEASURING_BYTES", 5_000)
     wire = await transport.open(listener.address, Hello(), 60.0)
     huge = ops.Complete(job="j", lease="l", result=Raw(b'"' + b"x" * 20_000 + b'"'))
     await wire.send([call(ops.Pause(), 1), call(huge, 2), call(ops.Resume(), 3)])
@@ -202,7 +202,7 @@ async def test_an_answer_that_is_too_large_is_refused_and_harms_no_other(
     service: FakeService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grpc_session, "MAX_RESPONSE_BYTES", 10_000)
+    monkeypatch.setattr(grpc_stream, "MAX_RESPONSE_BYTES", 10_000)
     service.value = tuple("x" * 30 for _ in range(1000))
     wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([call(ops.Push(jobs=()))])
@@ -244,7 +244,7 @@ async def test_nothing_is_lost_where_answers_are_slower_than_calls(
     service: FakeService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grpc_session, "_MAX_WAITING_ANSWERS", 10)
+    monkeypatch.setattr(grpc_stream, "_MAX_WAITING_ANSWERS", 10)
     service.value = ("x" * 100_000,)
     wire = await transport.open(listener.address, Hello(), 60.0)
     sending = asyncio.ensure_future(
@@ -312,7 +312,7 @@ async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_clo
     service: FakeService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grpc_session, "_MAX_WAITING_ANSWERS", 0)
+    monkeypatch.setattr(grpc_stream, "_MAX_WAITING_ANSWERS", 0)
     service.value = ("x" * 1_000_000,)
     wire = await transport.open(listener.address, Hello(), 60.0)
     result = Raw(b'"' + b"x" * 100_000 + b'"')

@@ -16,7 +16,7 @@ from msgspec import Raw, structs
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.job import Backoff, Encoding
-from bucketq.rpc import bucketq_pb2 as pb
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
 
 MAX_ITEMS = 100_000
 """How many jobs, leases or names one operation may have; no queue's settings allow more."""

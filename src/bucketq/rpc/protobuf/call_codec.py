@@ -8,9 +8,9 @@ import msgspec
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model.operations import Request
-from bucketq.rpc import bucketq_pb2 as pb
 from bucketq.rpc.messages import Call, FlushArchive, Hello, Ping, Pong, Role, Welcome
-from bucketq.rpc.operations import read_operation, unknown_operation, write_operation
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.operation_codec import read_operation, unknown_operation, write_operation
 
 DEFAULT_TTL_S = 60.0
 """For how long a call may wait that does not say so itself."""
