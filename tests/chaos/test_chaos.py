@@ -55,13 +55,18 @@ def test_another_broker_answers_soon_after_the_leader_was_killed(
     assert max(times_s) < 15, times_s
 
 
-@pytest.mark.parametrize("cast", [PLAIN, WORKERS], ids=lambda cast: cast.name)
+# Each cast and each store in every run, and each cast on each store in a full one.
+@pytest.mark.parametrize(
+    "cast", [pytest.param(PLAIN, marks=pytest.mark.full), WORKERS], ids=lambda cast: cast.name
+)
 async def test_nothing_is_lost_or_doubled_on_a_file(folder: Path, cast: Cast) -> None:
     await check(folder, None, cast)
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("cast", [PLAIN, WORKERS], ids=lambda cast: cast.name)
+@pytest.mark.parametrize(
+    "cast", [PLAIN, pytest.param(WORKERS, marks=pytest.mark.full)], ids=lambda cast: cast.name
+)
 async def test_nothing_is_lost_or_doubled_on_a_server_whose_answers_get_lost(
     folder: Path, monkeypatch: pytest.MonkeyPatch, cast: Cast
 ) -> None:

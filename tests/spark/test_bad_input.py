@@ -29,15 +29,20 @@ def told(caught: pytest.ExceptionInfo[PySparkException]) -> str:
     return lines[-1]
 
 
+def one_more(*values: object) -> pytest.ParameterSet:
+    """One more wrong option; ``tests/unit/spark`` has them all, without Spark."""
+    return pytest.param(*values, marks=pytest.mark.full)
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         ({}, "the option path is missing"),
-        ({"path": "file:///nowhere/queue.json", "paht": "x"}, "unknown option 'paht'"),
-        ({"path": "file:///nowhere/queue.json", "table": "job"}, "unknown table 'job'"),
-        ({"path": "/nowhere/queue.json"}, "write it as file:///nowhere/queue.json"),
         ({"path": "file:///nowhere/queue.json"}, "no queue at file:///nowhere/queue.json"),
-        (
+        one_more({"path": "file:///nowhere/queue.json", "paht": "x"}, "unknown option 'paht'"),
+        one_more({"path": "file:///nowhere/queue.json", "table": "job"}, "unknown table 'job'"),
+        one_more({"path": "/nowhere/queue.json"}, "write it as file:///nowhere/queue.json"),
+        one_more(
             {"path": "file:///nowhere/queue.json", "table": "archive", "from": "2026-01-01"},
             "no queue at file:///nowhere/queue.json",
         ),
@@ -68,9 +73,9 @@ def frame(spark: SparkSession) -> DataFrame:
     ("options", "line"),
     [
         ({}, "the option path is missing"),
-        ({"path": "URL", "table": "archive"}, "unknown option 'table'"),
-        ({"path": "URL", "kind": "y"}, "a column kind and an option kind"),
-        ({"path": "URL", "maxJobsPerCommit": "0"}, "option maxJobsPerCommit: '0'"),
+        one_more({"path": "URL", "table": "archive"}, "unknown option 'table'"),
+        one_more({"path": "URL", "kind": "y"}, "a column kind and an option kind"),
+        one_more({"path": "URL", "maxJobsPerCommit": "0"}, "option maxJobsPerCommit: '0'"),
         ({"path": "memory://x"}, "seen by one process alone"),
     ],
 )
@@ -94,7 +99,7 @@ def test_a_wrong_column_is_named_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "error", "ignore"])
+@pytest.mark.parametrize("mode", ["overwrite", one_more("error"), one_more("ignore")])
 def test_a_queue_is_appended_to_and_nothing_else(
     frame: DataFrame, file_url: str, tmp_path: Path, mode: str
 ) -> None:
@@ -127,8 +132,11 @@ def test_a_queue_that_is_full_takes_nothing(spark: SparkSession, file_url: str) 
     ("options", "line"),
     [
         ({}, "InvalidRequestError: the option consumer is missing: a name of this stream's own"),
-        ({"consumer": "c", "maxJobPerTrigger": "3"}, "did you mean maxJobsPerTrigger? for streams"),
-        ({"maxJobPerTrigger": "3"}, "did you mean maxJobsPerTrigger, which is for streams"),
+        one_more(
+            {"consumer": "c", "maxJobPerTrigger": "3"},
+            "did you mean maxJobsPerTrigger? for streams",
+        ),
+        one_more({"maxJobPerTrigger": "3"}, "did you mean maxJobsPerTrigger, which is for streams"),
         ({"consumer": "c"}, "no queue at file:///nowhere/q.json"),
     ],
 )
