@@ -1,8 +1,8 @@
-"""Who uses a simulated queue: producers, workers, an operator and a reader.
+"""Actors that use a simulated queue: producers, workers and operators.
 
-Each is a coroutine that runs until its process ends. They do what real ones do: try again with
-the same request when the outcome is unknown (or give up), heartbeat what they hold, and stop
-working on what they have lost.
+Each is a coroutine that runs until its process ends. Like real programs, actors retry with the same
+request if the outcome is unknown (or give up), heartbeat the jobs that they hold, and stop working
+on jobs whose lease is lost.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _LONGEST_AT_THE_END_S = 1.0
 
 @dataclass
 class Actor:
-    """Somebody with a queue, a stream of random numbers, and a way to make unique tokens."""
+    """A user of a queue, with its own stream of random numbers."""
 
     queue: RecordingQueue
     rng: random.Random
     new_token: Callable[[], str]
     heartbeat_s: float
     faults_ended: Callable[[], bool]
-    """Tells whether the end has come, in which everybody is quick and reliable."""
+    """Whether the faults are over; from then on actors are quick and reliable."""
     gives_up: bool = False
     """Whether it may give up on a request whose outcome is unknown."""
     skips_heartbeats: bool = False
-    """Whether it works on some jobs without a heartbeat, and so becomes a zombie."""
+    """Whether it works on some jobs without heartbeats, beyond the end of their leases."""
     kinds: tuple[str, ...] = KINDS
-    """The kinds of job that there are. Those beyond the usual ones are for engines alone."""
+    """The kinds of job to push. Only engines work on kinds that are not in ``KINDS``."""
 
     async def persist(self, ask: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
-        """Ask, and ask again with the same request while the outcome is unknown; or give up.
+        """Call, and retry with the same request while the outcome is unknown, or give up.
 
-        Returns None where it was refused or given up.
+        Returns None if the call was rejected or given up.
         """
         request: str | None = None
         tries = 0
@@ -61,7 +61,7 @@ class Actor:
 
 
 async def produce(actor: Actor, count: int, pause_s: float) -> None:
-    """Push jobs of all sorts."""
+    """Push jobs with various options."""
     rng, queue = actor.rng, actor.queue
     keys = [f"key-{number}" for number in range(3)]
     for _ in range(count):
@@ -77,13 +77,13 @@ async def produce(actor: Actor, count: int, pause_s: float) -> None:
             options["delay_s"] = rng.uniform(0, 10)
         elif sort < 0.6:
             key = rng.choice(keys)
-            # A key stands for one content: whoever uses it pushes the same thing.
+            # A key stands for one content, so all producers push the same payload with it.
             kind, token, options = KINDS[0], f"of {key}", {"key": key}
         await actor.persist(queue.push, kind, token, **options)
 
 
 async def work(actor: Actor, longest_s: float) -> None:
-    """Claim jobs, work on them with a heartbeat, and finish them one way or another."""
+    """Claim jobs, work on them with heartbeats, and complete, fail or release them."""
     rng, queue = actor.rng, actor.queue
     while True:
         everything = None if actor.kinds == KINDS else KINDS
@@ -127,7 +127,7 @@ async def _beat(actor: Actor, held: dict[str, Job[str]]) -> None:
 
 
 async def _forget() -> None:
-    """Do not beat at all."""
+    """Send no heartbeats."""
 
 
 async def _finish(actor: Actor, job: Job[str]) -> None:
@@ -141,7 +141,7 @@ async def _finish(actor: Actor, job: Job[str]) -> None:
 
 
 async def operate(actor: Actor, job_ids: Callable[[], list[str]]) -> None:
-    """Cancel, redrive, pause and resume now and then, and read the numbers."""
+    """Cancel, redrive, pause and resume now and then, and read the statistics."""
     rng, queue = actor.rng, actor.queue
     while True:
         await asyncio.sleep(rng.uniform(0, 8))

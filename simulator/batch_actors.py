@@ -1,10 +1,9 @@
-"""Who uses a simulated queue in numbered batches: drivers of consumers, and writers.
+"""Actors that use numbered batches, as Spark does: drivers of consumers, and writers.
 
-They do what the engines do that they stand for. A driver opens a consumer, claims a batch, reads
-it, works through it with a heartbeat, and closes it; whoever comes after its death opens the
-consumer again and finds the batch. Several drivers share few names, so they fence each other. A
-writer notes how far it has come only after it was told so, and after its death publishes again what
-it may have published.
+A driver opens a consumer, claims a batch, reads it, works on it with heartbeats, and closes it.
+After its death the next driver opens the consumer again and finds the batch. Drivers share a few
+consumer names, so they fence each other. A writer records a position only after it was
+acknowledged, and after a crash publishes again what it may have published already.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SLICE = 2
 
 
 async def consume(actor: Actor, longest_s: float, lease_s: float) -> None:
-    """Drive a consumer until another driver fences this one; then open one again, later."""
+    """Drive a consumer until another driver fences this one, and open one again later."""
     rng = actor.rng
     while True:
         opened = await actor.persist(actor.queue.open_consumer, rng.choice(_CONSUMERS))
@@ -52,7 +51,7 @@ async def _drive(
             await asyncio.sleep(rng.uniform(0, 2))
             continue
         except RejectedError:
-            return  # Fenced, or closed by a request of its own that it took for lost.
+            return  # Fenced, or closed by its own request whose answer was lost.
         close = queue.ack_batch if rng.random() < 0.85 else queue.release_batch
         if await actor.persist(close, name, epoch, batch) is None:
             return
@@ -81,7 +80,7 @@ async def _work_through(actor: Actor, jobs: list[Job[str]], longest_s: float) ->
 
 
 async def write(actor: Actor, checkpoints: dict[str, int], count: int, pause_s: float) -> None:
-    """Publish batches under a name that others may use as well: whose content is the same."""
+    """Publish batches under a name that other writers use too, for the same content."""
     rng = actor.rng
     writer = rng.choice(_WRITERS)
     for _ in range(count):
@@ -90,8 +89,8 @@ async def write(actor: Actor, checkpoints: dict[str, int], count: int, pause_s: 
         for part in range(1 + batch % 2):
             tokens = [f"{writer}-{batch}-{part}-{n}" for n in range((batch + part) % 4)]
             kind = KINDS[batch % len(KINDS)]
-            told = await actor.persist(actor.queue.publish, writer, batch, part, kind, tokens)
-            if told is None:
+            is_first = await actor.persist(actor.queue.publish, writer, batch, part, kind, tokens)
+            if is_first is None:
                 break
         else:
             checkpoints[writer] = max(batch + 1, checkpoints.get(writer, 0))

@@ -1,8 +1,8 @@
-"""Did consumers and writers get what they were promised? Judged by the chain, and by the calls.
+"""Checks of consumers and writers, against the chain of commits and the recorded calls.
 
-A batch number of a consumer stands for one set of jobs; whoever opened it last, and nobody before,
-claims and closes; what is acknowledged is completed, once, and only what belonged to the batch; a
-position of a writer comes in once, and what was acknowledged is there.
+A batch number of a consumer stands for one set of jobs. Only the driver that opened the consumer
+last claims and closes batches. An acknowledged batch is completed, once, and nothing else with it.
+A position of a writer is published once, and an acknowledged position is there.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _FENCED = "an older driver is fenced"
 
 @dataclass(frozen=True)
 class Closing:
-    """When a batch was closed, and the epochs that the consumer had before and after that commit.
+    """When a batch was closed, and the epochs of the consumer before and after that commit.
 
-    The commit may hold more than the closing: another may have opened the consumer in it too.
+    The epochs differ if another driver opened the consumer in the same commit.
     """
 
     version: int
@@ -35,7 +35,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class _ConsumerVersion:
-    """A consumer after a commit, and its epoch before: others may have opened it in that too."""
+    """A consumer after a commit, and its epoch before that commit."""
 
     row: ConsumerRecord
     first_epoch: int
@@ -43,7 +43,7 @@ class _ConsumerVersion:
 
 @dataclass
 class ConsumerTracker:
-    """The consumers of one chain, gathered in a walk along it."""
+    """The consumers of one chain of commits, collected in one pass."""
 
     sets: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
     """The jobs of each batch."""
@@ -51,12 +51,12 @@ class ConsumerTracker:
     rows: dict[str, list[tuple[int, ConsumerRecord]]] = field(default_factory=dict)
     """The records of each consumer, each with the version that it appeared in."""
     born: dict[str, int] = field(default_factory=dict)
-    """The version in which the job with each payload came in."""
+    """The version in which the job with each payload was pushed."""
     completed: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The version in which each job was completed, and by which worker."""
 
     def follow(self, version: int, before: State | None, state: State) -> Violation | None:
-        """Take the next commit; returns what is wrong with it, if anything is."""
+        """Add the next commit; return a violation, or None."""
         known = before.jobs.by_id if before else {}
         for job in state.jobs:
             if job.id not in known:
@@ -93,7 +93,7 @@ class ConsumerTracker:
     def check_call(
         self, history: CallHistory, call: RecordedCall, known_since: int
     ) -> Violation | None:
-        """Check what one call was told."""
+        """Check the answer to one call."""
         if isinstance(call.error, ConsumerFencedError):
             epochs = [moment.row.epoch for moment in self._moments(call, 0)]
             if max(epochs, default=0) <= call.detail["epoch"]:
@@ -110,7 +110,7 @@ class ConsumerTracker:
         return violation
 
     def _moments(self, call: RecordedCall, first: int) -> list[_ConsumerVersion]:
-        """What the consumer of a call was at some version from ``first`` on."""
+        """The versions of the consumer of a call, from ``first`` to the end of the call."""
         rows = self.rows.get(call.detail["consumer"], [])
         moments = []
         for index, (version, row) in enumerate(rows):
@@ -153,7 +153,7 @@ class ConsumerTracker:
         if closing is None or closing.version > call.ended_version:
             return "closed means closed", str(call)
         if not answer.jobs and not answer.lost:
-            return None  # It was closed before, by whomever.
+            return None  # It was closed before.
         if not closing.first_epoch <= detail["epoch"] <= closing.last_epoch:
             return _FENCED, str(call)
         kept = [job_id for job_id in self.sets[name] if job_id not in answer.lost]
@@ -167,7 +167,7 @@ class ConsumerTracker:
         return None
 
     def _check_published(self, history: CallHistory, call: RecordedCall) -> Violation | None:
-        """Whatever it was told, the jobs are there by then; and all of them, or none, are ever."""
+        """An acknowledged position is there by then, and all of its jobs are pushed or none."""
         born = [self.born.get(token) for token in call.detail["tokens"]]
         if len(set(born)) > 1:
             return "all or none", str(call)
@@ -179,7 +179,7 @@ class ConsumerTracker:
 
 
 def _check_first(history: CallHistory, call: RecordedCall) -> Violation | None:
-    """Whoever is told that it has published a position is the only one."""
+    """Only one call is answered that it published a position first."""
     position = (call.detail["writer"], call.detail["batch"], call.detail["part"])
     for other in history.calls[: call.number]:
         if other.verb == "publish" and other.answer:

@@ -1,9 +1,8 @@
-"""Who wrote as a broker, and was it the one that the object names?
+"""Fencing: only the broker that is recorded in the object writes as a broker.
 
-The chain of commits tells who took over when, and the store tells which process wrote each. A
-process that may lead writes nothing else than what a broker writes, so every commit of it must find
-its own broker in the object: either it takes over with this commit, or it did before and nobody
-has since.
+The chain of commits shows who took over when, and the store knows which process wrote each commit.
+A process that may lead writes only as a broker, so every one of its commits must carry its own
+broker: either it takes over with this commit, or it did so before and no other broker has since.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from bucketq.model.state import State
 from simulator.call_history import CallHistory
 
 Violation = tuple[str, str]
-"""The promise, and how it was broken."""
+"""The name of an invariant, and how it was violated."""
 
 
 @dataclass(frozen=True)
 class Takeover:
-    """One epoch: who began it, when, and whether the one before had left in order."""
+    """One epoch: which process began it, when, and whether the broker before had retired."""
 
     epoch: int
     version: int
@@ -30,7 +29,7 @@ class Takeover:
 
 @dataclass
 class BrokerTracker:
-    """The brokers of one chain, gathered in a walk along it."""
+    """The brokers of one chain of commits, collected in one pass."""
 
     takeovers: list[Takeover] = field(default_factory=list)
     _writers: dict[str, str] = field(default_factory=dict)
@@ -39,7 +38,7 @@ class BrokerTracker:
     def follow(
         self, history: CallHistory, version: int, writer: str, before: State | None, state: State
     ) -> Violation | None:
-        """Take the next commit; returns what is wrong with it, if anything is."""
+        """Add the next commit; return a violation, or None."""
         old, new = before.broker if before else None, state.broker
         if old is not None and new is None:
             return "the epoch never falls", f"epoch {old.epoch} is forgotten"

@@ -1,8 +1,7 @@
-"""What the clients of a simulated queue asked for, and what they were told.
+"""Records of calls: what the actors of a simulation asked for, and the answers.
 
-A ``Witness`` stands between an actor and its queue and writes both down, with the time and the
-version that the object really had at that moment. What a client was told is judged later, by
-``invariants``, against what really happened to the object.
+A ``RecordingQueue`` stands between an actor and its queue and records every call, with the time and
+the version of the object at its start and end. ``invariants`` compares answers with commits.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from bucketq.testing.simulated_store import SimulatedStore
 
 @dataclass(slots=True)
 class RecordedCall:
-    """One call of a verb. Without an end it was cut off by the death of its process."""
+    """One call of a verb. It has no end if its process died."""
 
     number: int
     actor: str
@@ -48,8 +47,8 @@ class RecordedCall:
         if self.ended_s is None:
             end = "never returned"
         else:
-            told = repr(self.error) if self.error is not None else repr(self.answer)
-            end = f"at {self.ended_s:.3f} s, version {self.ended_version}: {told[:120]}"
+            outcome = repr(self.error) if self.error is not None else repr(self.answer)
+            end = f"at {self.ended_s:.3f} s, version {self.ended_version}: {outcome[:120]}"
         asked = ", ".join(f"{name}={value}" for name, value in self.detail.items())
         return (
             f"{self.began_s:9.3f} s  version {self.began_version:<4} {self.actor}: "
@@ -66,24 +65,24 @@ class CallHistory:
     key: str
     calls: list[RecordedCall] = field(default_factory=list)
     leaders: set[str] = field(default_factory=set)
-    """The processes that write to the object as brokers, or not at all."""
+    """The processes that write the object only as brokers."""
     clients: set[str] = field(default_factory=set)
     """The processes whose calls may go through a broker."""
     deaths: dict[str, float] = field(default_factory=dict)
-    """When each process ended that did."""
+    """When each process ended."""
     excused: set[str] = field(default_factory=set)
-    """The processes that stood still, so that others may take them for dead."""
+    """The processes that were frozen, so that others may consider them dead."""
     forced: set[str] = field(default_factory=set)
     """The processes that take over by force."""
 
     def version(self) -> int:
-        """The version that the object has right now: every commit raises it by one."""
+        """Return the current version of the object; every commit raises it by one."""
         return len(self.store.history(self.key))
 
     async def note(
         self, actor: str, verb: str, detail: dict[str, Any], ask: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Make a call, and write down how it went."""
+        """Make a call and record it."""
         call = RecordedCall(len(self.calls), actor, verb, detail, self.loop.time(), self.version())
         self.calls.append(call)
         try:
@@ -95,16 +94,16 @@ class CallHistory:
         except asyncio.CancelledError:
             call.was_cancelled = True
             raise
-        # Who is killed never comes here, and was told nothing.
+        # A process that was killed does not get here.
         call.ended_s, call.ended_version = self.loop.time(), self.version()
         return call.answer
 
 
 class RecordingQueue:
-    """The verbs of a queue, watched. A payload is a token that no other job bears."""
+    """The verbs of a queue; every call is recorded. Payloads are tokens that no two jobs share."""
 
     def __init__(self, history: CallHistory, actor: str, queue: Queue[str]) -> None:
-        """Watch what ``actor`` does with ``queue``."""
+        """Record the calls of ``actor``."""
         self._history = history
         self._actor = actor
         self.queue = queue
@@ -139,7 +138,7 @@ class RecordingQueue:
         wait_s: float,
         request: str | None = None,
     ) -> list[Job[str]]:
-        """Claim jobs in the actor's name."""
+        """Claim jobs; the worker is the actor."""
         answer: list[Job[str]] = await self._note(
             "claim",
             {"kinds": kinds, "limit": limit, "request": request},
@@ -170,7 +169,7 @@ class RecordingQueue:
         await self._note("release", detail, lambda: self.queue.release(job, request=request))
 
     async def heartbeat(self, jobs: list[Job[str]]) -> list[Pulse]:
-        """Beat for jobs."""
+        """Heartbeat jobs."""
         leases = [job.lease.lease for job in jobs]
         answer: list[Pulse] = await self._note(
             "heartbeat", {"leases": leases}, lambda: self.queue.heartbeat(jobs)
@@ -201,7 +200,7 @@ class RecordingQueue:
         await self._note("resume", {}, lambda: self.queue.resume(request=request))
 
     async def stats(self, request: str | None = None) -> Stats:
-        """Read the numbers; a read has no request to be repeated."""
+        """Read the statistics; a read has no request id."""
         del request
         answer: Stats = await self._note("stats", {}, self.queue.stats)
         return answer
@@ -218,7 +217,7 @@ class RecordingQueue:
     async def claim_batch(
         self, consumer: str, epoch: int, batch: int, limit: int, lease_s: float | None
     ) -> BatchState:
-        """Claim a batch; its worker's name tells the consumer too."""
+        """Claim a batch; the name of the worker includes the consumer."""
         worker = f"{self._actor}@{consumer}"
         answer: BatchState = await self._note(
             "claim_batch",

@@ -1,8 +1,8 @@
-"""What befalls a simulated world, after one of a few patterns.
+"""Fault schedules: which faults a simulated cluster meets, and when.
 
-``storm`` is everything at once, and nothing but what must hold at any time is asked of it. The
-others do one thing each to a world that is well otherwise, so that more can be asked: that the
-healthy are left alone.
+``everything`` injects all faults at once, so only safety is checked. The other schedules inject one
+kind of fault into a cluster that is healthy otherwise, so that more can be checked: that healthy
+processes are left alone.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ FaultSchedule = Literal[
 FAULT_SCHEDULES: tuple[FaultSchedule, ...] = get_args(FaultSchedule)
 
 FAULTS_END_S = 90.0
+"""When the faults end: nine leases, so that jobs can be lost, reclaimed and lost again."""
 SLOW_S = (2.0, 8.0)
-"""How long the store takes in slow weather."""
+"""Bounds of the time that a request takes while storage is slow."""
 _LONGEST_PAUSE_S = 14.0
-"""Not so long that those who write directly find workers silent who could not reach anybody."""
+"""Shorter than the silence after which direct writers expire leases: workers cannot heartbeat while
+their broker is frozen."""
 _LEADER_LIFE_S = 8.0
-"""Longer than a grace, and shorter than a lease."""
+"""Longer than the grace period, and shorter than a lease."""
 
 
 def set_faults(cluster: SimulatedCluster, faults: FaultSchedule) -> None:
-    """Let links and network be as bad as the weather, before anybody lives there."""
+    """Set the fault rates of store and network, and the settings that a schedule needs."""
     rng = cluster.rng
     cluster.has_crashers = faults in ("everything", "kills")
     if faults == "everything":
@@ -40,8 +42,8 @@ def set_faults(cluster: SimulatedCluster, faults: FaultSchedule) -> None:
         store, network = Faults.harsh(), NetworkFaults.harsh()
         cluster.store.set_faults(store.times(rng.choice((1.0, 0.3))))
         network = network.times(rng.choice((1.0, 0.3)))
-        # A short memory makes clients meet its end. It must outlast what is under way all the
-        # same, so there the network brings messages in time or not at all.
+        # A short retention makes requests arrive after their session was forgotten. It must still
+        # be longer than a request can be delayed, so the network reorders nothing then.
         if rng.random() < 0.5:
             cluster.settings["session_retention_s"] = 2.0
             cluster.settings["max_sessions"] = rng.choice((3, 4096))
@@ -54,12 +56,12 @@ def set_faults(cluster: SimulatedCluster, faults: FaultSchedule) -> None:
 
 
 async def run_schedule(cluster: SimulatedCluster, faults: FaultSchedule) -> None:
-    """Let the weather have its way, until the time is over."""
+    """Run a schedule until the faults end."""
     await _SCHEDULES[faults](cluster)
 
 
 async def _do_everything(cluster: SimulatedCluster) -> None:
-    """Kill, freeze, cut off and mislead everybody."""
+    """Kill, freeze and cut off processes, and change clocks."""
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S:
         await asyncio.sleep(rng.uniform(0, 6))
@@ -73,12 +75,12 @@ async def _do_everything(cluster: SimulatedCluster) -> None:
 
 
 async def _do_nothing(cluster: SimulatedCluster) -> None:
-    """Do nothing at all."""
+    """Inject no faults into processes."""
     await asyncio.sleep(FAULTS_END_S - cluster.loop.time())
 
 
 async def _restart(cluster: SimulatedCluster) -> None:
-    """Let tenants go and come back in order, and let a broker take over by force."""
+    """Stop programs gracefully and restart them; some brokers take over by force."""
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S:
         await asyncio.sleep(rng.uniform(2, 10))
@@ -91,7 +93,7 @@ async def _restart(cluster: SimulatedCluster) -> None:
 
 
 async def _kill(cluster: SimulatedCluster) -> None:
-    """Kill whoever leads, or somebody else, and start them again after a while."""
+    """Kill the leader, or another program, and restart it after a while."""
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S - 20:
         await asyncio.sleep(rng.uniform(5, 20))
@@ -101,12 +103,12 @@ async def _kill(cluster: SimulatedCluster) -> None:
         )
         if program.process is not None:
             program.process.kill()
-        cluster.loop.call_in_world(rng.uniform(5, 15), cluster.restart, program)
+        cluster.loop.call_in_environment(rng.uniform(5, 15), cluster.restart, program)
     await _do_nothing(cluster)
 
 
 async def _freeze_leaders(cluster: SimulatedCluster) -> None:
-    """Let whoever leads stand still now and then."""
+    """Freeze the leader now and then."""
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S - _LONGEST_PAUSE_S:
         await asyncio.sleep(rng.uniform(10, 20))
@@ -118,7 +120,7 @@ async def _freeze_leaders(cluster: SimulatedCluster) -> None:
 
 
 async def _kill_leaders(cluster: SimulatedCluster) -> None:
-    """Let no broker live for a lease, while one worker dies and is to be noticed."""
+    """Kill every leader before a lease has passed; one worker is killed too and must be noticed."""
     rng = cluster.rng
     dies_at = rng.uniform(25, 35)
     led_since: dict[str, float] = {}
@@ -129,7 +131,7 @@ async def _kill_leaders(cluster: SimulatedCluster) -> None:
             since = led_since.setdefault(leader.process.name, now_s)
             if now_s - since >= _LEADER_LIFE_S:
                 leader.process.kill()
-                cluster.loop.call_in_world(1.0, cluster.restart, leader)
+                cluster.loop.call_in_environment(1.0, cluster.restart, leader)
         if now_s >= dies_at:
             dies_at = float("inf")
             _kill_a_worker(cluster)
@@ -147,7 +149,7 @@ def _kill_a_worker(cluster: SimulatedCluster) -> None:
 
 
 def _fault_process(cluster: SimulatedCluster, program: Program) -> None:
-    """Do something to a process; more often than not to the one that leads."""
+    """Kill, freeze or stop a process, often the leader, or change its clock."""
     rng = cluster.rng
     if rng.random() < 0.3:
         program = cluster.leader() or program
@@ -157,7 +159,7 @@ def _fault_process(cluster: SimulatedCluster, program: Program) -> None:
     if blow < 0.35:
         process.kill_after(rng.randint(1, 60))
         if program.kind in LEADERS and rng.random() < 0.5:
-            cluster.loop.call_in_world(rng.uniform(0, 3), _occupy_address, cluster, program)
+            cluster.loop.call_in_environment(rng.uniform(0, 3), _occupy_address, cluster, program)
     elif blow < 0.65:
         cluster.history.excused.add(process.name)
         process.freeze_after(rng.randint(1, 30), for_s=rng.uniform(1, 40))
@@ -168,7 +170,7 @@ def _fault_process(cluster: SimulatedCluster, program: Program) -> None:
 
 
 def _occupy_address(cluster: SimulatedCluster, program: Program) -> None:
-    """Let something else listen where a broker has died."""
+    """Let something else listen at the address of a broker that has died."""
     rng = cluster.rng
     record = cluster.record()
     if program.is_alive or record is None or record.host != program.machine.name:
@@ -180,21 +182,21 @@ def _occupy_address(cluster: SimulatedCluster, program: Program) -> None:
         cluster.network.squat(record.address, mute=rng.random() < 0.5)
     except InvalidRequestError:
         return
-    cluster.loop.call_in_world(rng.uniform(5, 30), cluster.network.vacate, record.address)
+    cluster.loop.call_in_environment(rng.uniform(5, 30), cluster.network.vacate, record.address)
 
 
 def _cut(cluster: SimulatedCluster, program: Program) -> None:
-    """Cut a machine off, from the store or from others, one way or both."""
+    """Cut a machine off from the store or from other machines, in one or both directions."""
     rng, machine = cluster.rng, program.machine
     for_s = rng.uniform(1, 20)
     if rng.random() < 0.4:
-        whom = rng.choice((None, machine.link, machine.link))
-        cluster.store.partition(whom, rng.choice(("both", "requests", "answers")))
-        cluster.loop.call_in_world(for_s, cluster.store.heal, whom)
+        link = rng.choice((None, machine.link, machine.link))
+        cluster.store.partition(link, rng.choice(("both", "requests", "answers")))
+        cluster.loop.call_in_environment(for_s, cluster.store.heal, link)
         return
     other = rng.choice((None, *(each.name for each in cluster.machines if each is not machine)))
     cluster.network.partition(machine.name, other, rng.choice(("both", "out", "in")))
-    cluster.loop.call_in_world(for_s, cluster.network.heal, machine.name, other)
+    cluster.loop.call_in_environment(for_s, cluster.network.heal, machine.name, other)
 
 
 _SCHEDULES: dict[FaultSchedule, Callable[[SimulatedCluster], Awaitable[None]]] = {

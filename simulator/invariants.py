@@ -1,23 +1,21 @@
-"""Did the queue keep its promises? Judged by the chain of everything that was committed.
+"""Safety: did the queue keep its promises? Checked against the chain of commits.
 
-The chain of committed objects is the linearization, so no search is needed: the history of one
-run is checked in a walk along the chain, and one over the calls.
+The chain of committed objects is the linearization, so no search is needed: one pass over the chain
+and one over the recorded calls check a whole simulation.
 
-The chain itself: versions rise by one, each built on its predecessor; a job never vanishes
-without having been finished; attempts rise one at a time, each with one owner and one lease;
-done is final; one idempotency key stands for one job; jobs are handed out in order.
+The chain: versions rise by one, each built on its predecessor; a job never vanishes without having
+been finished; attempts rise one at a time, each with one owner and one lease; done is final; one
+idempotency key stands for one job; jobs are handed out in order.
 
-Consumers and writers are judged by the ``ledger``.
+``batch_invariants`` checks consumers and writers. ``broker_invariants`` checks brokers: the epoch
+never falls and rises with the broker, and only the recorded broker writes as one.
 
-Brokers (``fencing``): the epoch never falls and rises with the broker; only the broker that the
-object names writes as one.
+Answers: every answer was true in the chain when it was given; nothing took effect twice; nothing
+that was rejected took effect; no read was older than its request.
 
-What clients were told: every answer was already true in the chain when it was given; nothing
-took effect twice; nothing that was refused took effect; no read was older than its question.
-
-What a broker answers from memory may be old, by as much as its proof of leadership may be
-(``PROOF_S``), and by no more: that a job is held, and that there is none to be claimed, must have
-been true at a version that was the newest one at most that long before the call began, or later.
+A broker may answer from memory that a job is held, or that there is none to claim. Such an answer
+may be as old as its proof of leadership (``PROOF_S``) and no older: it must have been true at a
+version that was the newest one at most that long before the call began, or later.
 """
 
 from __future__ import annotations
@@ -34,17 +32,17 @@ from bucketq.codec import decode
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.job import JobRecord
 from bucketq.model.state import State
-from bucketq.testing.simulated_store import Commit
+from bucketq.testing.simulated_store import StoreCommit
 from simulator.batch_invariants import ConsumerTracker
 from simulator.broker_invariants import BrokerTracker
 from simulator.call_history import CallHistory, RecordedCall
 
 
 class InvariantError(AssertionError):
-    """A promise was broken: which one, how, and what went on around it."""
+    """A promise was broken: which one, how, and the calls and commits around it."""
 
     def __init__(self, invariant: str, detail: str, trace: list[str]) -> None:
-        """Keep what is needed to tell the story."""
+        """Make the error, with a trace of calls and commits."""
         super().__init__("\n".join([f"{invariant}: {detail}", *trace]))
         self.invariant = invariant
         self.detail = detail
@@ -52,15 +50,15 @@ class InvariantError(AssertionError):
 
 @dataclass
 class CommitChain:
-    """What the chain tells, gathered in one walk along it."""
+    """Everything that one pass over the chain of commits collects."""
 
     history: CallHistory
     records: dict[str, list[tuple[int, JobRecord]]] = field(default_factory=dict)
     """The records of each job, each with the version that it appeared in."""
     by_token: dict[str, list[str]] = field(default_factory=dict)
-    """The jobs that bear a payload."""
+    """The jobs with each payload."""
     leases: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """The job and attempt that each lease was for."""
+    """The job and attempt of each lease."""
     archived: dict[str, list[tuple[float, JobRecord]]] = field(default_factory=dict)
     """The copies of each job in the archive, each with the time at which it landed."""
     gone: set[str] = field(default_factory=set)
@@ -68,7 +66,7 @@ class CommitChain:
     paused: list[int] = field(default_factory=list)
     """The versions at which anything was paused."""
     quiet: list[int] = field(default_factory=list)
-    """The versions in which nothing was changed, but how long workers have been silent."""
+    """The versions that changed nothing but how long workers have been silent."""
     handed_to: dict[str, list[int]] = field(default_factory=dict)
     """The versions in which jobs were handed to each worker."""
     brokers: BrokerTracker = field(default_factory=BrokerTracker)
@@ -89,14 +87,14 @@ class CommitChain:
         return False
 
     def known_since(self, call: RecordedCall) -> int:
-        """The oldest version that a call may still be answered from."""
+        """Return the oldest version that a call may be answered from."""
         if call.actor.rpartition("/")[0] not in self.history.clients:
             return call.began_version
         commits = self.history.store.history(self.history.key)
         return bisect_right(commits, call.began_s - PROOF_S, key=lambda commit: commit.time_s)
 
     def violate(self, invariant: str, detail: str, version: int | None = None) -> NoReturn:
-        """Report a broken promise, with what went on around a version."""
+        """Raise ``InvariantError``, with the calls and commits around a version."""
         raise InvariantError(invariant, detail, self._trace(version))
 
     def _trace(self, version: int | None) -> list[str]:
@@ -117,7 +115,7 @@ class CommitChain:
 
 
 def check(history: CallHistory) -> CommitChain:
-    """Check everything that must hold at any time; raise ``InvariantError`` at the first breach."""
+    """Check safety; raise ``InvariantError`` at the first violation."""
     chain = CommitChain(history, archived=_read_archive(history))
     before: State | None = None
     for version, commit in enumerate(history.store.history(history.key), start=1):
@@ -145,7 +143,7 @@ def check(history: CallHistory) -> CommitChain:
     return chain
 
 
-def _decode(chain: CommitChain, version: int, commit: Commit) -> State:
+def _decode(chain: CommitChain, version: int, commit: StoreCommit) -> State:
     if commit.body is None or commit.operation not in ("create", "replace"):
         chain.violate("conditional writes", f"{commit.operation} of the queue object", version)
     return decode(commit.body, f"version {version}").state
@@ -164,7 +162,7 @@ def _check_link(chain: CommitChain, version: int, before: State | None, state: S
 
 
 def _check_jobs(chain: CommitChain, version: int, before: State | None, state: State) -> bool:
-    """Check what became of each job; returns whether nothing did that is worth a commit."""
+    """Check how each job changed; return whether the commit was needless."""
     old_jobs = before.jobs.by_id if before else {}
     is_quiet = len(state.jobs.by_id) == len(old_jobs)
     for job in old_jobs.values():
@@ -204,7 +202,7 @@ def _check_lease(chain: CommitChain, version: int, job: JobRecord, lease: str) -
 
 
 def _quiet(job: JobRecord) -> JobRecord:
-    """A job without what a heartbeat changes."""
+    """Return a job without the fields that a heartbeat changes."""
     return msgspec.structs.replace(job, heartbeat_at=None, silent_s=0.0)
 
 
@@ -214,7 +212,7 @@ def _head(state: State) -> tuple[Any, ...]:
 
 
 def _check_gone(chain: CommitChain, version: int, job: JobRecord) -> None:
-    """A job leaves when it is done, and as it is done it stands in the archive already."""
+    """A job leaves only when it is done and the archive has it."""
     commit = chain.history.store.history(chain.history.key)[version - 1]
     copies = [copy for at, copy in chain.archived.get(job.id, []) if at <= commit.time_s]
     if job.status != "done" or job not in copies:
@@ -262,11 +260,11 @@ def _check_step(chain: CommitChain, version: int, old: JobRecord, job: JobRecord
 
 
 def _check_order(chain: CommitChain, version: int, before: State, state: State) -> None:
-    """A job that waited through a commit was not due before one that was handed out in it."""
+    """No job that was handed out came after one that was due and kept waiting."""
     if before.paused or state.paused or before.paused_kinds or state.paused_kinds:
         return
     claimed: dict[str, JobRecord] = {}
-    # What a batch takes back was in the order of its first claim.
+    # Jobs that a batch takes back were in order when it claimed them first.
     taken_back = {job_id for consumer in before.consumers for job_id in consumer.jobs}
     for job_id in state.running:
         if job_id in taken_back:
@@ -339,7 +337,7 @@ def _check_push(chain: CommitChain, call: RecordedCall) -> None:
 
 
 def _succeeded_elsewhere(chain: CommitChain, refused: RecordedCall, token: str) -> bool:
-    """Whether another try of the same push may have brought the job in."""
+    """Whether another attempt at the same push may have inserted the job."""
     return any(
         call is not refused and not isinstance(call.error, RejectedError)
         for call in chain.history.calls
@@ -358,7 +356,7 @@ def _check_complete(chain: CommitChain, call: RecordedCall) -> None:
 
 
 def _was_in_doubt(chain: CommitChain, call: RecordedCall) -> bool:
-    """Whether it says again, as a new request, what may have been done and was forgotten."""
+    """Whether the call repeats, as a new request, one that may have taken effect already."""
     job_id, lease = call.detail["job"], call.detail["lease"]
     return call.detail["request"] is None and any(
         isinstance(before.error, UnavailableError)
@@ -371,16 +369,16 @@ def _was_in_doubt(chain: CommitChain, call: RecordedCall) -> bool:
 
 
 def _check_complete_many(chain: CommitChain, call: RecordedCall) -> None:
-    """What is told of each is true, also of the ones whose lease was lost."""
+    """The answer for each job is true, also for those whose lease was lost."""
     if not call.succeeded:
         return
-    for (job_id, lease), told in zip(call.detail["jobs"], call.answer, strict=True):
+    for (job_id, lease), is_acknowledged in zip(call.detail["jobs"], call.answer, strict=True):
         fields = {"status": "done", "outcome": "completed", "lease": lease}
-        if told and not chain.holds(job_id, 0, call.ended_version, **fields):
+        if is_acknowledged and not chain.holds(job_id, 0, call.ended_version, **fields):
             chain.violate("completed means completed", str(call), call.ended_version)
-        # A job may be done and gone when a request is sent under a new id that was too old.
+        # A request that was too old is sent with a new id, and the job may be gone by then.
         is_done = chain.holds(job_id, 0, len(chain.history.calls) + 10**9, **fields)
-        if not told and is_done and job_id not in chain.gone:
+        if not is_acknowledged and is_done and job_id not in chain.gone:
             chain.violate("nothing refused takes effect", str(call), call.ended_version)
 
 
@@ -405,7 +403,7 @@ def _check_batches(chain: CommitChain) -> None:
 
 
 def _check_claims(chain: CommitChain) -> None:
-    """Each attempt was handed to one call only, or to retries of it, after its commit."""
+    """Each attempt was handed to one call only, or to its retries, and after its commit."""
     owners: dict[str, RecordedCall] = {}
     for call in chain.history.calls:
         if call.verb != "claim" or not call.succeeded:
@@ -421,7 +419,7 @@ def _check_claims(chain: CommitChain) -> None:
 
 
 def _check_empty(chain: CommitChain, call: RecordedCall) -> None:
-    """A claim that found nothing passed over no job that waited for it all the while."""
+    """A claim that found nothing did not miss a job that was claimable all the while."""
     first, last, asked = chain.known_since(call), call.ended_version, call.detail["kinds"]
     kinds = (asked,) if isinstance(asked, str) else asked
     place = bisect_right(chain.paused, first - 1)
@@ -429,7 +427,7 @@ def _check_empty(chain: CommitChain, call: RecordedCall) -> None:
         return
     handed = chain.handed_to.get(call.actor, [])
     if call.detail["request"] or (handed and handed[-1] > call.began_version):
-        return  # Sent twice, it may have been answered with jobs that were lost meanwhile.
+        return  # A retry may have been answered with jobs whose leases expired meanwhile.
     for records in chain.records.values():
         at = bisect_right(records, first, key=lambda entry: entry[0])
         if at == 0:

@@ -1,11 +1,10 @@
-"""What must hold beyond what must hold at any time: thrift in fair weather, rest after a storm.
+"""Checks of efficiency while few things fail, and of liveness after all faults have ended.
 
-**In fair weather** nobody loses what it has by no fault of its own: no lease is taken from a worker
-whose process lives, no broker is replaced that lives, no job is handed to the dead, and nothing is
-written without a reason.
+**Efficiency.** No lease is taken from a worker whose process lives, no living broker is replaced,
+no job is handed to a dead worker, and nothing is written without a reason.
 
-**After a storm**, once faults have stopped: within a bounded time one broker leads, takeovers
-cease, every client gets answers, the jobs of the dead are reclaimed, and every job comes to an end.
+**Liveness**, once the faults have ended: within a bounded time one broker leads, takeovers cease,
+every client gets answers, the jobs of dead workers are reclaimed, and every job reaches its end.
 """
 
 from __future__ import annotations
@@ -22,22 +21,24 @@ from simulator.machines import LEADERS
 from simulator.simulated_cluster import SimulatedCluster
 
 ELECTED_WITHIN_S = 120.0
-"""A broker that was deposed over and over while it was alive stands again after a minute and a
-half; longer than that nobody may be without one."""
+"""A broker that was deposed several times while alive stands again after 90 s; a queue may not be
+without a leader for much longer."""
 ANSWERED_WITHIN_S = 30.0
-"""How long a client may take to find a broker that leads: it may sit on a dead connection."""
+"""How long a client may take to find the leader: it may wait on a dead connection first."""
 _SWEEP_S = 4.0
+"""How long a leader may take to notice that a lease has expired."""
 _UNDER_WAY_S = 15.0
-"""How late a heartbeat may arrive that was sent before."""
+"""How late a heartbeat may arrive that was sent before the faults ended."""
 _HAND_OUT_S = 1.0
+"""How long after the death of its process a waiting claim may still be answered."""
 _WELL: tuple[FaultSchedule, ...] = ("nothing", "restarts")
-"""Where whoever ends in order is answered in time."""
+"""Schedules in which a program that shuts down is answered in time."""
 _DELAY_S = 0.2
-"""How much sooner a write may land than the one before it did, each measured from its beginning."""
+"""How much less time a write may take than the one before it."""
 
 
 def check_efficiency(cluster: SimulatedCluster, chain: CommitChain, faults: FaultSchedule) -> None:
-    """Check what must hold where only some things go wrong, and those not all the time."""
+    """Check that healthy processes are left alone and nothing needless is written."""
     _check_leases(cluster, chain, faults)
     _check_brokers(cluster, chain)
     if faults != "slow-storage":
@@ -50,7 +51,7 @@ def check_efficiency(cluster: SimulatedCluster, chain: CommitChain, faults: Faul
 
 
 def check_liveness(cluster: SimulatedCluster, chain: CommitChain, faults_ended_s: float) -> None:
-    """Check what must hold some time after the faults have ended, at ``calm_s``."""
+    """Check that the cluster has settled after the faults ended, at ``faults_ended_s``."""
     for error in (*(e for t in cluster.programs for e in t.errors), *cluster.network.errors):
         raise error
     final = chain.final
@@ -64,7 +65,7 @@ def check_liveness(cluster: SimulatedCluster, chain: CommitChain, faults_ended_s
 
 
 def is_settled(cluster: SimulatedCluster, faults_ended_s: float) -> bool:
-    """Whether everything has come to rest, and has been there long enough to be judged."""
+    """Whether the cluster has settled, for long enough to check it."""
     state, now_s = cluster.state(), cluster.loop.time()
     if state is None or any(job.status != "dead" for job in state.jobs):
         return False
@@ -79,22 +80,22 @@ def _process_of(worker: str | None) -> str:
 
 
 def _check_leases(cluster: SimulatedCluster, chain: CommitChain, faults: FaultSchedule) -> None:
-    """While nothing befalls a worker, whatever befalls brokers, it loses no job.
+    """A healthy worker loses no lease, whatever happens to brokers.
 
-    An engine that ends while nobody answers may leave a job to its lease.
+    An engine that shuts down while it gets no answers may leave a job to its lease.
     """
     history = cluster.history
     commits = cluster.store.history(history.key)
     excused = set(history.excused)
     if any(program.kind in ("auto", "spawn") for program in cluster.programs):
-        # Brokers come up where those who know some addresses only do not look.
+        # Brokers are started at addresses that ``address`` clients do not know.
         excused |= {name for name in history.clients if "/address" in name}
     for job_id, records in chain.records.items():
         for version, record in records:
             lost = [failure for failure in record.errors if failure.cause == "lost"]
             for failure in lost:
                 if "@" in (failure.worker or ""):
-                    continue  # A batch outlives its driver, and the next one may be late.
+                    continue  # A batch outlives its driver, and the next driver may be late.
                 name, at_s = _process_of(failure.worker), commits[version - 1].time_s
                 engine_run = cluster.worker_history.engine_runs.get(failure.worker or "")
                 if engine_run is not None and engine_run.may_leave_jobs(is_well=faults in _WELL):
@@ -105,7 +106,7 @@ def _check_leases(cluster: SimulatedCluster, chain: CommitChain, faults: FaultSc
 
 
 def _check_brokers(cluster: SimulatedCluster, chain: CommitChain) -> None:
-    """A broker is replaced when it has left, has died, stood still, or by force."""
+    """A broker is replaced only if it has left, has died, was frozen, or by force."""
     history, takeovers = cluster.history, chain.brokers.takeovers
     for before, after in pairwise(takeovers):
         is_gone = history.deaths.get(before.writer, after.time_s) < after.time_s
@@ -116,7 +117,7 @@ def _check_brokers(cluster: SimulatedCluster, chain: CommitChain) -> None:
 
 
 def _check_hand_outs(cluster: SimulatedCluster, chain: CommitChain) -> None:
-    """Nobody is handed a job who has been dead for a while."""
+    """No job is handed to a worker that died a while ago."""
     commits, deaths = cluster.store.history(cluster.history.key), cluster.history.deaths
     for worker, versions in chain.handed_to.items():
         died_s = deaths.get(_process_of(worker))
@@ -126,7 +127,7 @@ def _check_hand_outs(cluster: SimulatedCluster, chain: CommitChain) -> None:
 
 
 def _check_needless_commits(cluster: SimulatedCluster, chain: CommitChain, delay_s: float) -> None:
-    """Nothing is written for empty claims and heartbeats, but silences every third of a lease."""
+    """Empty claims and heartbeats cause no commits, except one every third of a lease."""
     commits, lease_s = cluster.store.history(cluster.history.key), _settings(chain).lease_s
     written_s: dict[str, float] = {}
     for version in chain.quiet:
@@ -154,11 +155,11 @@ def _check_leadership(cluster: SimulatedCluster, chain: CommitChain, faults_ende
 
 
 def _check_answers(cluster: SimulatedCluster, chain: CommitChain, since_s: float) -> None:
-    """Everybody who asks from then on is answered, and not with an unknown outcome."""
+    """Every call that begins later is answered, and not with an unknown outcome."""
     history, latest_s = cluster.history, cluster.loop.time() - 2 * ANSWERED_WITHIN_S
     for call in history.calls:
         name = _process_of(call.actor)
-        # One that is sent again may be older than what the queue remembers: that is an answer.
+        # A retry may be older than what the queue remembers; that it is refused is an answer.
         if call.began_s <= since_s or name not in history.clients or call.detail.get("request"):
             continue
         is_cut_off = call.was_cancelled or name in history.deaths
@@ -170,7 +171,7 @@ def _check_answers(cluster: SimulatedCluster, chain: CommitChain, since_s: float
 def _check_reclaimed(
     cluster: SimulatedCluster, chain: CommitChain, since_s: float, faults_ended_s: float
 ) -> None:
-    """The job of a worker that was dead when the faults ended goes to another in time."""
+    """The job of a worker that was dead when the faults ended is reclaimed in time."""
     for orphan in _orphans(cluster, chain):
         lost_s = orphan.lease_s + _settings(chain).grace_s + _SWEEP_S
         limit_s = max(since_s, orphan.since_s) + lost_s
@@ -180,9 +181,9 @@ def _check_reclaimed(
 
 
 def _check_reclaimed_though(cluster: SimulatedCluster, chain: CommitChain) -> None:
-    """The same while no broker lives for a lease: what one has heard the next one knows.
+    """The same while no broker lives for a lease: silence adds up over several leaders.
 
-    Each adds what it has written down before it dies, and that is a third of a lease at least.
+    Each leader records the silence that it saw at least every third of a lease.
     """
     for orphan in _orphans(cluster, chain):
         limit_s = max(orphan.died_s, orphan.since_s) + 4 * orphan.lease_s
@@ -199,7 +200,7 @@ class _Orphan:
     died_s: float
     until_s: float
     lease_s: float
-    """How long its worker may be silent."""
+    """How long its worker may be silent before the lease expires."""
     detail: str
 
 

@@ -1,8 +1,8 @@
-"""Who lives in a simulated world: machines, and the processes that run on them.
+"""The machines of a simulated cluster, and the programs that run on them.
 
-A machine has a clock that is wrong, a link to the store, a network card, and a lock that its
-processes share. A tenant is what is started on it, and started again when it has died: a broker,
-or somebody with a queue of one sort or another. All of them run the real code.
+A machine has a wrong clock, a link to the store, a transport, and a lock that its processes share.
+A program is started on a machine and restarted after its process has died: a broker, or a user of
+a queue in one of the modes. All programs run the real code.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ ProgramKind = Literal[
     "address",
     "stranger",
 ]
-"""What a tenant is.
+"""The kinds of programs.
 
-``direct`` and ``group`` write the object by themselves. ``serve`` is a broker, as ``bucketq serve``
-starts it, and ``stranger`` one of another queue. The others are clients: ``auto`` starts a broker
-inside its process where there is none, ``spawn`` one as a process of its own; ``frugal`` writes
-directly where there is none; ``remote`` waits for one; ``address`` knows addresses only.
+``direct`` and ``group`` write the object themselves. ``serve`` is a broker, as ``bucketq serve``
+starts it, and ``stranger`` a broker of another queue. The others are clients. If there is no
+broker, ``auto`` starts one inside its process, ``spawn`` starts one as another process, ``frugal``
+writes directly, and ``remote`` waits; ``address`` knows the addresses of brokers only.
 """
 
 CLIENTS: tuple[ProgramKind, ...] = ("auto", "spawn", "remote", "frugal", "address")
 LEADERS: tuple[ProgramKind, ...] = ("serve", "auto")
-"""Those whose process may lead, and then writes as a broker alone."""
+"""Programs whose process may lead; what such a process writes, it writes as a broker."""
 
 QUEUE = "jobs"
 """The name under which brokers serve the queue."""
 OTHER_KEY = "others/queue.json"
-"""The queue of strangers."""
+"""The key of the queue that ``stranger`` programs serve."""
 PORT = 7700
-"""Where a broker listens that address clients are to find."""
-_IDLE_EXIT_S = 20.0
+"""The port at which ``address`` clients look for brokers."""
+_IDLE_EXIT_S = 20.0  # Short enough that brokers exit, and are started again, in one simulation.
 _IDLE_LOOK_S = 0.5
 
 OpenQueue = AbstractAsyncContextManager[Any]
@@ -68,21 +68,21 @@ OpenQueue = AbstractAsyncContextManager[Any]
 
 @dataclass
 class ClusterCounters:
-    """What happened inside the processes of a world, counted."""
+    """Counts of events inside the processes of a cluster."""
 
     verdicts: dict[str, int] = field(default_factory=dict)
-    """How often a commit landed, was lost to another, or was too old to tell."""
+    """How many commits landed, lost a race, or were too old to tell."""
     depositions: int = 0
-    """How often a broker that led found that another does."""
+    """How many times a leader found that another broker had taken over."""
 
 
 class CountingRegister(Register):
-    """The real register; it counts the verdicts, to show that all of them were met."""
+    """The real register, with counts of its verdicts, to show that all of them occur."""
 
     counters: ClusterCounters
 
     async def commit(self, document: Document, prepared: Prepared) -> Settled:
-        """Commit, and count how it ended."""
+        """Commit, and count the verdict."""
         settled = await super().commit(document, prepared)
         name = settled.verdict.value
         self.counters.verdicts[name] = self.counters.verdicts.get(name, 0) + 1
@@ -90,7 +90,7 @@ class CountingRegister(Register):
 
 
 class CountingBroker(Broker):
-    """The real broker; it counts how often it was deposed."""
+    """The real broker, with a count of how often it was deposed."""
 
     counters: ClusterCounters
 
@@ -104,7 +104,7 @@ class CountingBroker(Broker):
 
 @dataclass
 class Machine:
-    """A host: what its processes share."""
+    """A host: what the processes on it share."""
 
     name: str
     loop: VirtualLoop
@@ -115,15 +115,15 @@ class Machine:
 
 
 class SimulatedLock(HostLock):
-    """The lock of a simulated machine. As a real one, it is free when its holder is dead."""
+    """The lock of a simulated machine. Like a file lock, it is free once its holder has died."""
 
     def __init__(self, machine: Machine) -> None:
-        """Lock the one queue of the world; no file is touched."""
+        """Lock the queue of the cluster; no file is touched."""
         super().__init__("simulated")
         self._machine = machine
 
     def take(self) -> bool:
-        """Take it without waiting; returns whether the running process has it."""
+        """Take the lock without waiting; return whether the running process has it."""
         machine, process = self._machine, self._machine.loop.current_process()
         if machine.lock_holder not in (None, process) and machine.lock_holder.alive:
             return False
@@ -131,18 +131,18 @@ class SimulatedLock(HostLock):
         return True
 
     def give_to(self, process: Process) -> None:
-        """Let another process have it."""
+        """Pass the lock to another process."""
         self._machine.lock_holder = process
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock if the running process holds it."""
         if self._machine.lock_holder is self._machine.loop.current_process():
             self._machine.lock_holder = None
 
 
 @dataclass
 class Program:
-    """What runs on a machine, and runs again after its death under the same name."""
+    """A program on a machine. After its process has died it is restarted under the same name."""
 
     name: str
     machine: Machine
@@ -151,45 +151,45 @@ class Program:
     roles: tuple[str, ...] = ()
     listen: str = ""
     addresses: tuple[str, ...] = ()
-    """Where an ``address`` client looks."""
+    """The addresses that an ``address`` client tries."""
     takeover: bool = False
-    """Whether it takes over by force when it starts next."""
+    """Whether it takes over by force at its next start."""
     idle_exit_s: float = 0.0
     life: int = 0
     process: Process | None = None
     broker: Broker | None = None
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set to let it end in order, as SIGTERM does."""
+    """Set to shut it down gracefully, like SIGTERM."""
     errors: list[BaseException] = field(default_factory=list)
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process is there, frozen or not."""
+        """Whether its process exists, frozen or not."""
         return self.process is not None and self.process.alive
 
     @property
     def is_spawned(self) -> bool:
-        """Whether a client has started it."""
+        """Whether a client started it."""
         return self.idle_exit_s > 0
 
     @property
     def leads(self) -> bool:
-        """Whether it is alive and believes to lead."""
+        """Whether it is alive and believes that it leads."""
         broker = self.broker
         return self.is_alive and broker is not None and broker.leader is not None
 
 
 @dataclass
 class QueueFactory:
-    """How tenants come to their queues and brokers."""
+    """Makes the queues and brokers of programs."""
 
     key: str
     counters: ClusterCounters
     spawn: Callable[[Program], Process]
-    """How a new tenant is started, for clients that start brokers as processes of their own."""
+    """Starts a program, for clients that start brokers as processes."""
 
     def queue_of(self, program: Program) -> OpenQueue:
-        """Make the queue of a tenant that has one, not open yet."""
+        """Make the queue of a program; it is not open yet."""
         name, machine = self.name_of(program), program.machine
         if program.kind in CLIENTS:
             return Client[str](
@@ -211,7 +211,7 @@ class QueueFactory:
         )
 
     async def serve(self, program: Program) -> None:
-        """Be a broker, until it is told to stop."""
+        """Run a broker until the program is asked to stop."""
         loop = asyncio.get_running_loop()
         server = self._server(program, QUEUE if program.kind == "serve" else "others")
         program.takeover = False
@@ -234,7 +234,7 @@ class QueueFactory:
         return register
 
     def name_of(self, program: Program) -> str:
-        """The name of a tenant in this life."""
+        """Return the name of a program, with the number of its current process."""
         return f"{program.name}#{program.life}"
 
     def _archive(self, machine: Machine, key: str = "") -> SegmentWriter:
@@ -294,18 +294,18 @@ class QueueFactory:
 
 
 class SimulatedSpawnLauncher:
-    """Starts a broker as another process of the machine, which ends when it has been idle."""
+    """Starts a broker as another process of the machine; the broker exits when it is idle."""
 
     broker = None
 
     def __init__(self, factory: QueueFactory, machine: Machine, lock: SimulatedLock) -> None:
-        """Start tenants of ``machine``."""
+        """Start brokers on ``machine``."""
         self._trade = factory
         self._machine = machine
         self._lock = lock
 
     async def launch(self, after: int) -> None:
-        """Start one; the lock goes with it, and is free again when it ends."""
+        """Start a broker and pass the lock to it; the lock is free again when it exits."""
         del after
         if not self._lock.take():
             return
@@ -320,11 +320,11 @@ class SimulatedSpawnLauncher:
         self._lock.give_to(self._trade.spawn(child))
 
     async def close(self) -> None:
-        """Leave it running."""
+        """Release the lock; a broker that was started keeps running."""
         self._lock.release()
 
 
 async def _until_idle(server: Server, idle_exit_s: float) -> None:
     loop = asyncio.get_running_loop()
-    while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - it is looked at, not told
+    while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - it has no event to wait for
         await asyncio.sleep(_IDLE_LOOK_S)

@@ -1,4 +1,4 @@
-"""Which tenants a world has: drawn at random, after one of a few patterns."""
+"""Scenarios: which programs run in a simulated cluster, drawn at random within a pattern."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from simulator.simulated_cluster import SimulatedCluster
 from simulator.worker_actors import BEHAVIOURS, CRASHERS
 
 Scenario = Literal["direct", "brokers", "auto", "mixed", "many-clients", "engines", "batches"]
-"""The pattern: ``direct`` has nobody but those who write by themselves; ``brokers`` some that serve
-and clients of them; ``auto`` clients alone, who bring brokers up; ``mixed`` is everything;
-``herd`` many clients of few brokers; ``crew`` one of these, whose workers are engines; and
-``batches`` one of these, with users that work in batches."""
+"""The patterns.
+
+``direct`` has only programs that write the object themselves; ``brokers`` has brokers and their
+clients; ``auto`` has clients that start brokers; ``mixed`` has all of these; ``many-clients`` has
+many clients of few brokers; ``engines`` is one of these whose workers are real worker engines; and
+``batches`` is one of these with consumers and writers.
+"""
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 
@@ -25,7 +28,7 @@ _OF_ALL: tuple[ProgramKind, ...] = (*_OF_BROKERS, "auto", "auto", "spawn", "dire
 
 
 def populate(cluster: SimulatedCluster, scenario: Scenario) -> None:
-    """Let machines and tenants into an empty world."""
+    """Add the machines and programs of a scenario to an empty cluster."""
     rng = cluster.rng
     if scenario == "engines":
         populate(cluster, rng.choice(_PLAIN))
@@ -55,7 +58,7 @@ def populate(cluster: SimulatedCluster, scenario: Scenario) -> None:
 
 
 def _use_engines(cluster: SimulatedCluster) -> None:
-    """Let engines take the place of most workers, and of one in any case."""
+    """Replace most workers by engines, and at least one."""
     rng = cluster.rng
     crashers = tuple(CRASHERS) if cluster.has_crashers else ()
     cluster.kinds = (*KINDS, *BEHAVIOURS, *BEHAVIOURS, "quick", "quick", "slow", *crashers)
@@ -67,7 +70,7 @@ def _use_engines(cluster: SimulatedCluster) -> None:
 
 
 def _use_batches(cluster: SimulatedCluster) -> None:
-    """Let drivers of consumers and writers take the place of many, and of some in any case."""
+    """Replace many producers and workers by writers and consumers, and at least some."""
     rng = cluster.rng
     others = {"produce": "write", "work": "consume"}
     for number, program in enumerate(program for program in cluster.programs if program.roles):

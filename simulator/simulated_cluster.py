@@ -1,7 +1,7 @@
-"""A simulated world: a store, a network, machines, and the tenants that live on them.
+"""A simulated cluster: a store, a network, machines, and the programs that run on them.
 
-It starts and ends processes and knows who is who. What befalls them is the ``weather``'s, what they
-do the ``actors``', and whether they kept their promises is judged elsewhere.
+It starts and restarts processes and keeps track of them. ``fault_schedule`` decides which faults
+they meet, ``actors`` what they do, and the modules of invariants check the result.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from simulator.worker_history import WorkerHistory
 
 KEY = "queue.json"
 FAST_S = (0.005, 0.08)
-"""How long a request to the store takes."""
+"""Bounds of the time that a request to the store takes."""
+# More steps than any simulation has: a kill that was scheduled is called off.
 NEVER = 10**12
+# Short times, so that leases expire, retries happen and jobs are archived within 90 s.
 SETTINGS: dict[str, object] = {
     "lease_s": 10.0,
     "heartbeat_s": 2.0,
@@ -50,16 +52,16 @@ SETTINGS: dict[str, object] = {
 
 
 class SimulatedCluster:
-    """A store, some machines, and whoever lives on them."""
+    """A store, a network, some machines and their programs."""
 
     def __init__(self, loop: VirtualLoop) -> None:
-        """Make a world without machines, in which nothing goes wrong."""
+        """Make a cluster without machines and without faults."""
         self.loop = loop
         self.rng = loop.stream("world")
         self.faults_ended = False
-        """Whether the end has come, in which quick and reliable workers clear up."""
+        """Whether the faults are over; from then on workers are quick and reliable."""
         self.makes_mistakes = False
-        """Whether people give up at times, and some workers forget to beat."""
+        """Whether some callers give up, and some workers skip heartbeats."""
         self.store = SimulatedStore(loop, latency_s=FAST_S, content_etags=self.rng.random() < 0.5)
         self.network = SimulatedNetwork(loop)
         self.history = CallHistory(loop, self.store, KEY)
@@ -68,9 +70,9 @@ class SimulatedCluster:
         self.kinds: tuple[str, ...] = KINDS
         """The kinds of job that are pushed."""
         self.has_crashers = False
-        """Whether handlers may take their process with them."""
+        """Whether some handlers kill their process."""
         self.checkpoints: dict[str, int] = {}
-        """How far each writer knows that it has come; it outlives whoever writes."""
+        """The last acknowledged position of each writer; it survives the writer's process."""
         self.counters = ClusterCounters()
         self.factory = QueueFactory(KEY, self.counters, self._spawn)
         self.machines: list[Machine] = []
@@ -80,7 +82,7 @@ class SimulatedCluster:
         self._looked, self._epoch, self._taken_s = 0, 0, 0.0
 
     def add_machine(self) -> Machine:
-        """Add a machine whose clock is wrong."""
+        """Add a machine with a wrong clock."""
         name, rng = f"host{len(self.machines)}", self.rng
         clock = SimulatedClock(
             self.loop, offset_s=rng.uniform(-100, 100), drift=rng.uniform(-1e-3, 1e-3)
@@ -91,14 +93,14 @@ class SimulatedCluster:
         return machine
 
     def add(self, machine: Machine, kind: ProgramKind, **options: object) -> Program:
-        """Let a new tenant move in; it is not started."""
+        """Add a program to a machine without starting it."""
         number = sum(program.machine is machine for program in self.programs)
         program = Program(f"{machine.name}/{kind}{number}", machine, kind, **options)  # type: ignore[arg-type]
         self.programs.append(program)
         return program
 
     def start(self, program: Program) -> Process:
-        """Start a tenant's process."""
+        """Start the process of a program."""
         program.life += 1
         program.stopped = asyncio.Event()
         program.broker = None
@@ -114,9 +116,9 @@ class SimulatedCluster:
         return process
 
     def end_faults(self, *, restarts_all: bool) -> None:
-        """End all faults and let workers alone go on, those who live or nothing but fresh ones."""
-        self.store.calm()
-        self.network.calm()
+        """End all faults and stop producing jobs; optionally restart every program."""
+        self.store.end_faults()
+        self.network.end_faults()
         for machine in self.machines:
             machine.link.latency_s = FAST_S
         self.faults_ended = True
@@ -136,29 +138,29 @@ class SimulatedCluster:
         self.restart_dead()
 
     def restart_dead(self) -> None:
-        """Start everybody who is not there, but for brokers whom nobody needed any more."""
+        """Start every program that is not running, except brokers that a client had started."""
         for program in self.programs:
             self.restart(program)
 
     def restart(self, program: Program, *, takeover: bool = False) -> None:
-        """Start a tenant that is not there, unless it is for others to start it."""
+        """Start a program that is not running, unless clients start it on demand."""
         if not program.is_alive and not program.is_spawned:
             program.takeover = takeover and program.kind == "serve"
             self.start(program)
 
     def state(self) -> State | None:
-        """What the object holds now."""
+        """Return the state that the object holds now."""
         found = self.store.peek(KEY)
         return decode(found.body, "the object").state if found else None
 
     def record(self) -> BrokerRecord | None:
-        """The broker that the object names."""
+        """Return the broker that is recorded in the object."""
         found = self.store.peek(KEY)
         broker = read_heading(found.body, "the object").broker if found else None
         return broker if broker and broker.address else None
 
     def taken_over_s(self) -> float:
-        """When the epoch began that the object is in."""
+        """Return when the current epoch began."""
         commits = self.store.history(KEY)
         for commit in commits[self._looked :]:
             broker = read_heading(commit.body or b"", "a version").broker
@@ -168,7 +170,7 @@ class SimulatedCluster:
         return self._taken_s
 
     def leader(self) -> Program | None:
-        """The tenant that leads, and that the object names; alive or frozen."""
+        """Return the program that leads and is recorded in the object, running or frozen."""
         record = self.record()
         for program in self.programs:
             leader = program.broker.leader if program.broker and program.leads else None
@@ -177,12 +179,12 @@ class SimulatedCluster:
         return None
 
     def known_jobs(self) -> list[str]:
-        """The ids of all jobs in the queue, for an operator to choose from."""
+        """Return the ids of all jobs in the queue, for an operator to choose from."""
         state = self.state()
         return list(state.jobs.by_id) if state else []
 
     def new_token(self) -> str:
-        """Make a payload that no other job bears."""
+        """Return a payload that no other job has."""
         self._tokens += 1
         return f"token-{self._tokens}"
 
@@ -197,16 +199,16 @@ class SimulatedCluster:
         self.history.deaths[process.name] = self.loop.time()
 
     async def _run_program(self, program: Program) -> None:
-        """What runs in a tenant's process."""
+        """Run a program: the main coroutine of its process."""
         try:
             if program.kind in ("serve", "stranger"):
                 await self.factory.serve(program)
             else:
                 await self._run_actors(program)
         except UnavailableError:
-            return  # It could not be opened in time; the weather may try again.
+            return  # It could not be opened in time; the fault schedule may restart it.
         except (InvalidRequestError, QueueNotFoundError) as error:
-            # A stranger listens where it wanted to, or where it looked for its queue.
+            # A broker of another queue has its address, or the one where it looked for its queue.
             if "cannot listen" not in str(error) and "is not served at" not in str(error):
                 program.errors.append(error)
                 raise
@@ -215,7 +217,7 @@ class SimulatedCluster:
             raise
 
     async def _run_actors(self, program: Program) -> None:
-        """Open a queue and let actors use it, until they are done or it is told to stop."""
+        """Open a queue and run actors on it until they finish or the program is asked to stop."""
         name = self.factory.name_of(program)
         rng = self.loop.stream(name)
         queue = self.factory.queue_of(program)
@@ -273,11 +275,11 @@ class SimulatedCluster:
         )
 
     def _crash(self, program: Program) -> bool:
-        """Let a handler take its process with it, unless that were a fault after all have ended."""
+        """Kill the process of a handler; return False if all faults have ended and it may lead."""
         if program.process is None or (self.faults_ended and program.kind in LEADERS):
             return False
         program.process.kill()
-        self.loop.call_in_world(self.rng.uniform(0.5, 5), self.restart, program)
+        self.loop.call_in_environment(self.rng.uniform(0.5, 5), self.restart, program)
         return True
 
     async def _act(self, role: str, actor: Actor) -> None:

@@ -1,21 +1,21 @@
-"""The simulated network: hosts with addresses, and between them everything that goes wrong.
+"""A simulated network: hosts with addresses, and faults between them.
 
-``network.host("host1")`` is the ``Transport`` of whatever runs on that host; which process listens
-or dials is the one that calls. It is harsher than TCP: a message of a conversation may be late,
-lost, doubled or overtaken while the conversation lives on, because that is all that ``Transport``
-promises, and whatever brokers and clients lean on beyond it is what the simulator is to find.
-Without faults, messages that go one way on one conversation arrive in order.
+``network.host("host1")`` is the ``Transport`` of every process on that host; the process that calls
+it listens or dials. The network is harsher than TCP: a message of a conversation may be late, lost,
+duplicated or overtaken while the conversation stays open, because ``Transport`` promises no more,
+and the simulator must find code that relies on more. Without faults, messages in one direction of
+one conversation arrive in order.
 
 What happens to processes:
 
-* **Killed, or at its end**: its ports are free, a dial is refused, and its conversations are reset.
-  After a power cut nobody is told, and the address is silent for a while. What it had sent is on
-  its way all the same, or was still inside the host and is lost.
-* **Frozen**: it keeps its ports and answers nobody; what came meanwhile it finds after the thaw.
-* **Cut off**: packets vanish in silence, whichever way is cut. Nobody is refused.
+* **Killed or exited**: its ports are free, new connections are refused, and its conversations are
+  reset. After a power cut no reset is sent, and its addresses do not answer for a while. Messages
+  that it sent still arrive, unless they had not left the host.
+* **Frozen**: it keeps its ports and does not answer; what arrives meanwhile waits for it.
+* **Cut off**: packets are dropped silently in the directions that are cut.
 
-``network.injected`` counts what went wrong. All randomness comes from one stream of the loop's
-seed. Nothing outside the loop is touched.
+``network.injected`` counts the faults. All randomness comes from one stream of the loop's seed.
+Nothing outside the loop is touched.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.process import Process
 from simulator.simulated_transport import (
     ClientEnd,
-    Connection,
     End,
     Flow,
+    SimulatedConnection,
     SimulatedListener,
     SimulatedTransport,
     copied,
@@ -44,10 +44,10 @@ from simulator.simulated_transport import (
 Way = Literal["both", "out", "in"]
 
 MESSAGE_FAULTS = ("lost", "doubled", "reordered", "late", "stalled", "broken")
-"""What can happen to a message: at most one of them."""
+"""The faults of messages; a message has at most one."""
 
-NOTICE_FAULTS = ("untold", "told_late")
-"""What can happen to the news that a connection is over: at most one of them."""
+NOTICE_FAULTS = ("unnoticed", "noticed_late")
+"""The faults of the notice that a connection has ended; a notice has at most one."""
 
 _LONE_FAULTS = (("power_cut",), ("lost_with_sender",), ("reused_port",))
 _ALL = "*"
@@ -61,20 +61,20 @@ class NetworkFaults:
     """The rates of faults, each between 0 and 1, and how long the slow ones take.
 
     Attributes:
-        lost: A message never arrives. Nobody is told.
+        lost: A message never arrives, and no error is raised.
         doubled: It arrives a second time, ``again_s`` after the first.
-        reordered: It arrives ``again_s`` later, and those sent after it overtake it.
+        reordered: It arrives ``again_s`` later, and later ones overtake it.
         late: The same, by ``late_s``.
         stalled: It arrives ``late_s`` later, and holds up those behind it.
-        broken: The connection breaks under it, before or after it has arrived. One of the two
-            ends is told; the other is as ``untold`` and ``told_late`` say.
-        untold: One end of a connection is not told that it is over for the other. It learns it
+        broken: The connection breaks before or after it has arrived. One of the two ends is
+            notified; for the other, ``unnoticed`` and ``noticed_late`` decide.
+        unnoticed: One end of a connection is not notified that the other has ended it. It learns so
             when it next sends something, or never.
-        told_late: It is told ``late_s`` later.
-        power_cut: A killed process takes its host's network with it: no end is told of
-            anything, and for ``power_cut_s`` its addresses are silent and refuse nobody.
+        noticed_late: It is notified ``late_s`` later.
+        power_cut: The network of a killed process's host fails too: no end is notified, and for
+            ``power_cut_s`` its addresses neither answer nor refuse.
         lost_with_sender: A packet of a killed process had not left the host, and never does.
-        reused_port: Port 0 gives a port that something else had before.
+        reused_port: Port 0 returns a port that was used before.
         again_s: Bounds, drawn evenly over the orders of magnitude.
         late_s: Bounds.
         power_cut_s: Bounds.
@@ -86,8 +86,8 @@ class NetworkFaults:
     late: float = 0.0
     stalled: float = 0.0
     broken: float = 0.0
-    untold: float = 0.0
-    told_late: float = 0.0
+    unnoticed: float = 0.0
+    noticed_late: float = 0.0
     power_cut: float = 0.0
     lost_with_sender: float = 0.0
     reused_port: float = 0.0
@@ -96,7 +96,7 @@ class NetworkFaults:
     power_cut_s: tuple[float, float] = (5.0, 60.0)
 
     def __post_init__(self) -> None:
-        """Refuse rates that are no probabilities."""
+        """Reject rates that are not probabilities."""
         for names in (MESSAGE_FAULTS, NOTICE_FAULTS, *_LONE_FAULTS):
             rates = [getattr(self, name) for name in names]
             if min(rates) < 0 or sum(rates) > 1:
@@ -106,12 +106,12 @@ class NetworkFaults:
 
     @classmethod
     def none(cls) -> NetworkFaults:
-        """Nothing goes wrong."""
+        """Return no faults."""
         return cls()
 
     @classmethod
     def harsh(cls) -> NetworkFaults:
-        """Every fault there is, about one in eight messages: a bad day, for ever."""
+        """Return every fault, for about one in eight messages."""
         return cls(
             lost=0.02,
             doubled=0.03,
@@ -119,36 +119,36 @@ class NetworkFaults:
             late=0.02,
             stalled=0.01,
             broken=0.01,
-            untold=0.2,
-            told_late=0.2,
+            unnoticed=0.2,
+            noticed_late=0.2,
             power_cut=0.3,
             lost_with_sender=0.3,
             reused_port=0.5,
         )
 
     def times(self, factor: float) -> NetworkFaults:
-        """The same faults of messages, more or less often."""
+        """Return the same faults with the rates of messages multiplied."""
         rates = {name: factor * getattr(self, name) for name in MESSAGE_FAULTS}
         return replace(self, **rates)
 
     def in_order(self) -> NetworkFaults:
-        """The same, but what arrives does so once and in time, as on a good connection."""
-        return replace(self, doubled=0.0, reordered=0.0, late=0.0, stalled=0.0, told_late=0.0)
+        """Return the same faults without duplicates, delays and reordering."""
+        return replace(self, doubled=0.0, reordered=0.0, late=0.0, stalled=0.0, noticed_late=0.0)
 
     def ends(self, names: tuple[str, ...]) -> tuple[float, ...]:
-        """Lay rates end to end, so that one number between 0 and 1 picks one."""
+        """Return cumulative rates, so that one number between 0 and 1 selects a fault."""
         return tuple(accumulate(getattr(self, name) for name in names))
 
 
 class SimulatedNetwork:
-    """All hosts of a simulation, and the ways between them.
+    """All hosts of a simulation, and the connections between them.
 
     Attributes:
-        loop: The loop whose time and seed it lives by.
-        faults: What goes wrong now; set through ``set_faults``.
-        injected: How often each fault struck, by name, in the order of first occurrence.
-            Beside the names in ``NetworkFaults`` there is ``partition`` (a packet was lost to one).
-        errors: What services raised that no service may raise. A test should find none.
+        loop: The loop whose time and seed it uses.
+        faults: The current faults; set through ``set_faults``.
+        injected: How many faults of each name occurred, in the order of first occurrence. Beside
+            the names in ``NetworkFaults`` there is ``partition`` (a packet was dropped by one).
+        errors: Exceptions that services raised and must not raise. A test should find none.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class SimulatedNetwork:
 
         Args:
             loop: The simulation it is part of.
-            faults: What goes wrong; nothing by default.
+            faults: The faults; none by default.
             latency_s: Bounds of the time that a packet takes, one way.
         """
         self.loop = loop
@@ -181,23 +181,23 @@ class SimulatedNetwork:
         self._connections = 0
         self.set_faults(NetworkFaults.none() if faults is None else faults)
 
-    # What a test does to it.
+    # Called by tests and fault schedules.
 
     def host(self, name: str) -> SimulatedTransport:
-        """Return the transport of a host, which is made where there is none of this name."""
+        """Return the transport of a host, which is created on first use."""
         return self._hosts.setdefault(name, SimulatedTransport(self, name))
 
     def set_faults(self, faults: NetworkFaults) -> None:
-        """Change what goes wrong with what is sent from now on."""
+        """Change the faults of everything that is sent from now on."""
         self.faults = faults
         self._message_ends = faults.ends(MESSAGE_FAULTS)
         self._notice_ends = faults.ends(NOTICE_FAULTS)
 
-    def calm(self) -> None:
-        """End all faults, partitions and power cuts, to see whether everything comes to rest.
+    def end_faults(self) -> None:
+        """End all faults, partitions and power cuts.
 
-        What is already under way still arrives late, and who was not told of an end still does
-        not know: it learns it when it sends.
+        Messages that were delayed still arrive late, and an end that was not notified still learns
+        only when it sends.
         """
         self.set_faults(NetworkFaults.none())
         self.heal()
@@ -206,8 +206,8 @@ class SimulatedNetwork:
     def partition(self, a: str, b: str | None = None, way: Way = "both") -> None:
         """Cut host ``a`` off from ``b``, or from all others.
 
-        ``out`` loses what ``a`` sends, ``in`` what is sent to it. A host always reaches itself,
-        unless it is named twice.
+        ``out`` drops what ``a`` sends, ``in`` what is sent to it. A host always reaches itself,
+        unless it is given as both.
         """
         other = _ALL if b is None else b
         if way != "in":
@@ -216,15 +216,14 @@ class SimulatedNetwork:
             self._cuts[other, a] = None
 
     def heal(self, a: str | None = None, b: str | None = None) -> None:
-        """Undo the cuts between two hosts, or all that name one, or all there are."""
+        """End the partitions between two hosts, or all of one host, or all."""
         wanted = [name for name in (a, b) if name is not None]
         self._cuts = {pair: None for pair in self._cuts if not all(name in pair for name in wanted)}
 
     def squat(self, address: str, *, mute: bool = False) -> None:
-        """Let something that is no broker listen at a free address.
+        """Let something that is not a broker listen at a free address.
 
-        Who dials it is told that nobody is there; where it is ``mute``, it accepts and says
-        nothing.
+        It answers that there is no broker, or, if it is ``mute``, accepts and does not answer.
         """
         self._check_free(address)
         self._squatters[address] = mute
@@ -234,20 +233,20 @@ class SimulatedNetwork:
         self._squatters.pop(address, None)
 
     def addresses(self) -> list[str]:
-        """Return where somebody listens now, in the order in which they began."""
+        """Return the addresses with a listener, in the order in which they were bound."""
         return [*self._listeners, *self._squatters]
 
     def severed(self, source: str, target: str) -> bool:
-        """Tell whether packets from one host to another are lost now."""
+        """Whether packets from one host to another are dropped now."""
         pairs = [(source, target)]
         if source != target:
             pairs += [(source, _ALL), (_ALL, target)]
         return any(pair in self._cuts for pair in pairs)
 
-    # What the ends of connections ask of it.
+    # Called by the ends of connections.
 
     def count(self, fault: str) -> None:
-        """Take note that a fault struck."""
+        """Count a fault."""
         self.injected[fault] = self.injected.get(fault, 0) + 1
 
     def chance(self, rate: float) -> bool:
@@ -255,9 +254,9 @@ class SimulatedNetwork:
         return self._rng.random() < rate
 
     def connect(self, source: str, address: str) -> ClientEnd:
-        """Make a connection on which nothing was sent yet."""
+        """Make a connection; nothing is sent yet."""
         self._connections += 1
-        return Connection(self, self._connections, source, address).client
+        return SimulatedConnection(self, self._connections, source, address).client
 
     def send(
         self,
@@ -266,7 +265,7 @@ class SimulatedNetwork:
         message: Any,
         violate: Callable[[], None],
     ) -> None:
-        """Send a message, and let what goes wrong have its way with it. The dead send nothing."""
+        """Send a message, subject to faults. A dead process sends nothing."""
         if not flow.sender.alive or self._loses(flow):
             return
         fault = self._draw(MESSAGE_FAULTS, self._message_ends)
@@ -285,9 +284,10 @@ class SimulatedNetwork:
             violate()
 
     def tell(self, flow: Flow, hear: Callable[[], None], *, certain: bool = False) -> None:
-        """Send the news of an end, behind what was sent before; a host does that for its dead.
+        """Notify the other end that this one has ended, after all earlier messages.
 
-        ``certain`` news come from the receiver's own host, and no partition is in the way.
+        A host does that for a dead process. A ``certain`` notice comes from the receiver's own
+        host, so partitions do not apply.
         """
         if not certain and self._loses(flow):
             return
@@ -295,13 +295,13 @@ class SimulatedNetwork:
         arrives_s = self._arrival_s(flow)
         if fault is None:
             flow.floor_s = arrives_s
-        elif fault == "told_late":
+        elif fault == "noticed_late":
             arrives_s += self._rng.uniform(*self.faults.late_s)
-        if fault != "untold":
+        if fault != "unnoticed":
             self._at(arrives_s, self._hear, None if certain else flow, hear)
 
-    def accept(self, connection: Connection, first: Hello | Ping) -> None:
-        """Bring the first message of a connection to whoever listens at its address."""
+    def accept(self, connection: SimulatedConnection, first: Hello | Ping) -> None:
+        """Deliver the first message of a connection to the listener at its address."""
         address = connection.address
         listener = self._listeners.get(address)
         if listener is not None:
@@ -310,24 +310,24 @@ class SimulatedNetwork:
             if not self._squatters[address]:
                 connection.refuse(f"what listens at {address} is no broker")
         elif address not in self._last_owner or not self.is_dark(self._last_owner[address]):
-            connection.refuse(f"nobody listens at {address}")
+            connection.refuse(f"nothing listens at {address}")
 
     def attach(self, end: End) -> None:
-        """Let an end go the way of its process."""
+        """Tie an end to its process."""
         self._ends_of(end.process)[end.connection.number, isinstance(end, ClientEnd)] = end
 
     def detach(self, end: End) -> None:
-        """Forget an end that is over."""
+        """Forget an end that has ended."""
         self._ends_of(end.process).pop((end.connection.number, isinstance(end, ClientEnd)), None)
 
     def hang_up_from(self, host: str) -> None:
-        """End all that the running process has dialled from a host."""
+        """End all connections that the running process has opened from a host."""
         for end in list(self._ends_of(self.loop.current_process()).values()):
             if isinstance(end, ClientEnd) and end.connection.there.source == host:
                 end.hang_up()
 
     def is_dark(self, process: Process) -> bool:
-        """Tell whether the host of a dead process is without power."""
+        """Whether the host of a dead process has no power."""
         return self.loop.time() < self._dark_until_s.get(process.number, 0.0)
 
     # Addresses.
@@ -378,14 +378,14 @@ class SimulatedNetwork:
     # Packets.
 
     def _loses(self, flow: Flow) -> bool:
-        """Tell whether a partition takes a packet."""
+        """Whether a partition drops a packet."""
         if not self.severed(flow.source, flow.target):
             return False
         self.count("partition")
         return True
 
     def _draw(self, names: tuple[str, ...], ends: tuple[float, ...]) -> str | None:
-        """Draw at most one fault, and take note of it."""
+        """Draw at most one fault, and count it."""
         place = bisect_right(ends, self._rng.random())
         if place == len(names):
             return None
@@ -401,8 +401,8 @@ class SimulatedNetwork:
         return low_s * float((high_s / low_s) ** self._rng.random())
 
     def _at(self, when_s: float, callback: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen in the world, at a time that is the same for all who reckon it."""
-        self.loop.call_at(when_s, callback, *arguments, context=self.loop.world.context)
+        """Schedule a callback that belongs to the network, not to the calling process."""
+        self.loop.call_at(when_s, callback, *arguments, context=self.loop.environment.context)
 
     def _schedule(
         self, when_s: float, flow: Flow, deliver: Callable[[Any], None], message: Any
@@ -426,7 +426,7 @@ class SimulatedNetwork:
     # Processes.
 
     def _ends_of(self, process: Process) -> dict[tuple[int, bool], End]:
-        """Return the ends of a process; the first time, ask to be told of its death."""
+        """Return the ends of a process; on the first call, watch for its death."""
         if process.number not in self._ends:
             self._ends[process.number] = {}
             if process.alive:
@@ -434,7 +434,7 @@ class SimulatedNetwork:
         return self._ends[process.number]
 
     def _died(self, process: Process) -> None:
-        """Do what the operating system does, unless the power is gone."""
+        """Reset the connections of a dead process, unless its power is cut."""
         is_dark = process.killed and self.chance(self.faults.power_cut)
         if is_dark:
             self.count("power_cut")

@@ -1,15 +1,15 @@
 """The transport of a simulated host, and its connections: two ends, and two flows of packets.
 
-A packet belongs to the world once it was sent: it arrives whether or not its sender lives. What it
-sets off at the broker runs inside the broker's process, one callback for each packet, so that a
-kill can strike between any two and a frozen broker finds them in order when it goes on. What it
-brings to a client lies in that client's inbox until the client's process takes it.
+A packet arrives whether or not its sender still lives. At the broker it is handled inside the
+broker's process, one callback per packet, so that the process can be killed between any two, and a
+frozen broker finds them in order when it resumes. At a client it waits in an inbox until the
+client's process takes it.
 
-A connection is over for each end by itself, when that end knows, and not before. An end that is
-over answers whatever still arrives with a reset, as an operating system does, so that the other
-learns of it when it next sends, unless the reset is lost as well.
+Each end of a connection ends by itself, when it learns of the end, and not before. An end that has
+ended answers further packets with a reset, as an operating system does, so that the other learns of
+it when it next sends, unless the reset is lost as well.
 
-Messages are handed over as copies: the two processes share nothing that either could change.
+Messages are copied, so that two processes share nothing that either could change.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Flow:
     Attributes:
         source: The host that packets come from.
         target: The host that they go to.
-        sender: The process that sends them; the world, where an operating system answers.
+        sender: The process that sends them, or the loop's ``world`` for an operating system.
         floor_s: No packet arrives before this time, unless a fault reorders it: those that were
             sent earlier come first.
     """
@@ -56,8 +56,8 @@ class Flow:
         self.floor_s = 0.0
 
 
-class Connection:
-    """What lies between a client and whatever it dialled: a ping, or a conversation."""
+class SimulatedConnection:
+    """A connection between a client and an address, for a ping or a conversation."""
 
     def __init__(self, network: SimulatedNetwork, number: int, source: str, address: str) -> None:
         """Dial, on behalf of the running process. Nothing is sent yet."""
@@ -67,7 +67,7 @@ class Connection:
         self.number = number
         self.address = address
         self.there = Flow(source, target, loop.current_process())
-        self.back = Flow(target, source, loop.world)
+        self.back = Flow(target, source, loop.environment)
         self.client = ClientEnd(self)
         self.server: ServerEnd | None = None
 
@@ -81,22 +81,22 @@ class Connection:
             self.network.send(self.there, self.server.take, list(calls), self.violate)
 
     def to_client(self, message: Welcome | Pong | Refusal | Answers) -> None:
-        """Send what a broker says."""
+        """Send an answer of the broker."""
         self.network.send(self.back, self.client.take, message, self.violate)
 
     def refuse(self, reason: str) -> None:
-        """Send back what says that no broker is here."""
+        """Answer that there is no broker here."""
         self.network.send(self.back, self.client.refuse, reason, self.violate)
 
     def tell_other(self, end: End) -> None:
-        """Tell the other end that it is over for this one, late or never where a fault says so."""
+        """Notify the other end that this one has ended; a fault may delay or drop that."""
         is_client = end is self.client
         other = self.server if is_client else self.client
         if other is not None and not other.is_over:
             self.network.tell(self.there if is_client else self.back, other.hear_of_end)
 
     def violate(self) -> None:
-        """Break in the middle: one end certainly learns of it, the other perhaps."""
+        """Break the connection: one end certainly learns of it, the other perhaps."""
         network, server = self.network, self.server
         if server is None:
             network.tell(self.back, self.client.hear_of_end, certain=True)
@@ -106,7 +106,7 @@ class Connection:
         network.tell(self.there, server.hear_of_end, certain=not client_is_sure)
 
     def _knock(self, first: Hello | Ping) -> None:
-        """Arrive at the address, and find out who is there. A second copy finds it begun."""
+        """Arrive at the address and look for a listener. A duplicate finds it open already."""
         if self.server is None:
             self.network.accept(self, first)
 
@@ -115,10 +115,10 @@ class End:
     """One end of a connection, and of the process that it belongs to.
 
     Attributes:
-        is_over: Whether this end knows that the connection is over.
+        is_over: Whether this end knows that the connection has ended.
     """
 
-    def __init__(self, connection: Connection, process: Process) -> None:
+    def __init__(self, connection: SimulatedConnection, process: Process) -> None:
         """Make an end that ends with its process."""
         self.connection = connection
         self.network = connection.network
@@ -127,7 +127,7 @@ class End:
         self.network.attach(self)
 
     def hang_up(self, *, telling: bool = True) -> None:
-        """End it from this side, by intent or by death. Twice is once."""
+        """End it from this side, by intent or by death. A second call does nothing."""
         if self.is_over:
             return
         self.is_over = True
@@ -137,16 +137,16 @@ class End:
             self.connection.tell_other(self)
 
     def hear_of_end(self) -> None:
-        """Learn from outside that it is over."""
+        """Learn from the network that it has ended."""
         self.hang_up(telling=False)
 
     def _ended(self) -> None:
-        """Do what this end does when it is over."""
+        """Clean up when this end has ended."""
 
     def _accepts(self) -> bool:
-        """Tell whether a packet can be taken; where it is over, its sender is told so.
+        """Whether a packet can be taken; if this end has ended, a reset is sent.
 
-        Nobody tells it while the host of a dead process is without power.
+        No reset is sent while the host of a dead process has no power.
         """
         if self.is_over and not self.network.is_dark(self.process):
             self.connection.tell_other(self)
@@ -154,9 +154,9 @@ class End:
 
 
 class ClientEnd(End):
-    """The end of whoever dialled: a ``Wire``, once the broker has said welcome."""
+    """The client's end: a ``Wire`` once the broker has sent its welcome."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SimulatedConnection) -> None:
         """Make the end of the running process."""
         loop = connection.network.loop
         self._reason = f"the connection to {connection.address} was reset"
@@ -168,13 +168,13 @@ class ClientEnd(End):
 
     @property
     def welcome(self) -> Welcome:
-        """What the broker said at the beginning."""
+        """The broker's welcome."""
         if self._welcome is None:
             raise LinkLostError("the conversation has not begun")
         return self._welcome
 
     async def ping(self, ping: Ping, timeout_s: float) -> Pong:
-        """Ask, wait for the answer, and let the connection go."""
+        """Send a ping, wait for the answer, and close the connection."""
         try:
             answer = await self._ask(ping, timeout_s)
         finally:
@@ -187,7 +187,7 @@ class ClientEnd(End):
         return answer
 
     async def open(self, hello: Hello, timeout_s: float) -> ClientEnd:
-        """Say hello, and wait to be welcomed. A caller who stops waiting hangs up."""
+        """Send a hello and wait for the welcome. A cancelled caller closes the connection."""
         answer: object = None
         try:
             answer = await self._ask(hello, timeout_s)
@@ -200,7 +200,7 @@ class ClientEnd(End):
         raise self._error_of(answer)
 
     async def send(self, calls: Sequence[Call]) -> None:
-        """Send calls. A caller who is cancelled in it does not know whether they have left."""
+        """Send calls. If the caller is cancelled, they may or may not have been sent."""
         self._check()
         yields_first = self.network.chance(_YIELDS_BEFORE_SENDING)
         if yields_first:
@@ -211,7 +211,7 @@ class ClientEnd(End):
             await asyncio.sleep(0)
 
     async def receive(self) -> Answers:
-        """Wait for the next answers. What arrived before the end is still given."""
+        """Wait for the next answers. Those that arrived before the end are still returned."""
         while not self._inbox:
             self._check()
             self._arrived.clear()
@@ -219,14 +219,14 @@ class ClientEnd(End):
         return self._inbox.popleft()
 
     async def close(self) -> None:
-        """End it, and forget what was not received."""
+        """Close it, and drop what was not received."""
         if not self.is_over:
             self._reason = f"the conversation with {self.connection.address} was closed"
         self._inbox.clear()
         self.hang_up()
 
     def take(self, message: Welcome | Pong | Refusal | Answers) -> None:
-        """Take a packet, in the world: it lies here until the process takes it."""
+        """Put a packet into the inbox, outside of any process."""
         if not self._accepts():
             return
         if isinstance(message, Answers):
@@ -236,7 +236,7 @@ class ClientEnd(End):
             self._first.set_result(message)
 
     def refuse(self, reason: str) -> None:
-        """Learn that no broker is there."""
+        """Learn that there is no broker."""
         if not self._first.done():
             self._first.set_result(reason)
 
@@ -256,7 +256,7 @@ class ClientEnd(End):
             ) from None
 
     def _error_of(self, answer: object) -> LinkLostError | QueueNotFoundError | SupersededError:
-        """Make the error of a first answer that is not what was asked for."""
+        """Return the error for a first answer of the wrong type."""
         if isinstance(answer, str):
             return NobodyThereError(answer)
         if not isinstance(answer, Refusal):
@@ -272,16 +272,16 @@ class ClientEnd(End):
 
 
 class ServerEnd(End):
-    """The end of a listening process: it calls the service, inside that process alone."""
+    """The listener's end: it calls the service inside the listening process."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: SimulatedConnection,
         process: Process,
         service: Service,
         forget: Callable[[ServerEnd], None],
     ) -> None:
-        """Make the end of the process that listens; ``forget`` is called when it is over."""
+        """Make the listener's end; ``forget`` is called when it has ended."""
         self._service = service
         self._forget = forget
         self._conversation: Conversation | None = None
@@ -292,17 +292,17 @@ class ServerEnd(End):
         self._run(self._answer_ping if isinstance(first, Ping) else self._open, first)
 
     def take(self, calls: list[Call]) -> None:
-        """Take a packet, in the world, and hand it to the process."""
+        """Hand a packet to the process."""
         if self._accepts():
             self._run(self._receive, calls)
 
     def send(self, answers: Answers) -> None:
-        """Send answers. Where the client is gone they go nowhere."""
+        """Send answers; they are dropped if the client is gone."""
         if not self.is_over:
             self.connection.to_client(answers)
 
     def _run(self, callback: Callable[[Any], None], argument: Any) -> None:
-        """Run a callback inside the process, and keep what it raises for the test to find."""
+        """Run a callback inside the process, and record what it raises for the test."""
 
         def guarded() -> None:
             try:
@@ -334,7 +334,7 @@ class ServerEnd(End):
                 self.connection.to_client(self._conversation.welcome)
 
     def _answer_for_good(self, answer: Pong | Refusal) -> None:
-        """Give an answer that is the last."""
+        """Send the last answer."""
         if not self.is_over:
             self.connection.to_client(answer)
             self.hang_up(telling=False)
@@ -364,11 +364,11 @@ class SimulatedListener:
 
     @property
     def address(self) -> str:
-        """Where, with the port that was really bound."""
+        """The address, with the port that was bound."""
         return self._address
 
-    def accept(self, connection: Connection, first: Hello | Ping) -> None:
-        """Take a connection, as the operating system does, and hand it to the process."""
+    def accept(self, connection: SimulatedConnection, first: Hello | Ping) -> None:
+        """Accept a connection, as the operating system does, and hand it to the process."""
         end = ServerEnd(connection, self.process, self._service, self._forget)
         self._ends[connection.number] = end
         connection.server = end
@@ -376,9 +376,9 @@ class SimulatedListener:
         end.begin(first)
 
     async def close(self, grace_s: float = 0.0) -> None:
-        """Refuse new dials now; after ``grace_s``, or when nobody is left, end what is open.
+        """Refuse new connections; end the open ones after ``grace_s``, or when none is left.
 
-        Calls on open conversations are still taken meanwhile.
+        Calls on open conversations are still accepted meanwhile.
         """
         self._network.unbind(self)
         try:
@@ -406,7 +406,7 @@ class SimulatedTransport:
         self._network = network
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
-        """Ask whether a broker is there."""
+        """Ask whether a broker is serving."""
         return await self._network.connect(self.name, address).ping(ping, timeout_s)
 
     async def open(self, address: str, hello: Hello, timeout_s: float) -> ClientEnd:
@@ -418,12 +418,12 @@ class SimulatedTransport:
         return self._network.bind(self.name, address, service)
 
     async def close(self) -> None:
-        """End what the running process has open from this host, as gRPC's transport does."""
+        """Close the connections that the running process opened from this host."""
         self._network.hang_up_from(self.name)
 
 
 def copied(value: Any) -> Any:
-    """Copy whatever in a message could be changed; the rest, records of jobs too, is shared."""
+    """Copy the mutable parts of a message; the rest, also records of jobs, is shared."""
     if isinstance(value, list):
         return [copied(each) for each in value]
     if isinstance(value, dict):

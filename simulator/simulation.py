@@ -1,12 +1,12 @@
-"""One seed, one world: machines that use a queue while everything that can go wrong does.
+"""Simulate a queue: one seed, one run of real code under faults, checked for invariants.
 
-Each machine has a clock that is wrong and processes of the real code: direct queues, group commit,
-brokers, and clients that find them, start them or do without (``cast``), over links that lose,
-delay and repeat. For a while they are killed, frozen, cut off and restarted, and their clocks jump
-(``weather``). Then the faults end, and the queue must come to rest with nothing lost.
+Machines with wrong clocks run direct queues, group commit, brokers and clients (``scenarios``) over
+links that lose, delay and repeat messages. For a while processes are killed, frozen, cut off and
+restarted, and clocks jump (``fault_schedule``). Then the faults end, and every job must reach its
+end.
 
-``simulate(seed)`` returns a ``Report`` or raises: ``InvariantError`` where a promise was broken, or
-whatever a process crashed with.
+``simulate(seed)`` returns a ``Report``. It raises ``InvariantError`` if a promise was broken, or
+the error that a process crashed with.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from simulator.scenarios import SCENARIOS, Scenario, populate
 from simulator.simulated_cluster import KEY, SimulatedCluster
 from simulator.worker_invariants import check_worker_efficiency, check_worker_safety
 
+# Much longer than any simulation needs after its faults: the invariants say what is late.
 _SETTLE_S = 400.0
 
 
 @dataclass(frozen=True)
 class Report:
-    """What happened in one world."""
+    """What happened in one simulation."""
 
     seed: int
     scenario: Scenario
@@ -46,33 +47,34 @@ class Report:
     jobs: int
     calls: int
     unknown: int
-    """How many calls ended with an unknown outcome, or never."""
+    """How many calls ended with an unknown outcome, or did not return."""
     lost_leases: int
     archived: int
-    """How many jobs left for the archive."""
+    """How many jobs were archived."""
     repeated: int
-    """How many times a crash left one there again."""
+    """How many jobs were archived again after a crash."""
     batches: int
     """How many batches consumers claimed."""
     published: int
-    """How many positions writers were told that they have published."""
+    """How many positions of writers were acknowledged."""
     takeovers: int
     """How many times a broker took over."""
     depositions: int
-    """How many times a broker that led found that another does."""
+    """How many times a leader found that another broker had taken over."""
     injected: dict[str, int]
+    """How many faults of each kind were injected."""
     verdicts: dict[str, int]
-    """How often a commit landed, was lost to another, or was too old to tell."""
+    """How many commits landed, lost a race, or were too old to tell."""
     engine_runs: int
-    """How many engines worked, one after another or beside each other."""
+    """How many worker engines were started."""
     runs: dict[str, int]
-    """How often a handler of each kind was run."""
+    """How many handlers of each kind were run."""
     ends: dict[str, int]
-    """How often a handler returned, raised, was stopped, or was cut off."""
+    """How many handlers returned, raised, were stopped, or were cut off."""
 
 
 async def _run(cluster: SimulatedCluster, faults: FaultSchedule) -> CommitChain:
-    """Let the weather have its way, let everything come to rest, and judge."""
+    """Run the programs through the fault schedule, let them settle, and check the invariants."""
     for program in cluster.programs:
         cluster.start(program)
     await run_schedule(cluster, faults)
@@ -88,9 +90,9 @@ async def _run(cluster: SimulatedCluster, faults: FaultSchedule) -> CommitChain:
 
 
 async def _settle(cluster: SimulatedCluster) -> None:
-    """End all faults; whoever is there must bring every job to its end.
+    """End all faults, and run until every job has reached its end.
 
-    In every second world all are killed first, and fresh ones come up.
+    In every second simulation all processes are killed first and restarted.
     """
     loop = cluster.loop
     restarts_all = cluster.rng.random() < 0.5
@@ -111,17 +113,17 @@ async def _settle(cluster: SimulatedCluster) -> None:
 def simulate(
     seed: int, *, faults: FaultSchedule = "everything", scenario: Scenario | None = None
 ) -> Report:
-    """Play one world and judge it.
+    """Run one simulation and check it.
 
     Args:
-        seed: What everything random in it comes from.
+        seed: The source of everything random.
         faults: The fault schedule.
         scenario: Which programs run; drawn from the seed if it is not given.
     """
 
     async def main(loop: VirtualLoop) -> Report:
         rng = loop.stream("simulation")
-        # A short ring makes writers meet its end.
+        # With a short ring of commit ids, writers meet verdicts that are too old to tell.
         ring_length = rng.choice((3, 64)) if faults == "everything" else 64
         chosen = rng.choice(SCENARIOS)
         with mock.patch.object(state_module, "RING_LENGTH", ring_length):
@@ -172,5 +174,5 @@ def _report(
 
 
 def _injected(store: dict[str, int], network: dict[str, int]) -> dict[str, int]:
-    """Count all faults; those of the network under its name."""
+    """Merge the counts of faults; those of the network get a prefix."""
     return {**store, **{f"net_{name}": count for name, count in network.items()}}

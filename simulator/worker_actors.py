@@ -1,9 +1,9 @@
-"""Workers of the real sort in a simulated world: engines that work in shifts, and their handlers.
+"""Real worker engines in a simulated cluster, and their handlers.
 
-What becomes of a job is the fate of its kind: some are quick, some outlast a lease, some fail, want
-another try or give up, do not fit, take too long, do not listen when they are told to stop, or take
-their whole process with them. A shift ends after a while, or when jobs wait in the engine, or with
-its process; it is drained, and now and then hurried; and then the next one begins.
+The kind of a job decides how its handler behaves: it is quick, takes longer than a lease, fails,
+asks for a retry, gives up, has a wrong payload, times out, ignores a request to stop, or kills its
+process. An engine runs for a while, or until jobs wait in it, or until its process is stopped. It
+is drained, sometimes with hurry, and then the next one starts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulator.actors import KINDS
 from simulator.worker_history import EngineRun, HandlerRun, RecordingEngineQueue, WorkerHistory
 
 CRASHERS = {"crasher": None, "crasher-once": 1, "crasher-twice": 2}
-"""Kinds whose handlers kill their process, each with the attempts that its handler allows."""
+"""Kinds whose handlers kill their process, and the ``max_attempts`` of each handler."""
 NEVER_COMPLETED = ("poison", "hopeless", "unfit", *CRASHERS)
 """Kinds that are never completed."""
 NEVER_FAILING = ("quick", "slow", "stubborn", "deaf")
@@ -32,13 +32,13 @@ NEVER_FAILING = ("quick", "slow", "stubborn", "deaf")
 BEHAVIOURS = (*NEVER_FAILING, "flaky", "again", "tardy", "poison", "hopeless", "unfit")
 """The kinds that only engines work on, without crashers."""
 LIMITS: dict[str, int] = {kind: limit for kind, limit in CRASHERS.items() if limit is not None}
-"""How many attempts the handlers of some kinds allow; for the others the queue says."""
-_TARDY_S = 2.0
+"""The ``max_attempts`` of handlers that set one."""
+_TARDY_S = 2.0  # The timeout of "tardy" handlers; half of them are slower.
 
 
 @dataclass
 class EngineSetup:
-    """Where engines work: one place in one process."""
+    """What engines of one process are made of."""
 
     name: str
     process: str
@@ -48,15 +48,15 @@ class EngineSetup:
     worker_history: WorkerHistory
     lease_s: float
     stopped: asyncio.Event
-    """Set when the process is to end."""
+    """Set when the process is asked to stop."""
     faults_ended: Callable[[], bool]
-    """Tells whether the end has come, in which everybody is quick and reliable."""
+    """Whether the faults are over; from then on handlers are quick and reliable."""
     crash: Callable[[], bool]
-    """Kills the process, unless that may not be; then it says so."""
+    """Kills the process; returns False if it may not be killed now."""
 
 
 async def run_engines(setup: EngineSetup) -> None:
-    """Work until the process is to end."""
+    """Run one engine after another until the process is asked to stop."""
     number = 0
     while not setup.stopped.is_set():
         number += 1
@@ -67,7 +67,7 @@ async def run_engines(setup: EngineSetup) -> None:
 async def _run_engine(setup: EngineSetup, name: str) -> None:
     loop, rng, faults_ended = asyncio.get_running_loop(), setup.rng, setup.faults_ended()
     concurrency = rng.choice((1, 1, 2, 4, 8))
-    # Those who know but a part must make room, or the rest would wait for ever.
+    # An engine that knows some kinds only must end, or jobs of other kinds would wait for ever.
     kinds = rng.choice((None, None, ("quick",), tuple(rng.sample(BEHAVIOURS, 4)), KINDS))
     ends, longest_s = rng.choice(("late", "soon", "backlog")), rng.uniform(3, 40)
     drain_s = rng.choice((2.0, 10.0, 30.0))
@@ -112,7 +112,7 @@ async def _run_engine(setup: EngineSetup, name: str) -> None:
 
 
 async def _first_of(waits: list[Any]) -> None:
-    """Wait for the first of several, and let go of the others."""
+    """Wait for the first of several, and cancel the others."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(wait) for wait in waits]
     try:
@@ -126,17 +126,17 @@ Behaviour = Callable[[HandlerRun, Context], Awaitable[Any]]
 
 
 class _RecordedHandlers:
-    """The handlers of one shift, each of which writes down what it does."""
+    """The handlers of one engine; each run is recorded."""
 
     def __init__(self, setup: EngineSetup, engine_run: EngineRun, full: asyncio.Event) -> None:
         self._setup = setup
         self._shift = engine_run
         self._full = full
         self.waiting: Callable[[], int] = lambda: 0
-        """How many jobs wait in the engine; it is to be told when there are some."""
+        """Returns how many jobs wait in the engine; the engine is stopped when there are some."""
 
     def handlers(self) -> Handlers:
-        """One for each kind of the shift."""
+        """Return a handler for each kind of the engine."""
         handlers = Handlers()
         for kind in self._shift.kinds:
             handlers.add(self._handler(kind))
@@ -205,7 +205,7 @@ class _RecordedHandlers:
         await self._sleep(1.1 * self._setup.lease_s, 2.0 * self._setup.lease_s)
 
     async def _stubborn(self, run: HandlerRun, _context: Context) -> None:
-        """Finish something first when it is told to stop."""
+        """Finish something first when asked to stop."""
         try:
             await self._sleep(0, 15)
         except asyncio.CancelledError:
@@ -214,7 +214,7 @@ class _RecordedHandlers:
             raise
 
     async def _deaf(self, run: HandlerRun, _context: Context) -> str:
-        """Finish in any case."""
+        """Ignore requests to stop."""
         over = asyncio.Event()
         longest_s = 1.0 if self._setup.faults_ended() else 12.0
         wait_s = self._setup.rng.uniform(0, longest_s)
@@ -255,5 +255,5 @@ class _RecordedHandlers:
         await self._sleep(0, 1)
         if self._setup.crash():
             await asyncio.Event().wait()
-        message = "it may not take its process with it any more"
+        message = "it may not kill its process any more"
         raise RuntimeError(message)

@@ -1,8 +1,8 @@
-"""What engines did in a simulated world: which handlers ran when, and what their queue was asked.
+"""Records of worker engines: which handlers ran when, and which calls the engines made.
 
-A ``Shift`` is the life of one engine, a ``Run`` one call of a handler. ``WatchedQueue`` is what an
-engine is given: the real queue, with every call written into the history. What it all means is
-judged later, by ``oversight``.
+An ``EngineRun`` is one engine from start to end, a ``HandlerRun`` one call of a handler. An engine
+gets a ``RecordingEngineQueue``: the real queue, with every call recorded. ``worker_invariants``
+checks the records afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RunEnd = Literal["returned", "raised", "stopped"]
 
 @dataclass(slots=True)
 class HandlerRun:
-    """One call of a handler. Without an end it was cut off by the death of its process."""
+    """One call of a handler. It has no end if its process died."""
 
     engine: str
     kind: str
@@ -29,32 +29,32 @@ class HandlerRun:
     attempt: int
     lease: str
     used: int
-    """How often the job had failed or lost its worker before."""
+    """How many attempts had failed or lost their lease before."""
     began_s: float
     began_version: int
     beside: int
-    """How many handlers of the engine ran then, this one included."""
+    """How many handlers of the engine ran at its start, including this one."""
     asked_to_stop_s: float | None = None
-    """When it was told to stop."""
+    """When it was asked to stop."""
     ended_s: float | None = None
     end: RunEnd | None = None
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was told to stop, and no more is expected of it."""
+        """Whether it was asked to stop."""
         return self.asked_to_stop_s is not None
 
     def __str__(self) -> str:
         """One line of a trace."""
-        told = (
+        asked = (
             ""
             if self.asked_to_stop_s is None
-            else f", told to stop at {self.asked_to_stop_s:.3f} s"
+            else f", asked to stop at {self.asked_to_stop_s:.3f} s"
         )
         ended = "never over" if self.ended_s is None else f"{self.end} at {self.ended_s:.3f} s"
         return (
             f"{self.kind} job {self.job} (attempt {self.attempt}) began at {self.began_s:.3f} s "
-            f"in {self.engine}{told}, {ended}"
+            f"in {self.engine}{asked}, {ended}"
         )
 
 
@@ -69,15 +69,15 @@ class EngineRun:
     began_s: float
     is_burst: bool = False
     stopped_s: float | None = None
-    """When it was told to stop; or when its burst was over."""
+    """When it was asked to stop, or when its burst was over."""
     hurried_s: float | None = None
     ended_s: float | None = None
     running: int = 0
 
     def may_leave_jobs(self, *, is_well: bool) -> bool:
-        """Whether it may have left jobs to their leases: it ended without being answered in time.
+        """Whether it may have left jobs to their leases because it got no answer in time.
 
-        In a hurry that can be so also where all is well: each job is given back for itself.
+        An engine that was hurried may do so even without faults.
         """
         return self.hurried_s is not None or (self.stopped_s is not None and not is_well)
 
@@ -90,7 +90,7 @@ class EngineRun:
 
 @dataclass
 class WorkerHistory:
-    """All shifts and runs of a world, in the order in which they began."""
+    """All engine runs and handler runs of a simulation, in the order in which they began."""
 
     history: CallHistory
     engine_runs: dict[str, EngineRun] = field(default_factory=dict)
@@ -99,14 +99,14 @@ class WorkerHistory:
     def begin_engine(
         self, engine: str, process: str, kinds: Iterable[str], concurrency: int
     ) -> EngineRun:
-        """Write down that an engine starts."""
+        """Record the start of an engine."""
         now_s = self.history.loop.time()
         engine_run = EngineRun(engine, process, tuple(kinds), concurrency, now_s)
         self.engine_runs[engine] = engine_run
         return engine_run
 
     def begin_run(self, engine_run: EngineRun, job: Job[Any]) -> HandlerRun:
-        """Write down that a handler begins."""
+        """Record the start of a handler."""
         engine_run.running += 1
         run = HandlerRun(
             engine=engine_run.engine,
@@ -123,22 +123,22 @@ class WorkerHistory:
         return run
 
     def end_run(self, engine_run: EngineRun, run: HandlerRun, end: RunEnd) -> None:
-        """Write down that a handler is over."""
+        """Record the end of a handler."""
         engine_run.running -= 1
         run.ended_s, run.end = self.history.loop.time(), end
 
 
 class RecordingEngineQueue:
-    """The verbs that an engine uses, watched."""
+    """The verbs that an engine uses; every call is recorded."""
 
     def __init__(self, history: CallHistory, engine: str, queue: Any) -> None:
-        """Watch what ``engine`` does with ``queue``."""
+        """Record the calls of ``engine``."""
         self._history = history
         self._engine = engine
         self._queue = queue
 
     async def config(self) -> Settings:
-        """Read the settings; nothing is promised about when they change."""
+        """Read the settings; this call is not recorded."""
         settings: Settings = await self._queue.config()
         return settings
 
@@ -148,7 +148,7 @@ class RecordingEngineQueue:
         return answer
 
     async def jobs(self, **wanted: Any) -> JobPage[str]:
-        """Look at jobs; nothing follows from it but how long an engine waits."""
+        """List jobs; this call is not recorded."""
         page: JobPage[str] = await self._queue.jobs(**wanted)
         return page
 
@@ -172,7 +172,7 @@ class RecordingEngineQueue:
         return answer
 
     async def heartbeat(self, leases: list[LeaseRef]) -> list[Pulse]:
-        """Beat for jobs."""
+        """Heartbeat jobs."""
         answer: list[Pulse] = await self._note(
             "heartbeat",
             {"leases": [lease.lease for lease in leases]},
@@ -212,13 +212,13 @@ class RecordingEngineQueue:
         return answer
 
     async def release(self, job: Job[str], *, request: str | None = None) -> None:
-        """Give a job back."""
+        """Release a job."""
         await self._note(
             "release", _held(job, request), lambda: self._queue.release(job, request=request)
         )
 
     async def release_many(self, jobs: list[Job[str]], *, request: str | None = None) -> list[bool]:
-        """Give jobs back together."""
+        """Release jobs together."""
         answer: list[bool] = await self._note(
             "release_many",
             {"jobs": [(job.id, job.lease.lease) for job in jobs], "request": request},

@@ -1,13 +1,13 @@
-"""Did engines do their work well? Judged by their logbook, their calls and what was committed.
+"""Checks of worker engines, against the runs of handlers, the calls of engines and the commits.
 
-At any time: a handler runs under a lease that was handed out, once, while attempts are left and in
-a slot of its engine; it is told to stop as soon as its lease is known to be lost, and before it may
-be; what is completed was returned by a handler before; whatever an engine holds it beats for until
-the end is acknowledged; and no kind of job ends as it must not.
+**Safety.** A handler runs once per attempt, under a lease that was handed out, while attempts are
+left, and in a slot of its engine. It is asked to stop as soon as its lease is known to be lost, and
+before it may be. Only what a handler returned is completed. An engine heartbeats every job that
+it holds until the end is acknowledged. No job ends in a way that its kind cannot end.
 
-In fair weather: no job whose handler has begun is given back but by a drain, none that was
-completed runs again, no two attempts at a job overlap, an engine that was drained holds nothing,
-and no engine has a free slot while jobs wait, in the queue or in another engine.
+**Efficiency**, if the schedule leaves workers alone: jobs whose handler has begun are released only
+by a drain, completed jobs do not run again, attempts at a job do not overlap, a drained engine
+holds nothing, and no engine has a free slot while jobs wait in the queue or in another engine.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from simulator.simulated_cluster import SimulatedCluster
 from simulator.worker_actors import LIMITS, NEVER_COMPLETED, NEVER_FAILING
 from simulator.worker_history import EngineRun, HandlerRun, WorkerHistory
 
-_IMMEDIATELY_S = 0.001
+_IMMEDIATELY_S = 0.001  # Virtual time stands still while code runs; this is for rounding.
 _GIVEN_BACK_S = 2.0
-"""How long a claim that was withdrawn by a drain may take to be undone.
+"""How long it may take to release the jobs of a claim that a drain has withdrawn.
 
-Its jobs are given back in one commit, which may lose races against six others that write directly.
-One commit for each of ten jobs took 2.8 s.
+They are released in one commit, which may lose races against six direct writers. One commit for
+each of ten jobs took 2.8 s.
 """
 _SETTLING = ("complete", "complete_many", "fail", "release", "release_many")
 
 
 @dataclass
 class HeldJob:
-    """How an engine held one job, gathered from its calls."""
+    """One job that an engine held, from its claim to its end."""
 
     engine: str
     job: str
     lease: str
     claimed_s: float
     proofs: list[tuple[float, float]] = field(default_factory=list)
-    """When heartbeats were sent that were answered with yes, and when the answers came."""
+    """When each confirmed heartbeat was sent, and when it was answered."""
     lost_s: float | None = None
-    """When it was told that the lease is lost."""
+    """When the engine learned that the lease is lost."""
     settling: list[RecordedCall] = field(default_factory=list)
 
     @property
     def settled_s(self) -> float | None:
-        """When the queue acknowledged its end, or refused it for good."""
+        """When the queue acknowledged its end, or rejected it because the lease was lost."""
         for call in self.settling:
             if call.ended_s is not None and (
                 call.error is None or isinstance(call.error, LeaseLostError)
@@ -61,10 +61,10 @@ class HeldJob:
 
 
 class WorkerChecks:
-    """All that is known of the engines of one world."""
+    """The runs and calls of all engines, by lease."""
 
     def __init__(self, cluster: SimulatedCluster, chain: CommitChain) -> None:
-        """Sort the calls of engines by the leases that they are about."""
+        """Group the calls of engines by lease."""
         self.cluster = cluster
         self.chain = chain
         self.worker_history: WorkerHistory = cluster.worker_history
@@ -95,15 +95,15 @@ class WorkerChecks:
                 self.held_jobs[lease].settling.append(call)
 
     def engine_run_of(self, run: HandlerRun) -> EngineRun:
-        """The shift that a run belongs to."""
+        """Return the engine run that a handler run belongs to."""
         return self.worker_history.engine_runs[run.engine]
 
     def is_excused(self, engine: str) -> bool:
-        """Whether the process of an engine stood still for a while."""
+        """Whether the process of an engine was frozen for a while."""
         return self.worker_history.engine_runs[engine].process in self.cluster.history.excused
 
     def end_of(self, run: HandlerRun) -> float:
-        """When a run was over, or nobody counted on it any more."""
+        """Return when a handler ended, was asked to stop, or lost its process."""
         history = self.cluster.history
         died_s = history.deaths.get(self.engine_run_of(run).process, self.cluster.loop.time())
         ends = [end for end in (run.asked_to_stop_s, run.ended_s, died_s) if end is not None]
@@ -111,7 +111,7 @@ class WorkerChecks:
 
 
 def check_worker_safety(cluster: SimulatedCluster, chain: CommitChain) -> None:
-    """Check what must hold of engines at any time."""
+    """Check the safety of engines."""
     checks = WorkerChecks(cluster, chain)
     _check_runs(checks)
     for held_job in checks.held_jobs.values():
@@ -126,7 +126,7 @@ def check_worker_safety(cluster: SimulatedCluster, chain: CommitChain) -> None:
 def check_worker_efficiency(
     cluster: SimulatedCluster, chain: CommitChain, faults: FaultSchedule
 ) -> None:
-    """Check what must hold of engines where nothing befalls them."""
+    """Check the efficiency of engines that the fault schedule leaves alone."""
     checks = WorkerChecks(cluster, chain)
     if faults in ("nothing", "restarts"):
         _check_drains(checks)
@@ -166,14 +166,14 @@ def _check_runs(checks: WorkerChecks) -> None:
 
 
 def _check_settling(checks: WorkerChecks, held_job: HeldJob) -> None:
-    """What an engine says of a job is what its handler did."""
+    """What an engine reports for a job is what its handler did."""
     run = checks.runs.get(held_job.lease)
     for call in held_job.settling:
         has_ended = run is not None and run.ended_s is not None and run.ended_s <= call.began_s
         if call.verb in ("complete", "complete_many"):
             is_true = run is not None and has_ended and run.end == "returned"
         elif call.verb == "fail":
-            # Without a run it did not fit, or no attempt was left to run it.
+            # Without a run the payload did not fit, or no attempt was left.
             is_true = run is None or run.is_stopped or (has_ended and run.end == "raised")
         else:
             is_true = run is None or run.is_stopped
@@ -182,12 +182,12 @@ def _check_settling(checks: WorkerChecks, held_job: HeldJob) -> None:
             checks.chain.violate("an engine tells what happened", detail, call.began_version)
         is_lost = held_job.lost_s is not None and held_job.lost_s + _IMMEDIATELY_S < call.began_s
         if is_lost and run is not None and (run.ended_s or 1e9) > (held_job.lost_s or 0.0):
-            detail = f"told at {held_job.lost_s:.3f} s: {call}"
+            detail = f"lost at {held_job.lost_s:.3f} s: {call}"
             checks.chain.violate("what is lost is let go", detail, call.began_version)
 
 
 def _check_stopping(checks: WorkerChecks, held_job: HeldJob) -> None:
-    """A handler is told to stop when its lease is lost, and before others may have it."""
+    """A handler is asked to stop when its lease is lost, and before it may be another worker's."""
     run = checks.runs.get(held_job.lease)
     if run is None or checks.is_excused(run.engine):
         return
@@ -202,7 +202,7 @@ def _check_stopping(checks: WorkerChecks, held_job: HeldJob) -> None:
 
 
 def _limits(held_job: HeldJob, lease_s: float) -> Iterator[float]:
-    """The times at which a lease might have run out, as far as its engine could know."""
+    """The times at which a lease may have expired, as far as its engine could know."""
     proved_s = held_job.claimed_s
     for sent_s, heard_s in held_job.proofs:
         if heard_s > proved_s + lease_s:
@@ -212,7 +212,7 @@ def _limits(held_job: HeldJob, lease_s: float) -> Iterator[float]:
 
 
 def _check_beats(checks: WorkerChecks) -> None:
-    """An engine beats for all that it holds, until the end is acknowledged."""
+    """An engine heartbeats every job that it holds until the end is acknowledged."""
     held: dict[str, list[HeldJob]] = {}
     for held_job in checks.held_jobs.values():
         held.setdefault(held_job.engine, []).append(held_job)
@@ -220,7 +220,7 @@ def _check_beats(checks: WorkerChecks) -> None:
         engine_run = checks.worker_history.engine_runs[engine]
         for beat in beats:
             if engine_run.stopped_s is not None and beat.began_s >= engine_run.stopped_s:
-                break  # It may have given up on some.
+                break  # While it drains, it may give up on some.
             leases = set(beat.detail["leases"])
             for held_job in held.get(engine, []):
                 is_held = held_job.claimed_s + _IMMEDIATELY_S < beat.began_s
@@ -236,14 +236,14 @@ def _check_beats(checks: WorkerChecks) -> None:
 
 
 def _check_overlaps(checks: WorkerChecks) -> None:
-    """No two attempts at a job run at once, but where one was told to stop or stood still."""
+    """Attempts at a job do not overlap, unless one was asked to stop or its process was frozen."""
     by_job: dict[str, list[HandlerRun]] = {}
     for run in checks.worker_history.runs:
         by_job.setdefault(run.job, []).append(run)
     for runs in by_job.values():
         for before, after in pairwise(sorted(runs, key=lambda run: run.attempt)):
             over_s = checks.end_of(before)
-            # The answer to a claim may be so late that the job is another's before it begins.
+            # The answer to a claim may be so late that the lease has expired by then.
             was_held = checks.chain.holds(
                 before.job,
                 before.began_version,
@@ -269,7 +269,7 @@ def _check_outcome(chain: CommitChain, job_id: str, last: JobRecord) -> None:
 
 
 def _check_drains(checks: WorkerChecks) -> None:
-    """An engine that was drained holds nothing; nobody has to wait for its leases to run out."""
+    """A drained engine holds nothing: no job waits for its lease to expire."""
     chain = checks.chain
     commits = checks.cluster.store.history(checks.cluster.history.key)
     for engine_run in checks.worker_history.engine_runs.values():
@@ -284,7 +284,7 @@ def _check_drains(checks: WorkerChecks) -> None:
 
 
 def _check_releases(checks: WorkerChecks) -> None:
-    """A job whose handler has begun is given back by a drain, or where it is cancelled."""
+    """A job whose handler has begun is released only by a drain or a cancellation."""
     chain = checks.chain
     for held_job in checks.held_jobs.values():
         run = checks.runs.get(held_job.lease)
@@ -300,7 +300,7 @@ def _check_releases(checks: WorkerChecks) -> None:
 
 
 def _check_repeats(checks: WorkerChecks) -> None:
-    """A job whose handler returned is over, unless it was told to stop or its process died."""
+    """A job whose handler returned does not run again, unless it was asked to stop or died."""
     over: dict[str, HandlerRun] = {}
     for run in checks.worker_history.runs:
         if run.job in over:
@@ -313,7 +313,7 @@ def _check_repeats(checks: WorkerChecks) -> None:
 
 
 def _check_backlogs(checks: WorkerChecks) -> None:
-    """A job does not wait long in an engine: it is begun, or given back."""
+    """A job does not wait long in an engine: it is started or released."""
     limit_s = checks.lease_s / 2
     for held_job in checks.held_jobs.values():
         run = checks.runs.get(held_job.lease)
@@ -327,7 +327,7 @@ def _check_backlogs(checks: WorkerChecks) -> None:
 
 
 def _check_idleness(checks: WorkerChecks) -> None:
-    """No engine has a free slot for long while a job that it could do waits in the queue."""
+    """No engine has a free slot for long while a job that it could run waits in the queue."""
     limit_s = checks.lease_s / 2
     free = {
         engine: list(_free(checks, engine_run))
@@ -337,7 +337,7 @@ def _check_idleness(checks: WorkerChecks) -> None:
         for engine, windows in free.items():
             engine_run = checks.worker_history.engine_runs[engine]
             if kind not in engine_run.kinds or engine_run.is_burst:
-                continue  # A burst looks again when one of its jobs has ended.
+                continue  # A burst claims again only when one of its jobs has ended.
             for first_s, last_s in windows:
                 if min(last_s, until_s) - max(first_s, since_s) > limit_s:
                     detail = f"{kind} job {job_id} waited from {since_s:.3f} to {until_s:.3f} s"
@@ -346,7 +346,7 @@ def _check_idleness(checks: WorkerChecks) -> None:
 
 
 def _free(checks: WorkerChecks, engine_run: EngineRun) -> Iterator[tuple[float, float]]:
-    """When an engine had a free slot."""
+    """The times during which an engine had a free slot."""
     end_s = min(engine_run.stopped_s or FAULTS_END_S, FAULTS_END_S)
     events = [(end_s, 0)]
     for run in checks.worker_history.runs:
@@ -360,7 +360,7 @@ def _free(checks: WorkerChecks, engine_run: EngineRun) -> Iterator[tuple[float, 
 
 
 def _waits(checks: WorkerChecks) -> Iterator[tuple[str, str, float, float]]:
-    """Each job that waited for a worker, its kind, and from when until when it did."""
+    """Each job that waited for a worker: its id, its kind, and the time it waited."""
     chain, cluster = checks.chain, checks.cluster
     commits = cluster.store.history(cluster.history.key)
     for job_id, records in chain.records.items():

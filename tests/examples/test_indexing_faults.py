@@ -126,7 +126,7 @@ class World:
         await self.kill_now_and_then()
         for writer in writers:
             await writer.wait()
-        self.store.calm()
+        self.store.end_faults()
         # What is late still arrives, and must not matter.
         await asyncio.sleep(120)
         reader.kill()

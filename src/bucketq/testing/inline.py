@@ -1,7 +1,7 @@
-"""The parts of a worker, put together to take one job at a time, on the thread of the caller.
+"""A worker that runs one job at a time, on the caller's thread, for ``Workbench``.
 
-Attempts are run, stopped and settled by the code that does it in production. There is no engine:
-nothing is claimed before the job at hand is settled, so that the order is the queue's.
+Attempts are run, stopped and settled by the same code as in production. There is no engine: a job
+is claimed only after the one before is settled, so jobs run in the order of the queue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bucketq.worker.threads import ThreadRunner
 
 _WORKER = "workbench"
 _BEAT_S = 0.05
-"""How soon a handler hears that its job was cancelled; a test should not wait for seconds."""
+"""How soon a handler notices a cancellation; a test should not wait for seconds."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,23 @@ class Ran:
     job: Job[Any]
     """The job as the attempt left it: its status, its result, its errors."""
     end: End
-    """What became of the attempt: ``done``, ``retried``, ``dead`` or ``cancelled``."""
+    """How the attempt ended: ``done``, ``retried``, ``dead`` or ``cancelled``."""
     error: BaseException | None = None
-    """What the handler raised."""
+    """The exception that the handler raised."""
 
 
-class Hands:
-    """The parts of a worker, which take one job at a time."""
+class InlineWorker:
+    """Claims, runs and settles one job at a time."""
 
     def __init__(self, queue: Queue[Any], handlers: Mapping[str, Handler], clock: Clock) -> None:
-        """Work on jobs of an open queue; ``async with`` begins."""
+        """Work on jobs of an open queue; use it as ``async with``."""
         self._queue = queue
         self._handlers = handlers
         self._settling = Settling(queue, clock)
         self._runner = InlineRunner()
 
     async def __aenter__(self) -> Self:
-        """Begin to keep leases."""
+        """Start to heartbeat."""
         self._settings = await self._queue.config()
         beat_s = min(_BEAT_S, self._settings.heartbeat_s)
         self._keeper = LeaseKeeper(self._queue, structs.replace(self._settings, heartbeat_s=beat_s))
@@ -62,13 +62,13 @@ class Hands:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Keep no leases any more, and let the threads end."""
+        """Stop heartbeats and end the threads."""
         self._beating.cancel()
         await asyncio.gather(self._beating, return_exceptions=True)
         await self._runner.close()
 
     async def work_on_next(self) -> Ran | None:
-        """Claim a job and see it through; None: no job is due."""
+        """Claim a job, run it and settle it; return None if no job is due."""
         jobs = await self._queue.claim(tuple(self._handlers), worker=_WORKER)
         if not jobs:
             return None
@@ -93,20 +93,20 @@ class Hands:
         over = asyncio.Event()
         await attempt.run(self._runner, over.set)
         ended = await attempt.settle(self._settling, self._settings)
-        # A thread that was told to stop keeps its slot until it does, and there is only one.
+        # A thread that was asked to stop keeps its slot until it does, and there is only one.
         await over.wait()
         return ended
 
 
 class InlineRunner:
-    """Runs handlers on this thread, wherever they belong, unless they would not hear it there.
+    """Runs handlers on this thread, unless they can be asked to stop.
 
-    A plain function that has a time-out or asks for the ``Context`` is one that can be told to
-    stop. Somebody has to be there to tell it, so it gets a thread, as it does in production.
+    A plain function that has a timeout or takes a ``Context`` can be asked to stop. That needs
+    another thread, so it gets one, as in production.
     """
 
     def __init__(self) -> None:
-        """Begin without threads."""
+        """Start without threads."""
         self._here = TaskRunner()
         self._threads = ThreadRunner()
 
@@ -118,18 +118,18 @@ class InlineRunner:
         return runner.run(handler, context, begun)
 
     async def close(self) -> None:
-        """Let the threads end."""
+        """End the threads."""
         await self._threads.close()
 
 
 def _error(attempt: Attempt, ended: Ended, left: Job[Any]) -> BaseException | None:
-    """What a handler raised, told by errors that users know."""
+    """Return what a handler raised, as an exception that users know."""
     if isinstance(ended.error, UnfitPayload):
         return ended.error.__cause__
     if isinstance(ended.error, HandlerExit) and isinstance(
         ended.error.__cause__, KeyboardInterrupt
     ):
-        return ended.error.__cause__  # Whoever pressed Ctrl-C meant the test.
+        return ended.error.__cause__  # Ctrl-C is meant for the test.
     if attempt.stopped == "timeout" and ended.end in {"retried", "dead"}:
         return TimeoutError(left.errors[-1].error)
     return ended.error

@@ -1,12 +1,11 @@
 """A process's connection to the simulated store, and the packets that travel on it.
 
-A request is a packet: once sent it belongs to the world, arrives when it arrives, and does
-so whether or not its sender is alive, frozen or still waiting. One that was sent by a
-process which is killed before it arrives may have been still inside the host: it arrives
-or not, at random. What goes wrong on the way is drawn once, when the request is sent.
+A request is a packet: once sent, it arrives whether or not its sender is alive, frozen or still
+waiting. If the sender is killed before it arrives, it may not have left the host: whether it
+arrives is drawn at random. The fault that it meets is drawn once, when the request is sent.
 
-Answers are handed over as values, and errors raised in the caller, so that an error meant
-for a dead process is not reported as one that nobody caught.
+Answers are delivered as values, and errors are raised in the caller, so that an error for a dead
+process is not reported as unhandled.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _RESET_RATHER_THAN_SILENCE = 0.5
 
 
 class StoreLink:
-    """The ``ObjectStore`` of one process: the truth, as seen through a bad connection.
+    """The ``ObjectStore`` of one process: the simulated store behind a bad connection.
 
     Attributes:
         name: For messages.
-        cut: Which way packets are lost now; set through ``store.partition``.
+        cut: The direction in which packets are dropped now; set through ``store.partition``.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class StoreLink:
 
     @property
     def url(self) -> str:
-        """Where this store is, for messages."""
+        """The address of this store, for messages."""
         return f"simulated://{self.name}"
 
     @property
@@ -67,7 +66,7 @@ class StoreLink:
         return answer
 
     async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        """Read an object unless it still bears ``etag``."""
+        """Read an object if its etag differs; return None if it is unchanged."""
         answer: StoredObject | None = await self._read(lambda: self.store.get_if_changed(key, etag))
         return answer
 
@@ -78,13 +77,13 @@ class StoreLink:
         return etag
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
-        """Write an object that must still bear ``etag``."""
+        """Write an object that must still have ``etag``."""
         content, writer = bytes(body), self._writer()
         new: str = await self._write(lambda: self.store.replace(key, content, etag, writer))
         return new
 
     async def put(self, key: str, body: bytes) -> str:
-        """Write an object whatever is there."""
+        """Write an object, replacing any that is there."""
         content, writer = bytes(body), self._writer()
         etag: str = await self._write(lambda: self.store.put(key, content, writer))
         return etag
@@ -105,7 +104,7 @@ class StoreLink:
             after = page[-1].key
 
     async def close(self) -> None:
-        """Let go of nothing: there are no connections."""
+        """Do nothing: there are no connections."""
 
     def _writer(self) -> str:
         return self.store.loop.current_process().name
@@ -117,8 +116,8 @@ class StoreLink:
         return await self._request(effect, self.store.write_dice)
 
     async def _request(self, effect: Effect, dice: FaultDice) -> Any:
-        """Send a request and wait for its answer. One from a dead process is never sent."""
-        request = Request(self, effect)
+        """Send a request and wait for its answer. A dead process sends nothing."""
+        request = StoreRequest(self, effect)
         if request.sender.alive:
             request.send(dice.draw(self.store.rng))
         answer = await request.answer
@@ -127,17 +126,17 @@ class StoreLink:
         return answer
 
 
-class Request:
+class StoreRequest:
     """One request on its way.
 
-    The methods named after faults take the time there and the time back, and decide which
-    events there will be: arrivals at the store, and what the caller is told.
+    The methods named after faults take the time to the store and back, and schedule the events:
+    arrivals at the store, and the answer to the caller.
     """
 
     __slots__ = ("_deadline_s", "_effect", "_link", "_loop", "_rng", "_store", "answer", "sender")
 
     def __init__(self, link: StoreLink, effect: Effect) -> None:
-        """Make a request of the running process; ``effect`` is what it does on arrival."""
+        """Make a request of the running process; ``effect`` is called on arrival."""
         self._link = link
         self._store = link.store
         self._loop = link.store.loop
@@ -148,7 +147,7 @@ class Request:
         self.answer: Future[Any] = self._loop.create_future()
 
     def send(self, fault: str | None) -> None:
-        """Let it go, and let the fault that was drawn have its way with it."""
+        """Send it, with the fault that was drawn."""
         total_s = self._rng.uniform(*self._link.latency_s)
         there_s = total_s * self._rng.random()
         if fault is None:
@@ -167,21 +166,21 @@ class Request:
         self._lose(there_s + back_s)
 
     def throttled(self, there_s: float, back_s: float) -> None:
-        """It is turned away, as a rule."""
+        """It is throttled, mostly without effect."""
         if self._rng.random() < _LANDED_THOUGH_THROTTLED:
             self._arrive_after(there_s)
         error = UnavailableError(f"{self._link.url} asks to slow down (503)", throttled=True)
-        self._loop.call_in_world(there_s + back_s, self._deliver, error)
+        self._loop.call_in_environment(there_s + back_s, self._deliver, error)
 
     def server_error(self, there_s: float, back_s: float) -> None:
-        """The server fails before or after it did what it was asked to."""
+        """The server fails before or after the request took effect."""
         if self._rng.random() < _LANDED_THOUGH_ERROR:
             self._arrive_after(there_s)
         error = UnavailableError(f"{self._link.url} failed (500): the outcome is unknown")
-        self._loop.call_in_world(there_s + back_s, self._deliver, error)
+        self._loop.call_in_environment(there_s + back_s, self._deliver, error)
 
     def slow(self, there_s: float, back_s: float) -> None:
-        """One of the two ways takes long."""
+        """The request or the answer takes long."""
         extra_s = self._rng.uniform(*self._store.faults.slow_s)
         if self._rng.random() < 0.5:  # noqa: PLR2004  # one way or the other
             self._travel(there_s + extra_s, back_s)
@@ -194,32 +193,32 @@ class Request:
         self._arrive_after(given_up_s + self._late_s(), certain=True)
 
     def self_conflict(self, there_s: float, back_s: float) -> None:
-        """It arrives twice, and the second answer is the one that comes back."""
+        """It arrives twice, and the second answer is returned."""
         self._arrive_after(there_s)
         self._travel(there_s + back_s + there_s, back_s)
 
     def contended(self, there_s: float, back_s: float) -> None:
-        """It is turned away because of another request in flight."""
+        """It is rejected because of another request in flight."""
         error = UnavailableError(f"{self._link.url} has another write in flight (409)")
-        self._loop.call_in_world(there_s + back_s, self._deliver, error)
+        self._loop.call_in_environment(there_s + back_s, self._deliver, error)
 
     def duplicated(self, there_s: float, back_s: float) -> None:
-        """It arrives twice, and the first answer is the one that comes back."""
+        """It arrives twice, and the first answer is returned."""
         self._travel(there_s, back_s)
         self._arrive_after(there_s + self._late_s(), certain=True)
 
     def _travel(self, there_s: float, back_s: float) -> None:
-        """Go there and come back, within the caller's patience or not."""
-        self._loop.call_in_world(there_s, self._arrive, back_s, False)  # noqa: FBT003
+        """Arrive and be answered, before or after the caller's timeout."""
+        self._loop.call_in_environment(there_s, self._arrive, back_s, False)  # noqa: FBT003
         if there_s + back_s >= self._link.timeout_s:
-            self._loop.call_in_world(self._link.timeout_s, self._settle, self._silence())
+            self._loop.call_in_environment(self._link.timeout_s, self._settle, self._silence())
 
     def _arrive_after(self, delay_s: float, *, certain: bool = False) -> None:
-        """Arrive without an answer; ``certain`` packets have left the sender's host long ago."""
-        self._loop.call_in_world(delay_s, self._arrive, None, certain)
+        """Arrive without an answer; ``certain`` packets arrive even if the sender has died."""
+        self._loop.call_in_environment(delay_s, self._arrive, None, certain)
 
     def _arrive(self, back_s: float | None, certain: bool) -> None:  # noqa: FBT001
-        """Take effect, unless it was lost, and send the answer where there is to be one."""
+        """Take effect, unless it was lost, and send the answer if one is expected."""
         if self._store.severed(self._link, "requests"):
             self._store.count("partition")
             if back_s is not None:
@@ -231,10 +230,10 @@ class Request:
             return
         outcome = self._effect()
         if back_s is not None:
-            self._loop.call_in_world(back_s, self._deliver, outcome)
+            self._loop.call_in_environment(back_s, self._deliver, outcome)
 
     def _deliver(self, outcome: object) -> None:
-        """Bring the answer to the caller, unless a partition is in the way."""
+        """Deliver the answer to the caller, unless a partition drops it."""
         if self._store.severed(self._link, "answers"):
             self._store.count("partition")
             self._lose(0.0)
@@ -242,9 +241,9 @@ class Request:
             self._settle(outcome)
 
     def _lose(self, delay_s: float) -> float:
-        """Tell the caller of a reset after ``delay_s``, or nothing until it gives up.
+        """Fail the call with a reset after ``delay_s``, or with a timeout.
 
-        Returns in how many seconds it will know.
+        Returns after how many seconds it fails.
         """
         if self._rng.random() < _RESET_RATHER_THAN_SILENCE:
             error = UnavailableError(
@@ -252,11 +251,11 @@ class Request:
             )
         else:
             delay_s, error = max(0.0, self._deadline_s - self._loop.time()), self._silence()
-        self._loop.call_in_world(delay_s, self._settle, error)
+        self._loop.call_in_environment(delay_s, self._settle, error)
         return delay_s
 
     def _settle(self, outcome: object) -> None:
-        """Answer the caller, once, if it is there to be answered."""
+        """Answer the caller, once, if it still waits."""
         if not self.answer.done():
             self.answer.set_result(outcome)
 
@@ -266,21 +265,21 @@ class Request:
         return low_s * float((high_s / low_s) ** self._rng.random())
 
     def _silence(self) -> UnavailableError:
-        """Make the error of a caller who has waited long enough."""
+        """Return the error of a call that timed out."""
         return UnavailableError(
             f"no answer from {self._link.url} within {self._link.timeout_s} s:"
             " the outcome is unknown"
         )
 
 
-_FAULTS: dict[str, Callable[[Request, float, float], None]] = {
-    "lost_request": Request.lost_request,
-    "lost_answer": Request.lost_answer,
-    "throttled": Request.throttled,
-    "server_error": Request.server_error,
-    "slow": Request.slow,
-    "late_landing": Request.late_landing,
-    "self_conflict": Request.self_conflict,
-    "contended": Request.contended,
-    "duplicated": Request.duplicated,
+_FAULTS: dict[str, Callable[[StoreRequest, float, float], None]] = {
+    "lost_request": StoreRequest.lost_request,
+    "lost_answer": StoreRequest.lost_answer,
+    "throttled": StoreRequest.throttled,
+    "server_error": StoreRequest.server_error,
+    "slow": StoreRequest.slow,
+    "late_landing": StoreRequest.late_landing,
+    "self_conflict": StoreRequest.self_conflict,
+    "contended": StoreRequest.contended,
+    "duplicated": StoreRequest.duplicated,
 }

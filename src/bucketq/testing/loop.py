@@ -1,8 +1,8 @@
-"""An asyncio event loop on virtual time, with a seeded scheduler: one seed, one history.
+"""An asyncio event loop on virtual time, with a seeded scheduler.
 
-Nothing here sleeps, opens a socket or starts a thread. ``time()`` stands still while
-anything can run and jumps to the next timer when nothing can, so five minutes of a queue's
-life take a fraction of a second.
+Nothing here sleeps, opens a socket or starts a thread. ``time()`` stands still while anything can
+run and jumps to the next timer when nothing can, so five minutes of virtual time take a fraction of
+a second.
 
 What it promises:
 
@@ -11,13 +11,13 @@ What it promises:
   is off while the loop runs, and called at fixed steps).
 * **Within a simulated process callbacks run first in, first out**, as asyncio promises.
   Which process runs next is drawn from the seed, at every single callback.
-* **A program that can never go on says so**: ``DeadlockError`` names who waits where.
+* **A deadlock is reported**: ``DeadlockError`` names every task that waits, and where.
 
 It touches the running thread's event loop and garbage collector, and asyncio's private
 fields: those that CPython 3.11 to 3.13 share.
 """
-# The loop and its processes are one machine in two files, and asyncio's own underscored
-# fields are the interface that an event loop has to it.
+# The loop and its processes are one unit in two files, and asyncio's underscored fields are the
+# interface between it and an event loop.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ class DeadlockError(SimulationError):
 
 
 class LivelockError(SimulationError):
-    """Callbacks run on and on and time stands still, or time runs on past its limit."""
+    """Callbacks run without end while time stands still, or time passes its limit."""
 
 
 class VirtualLoop(BaseEventLoop):
     """The event loop of a simulation.
 
     Attributes:
-        seed: What every random choice of the simulation comes from.
-        driver: The process of whoever called ``run``: the test itself.
-        world: The process of what is nobody's: packets on their way, storage, power cuts.
-        processes: Every process ever spawned, in order, driver and world first.
+        seed: The source of every random choice of the simulation.
+        driver: The process of the caller of ``run``: the test itself.
+        environment: The process of what belongs to no other: packets, storage, power cuts.
+        processes: Every process ever spawned, in order, driver and environment first.
         steps: How many callbacks have run.
-        fingerprint: A hash of who ran when. Two runs that agree in it took the same course.
+        fingerprint: A hash of which process ran when. Equal fingerprints mean equal runs.
     """
 
     def __init__(self, seed: int | str = 0, *, limit_s: float = _LIMIT_S) -> None:
-        """Make a loop at time 0; beyond ``limit_s`` of virtual time it gives up."""
+        """Make a loop at time 0; after ``limit_s`` of virtual time it raises ``LivelockError``."""
         bury_the_dead()
         super().__init__()
         self.seed = seed
@@ -92,9 +92,9 @@ class VirtualLoop(BaseEventLoop):
         self._base_context = contextvars.copy_context()
         self.processes: list[Process] = []
         self.driver = self._new_process("driver")
-        self.world = self._new_process("world")
+        self.environment = self._new_process("environment")
 
-    # What a simulation asks of the loop.
+    # For simulations.
 
     def stream(self, name: str) -> random.Random:
         """Make a new stream of random numbers from the seed; no two calls give the same one."""
@@ -117,13 +117,15 @@ class VirtualLoop(BaseEventLoop):
         """Return the process to which the running code belongs."""
         return CURRENT.get(self.driver)
 
-    def call_in_world(
+    def call_in_environment(
         self, delay_s: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts
     ) -> asyncio.TimerHandle:
-        """Schedule a callback that no process's death or freeze can hold up: a packet, say."""
-        return self.call_at(self._now_s + delay_s, callback, *args, context=self.world.context)
+        """Schedule a callback that runs whatever happens to processes, like a packet's arrival."""
+        return self.call_at(
+            self._now_s + delay_s, callback, *args, context=self.environment.context
+        )
 
-    # What asyncio asks of a loop.
+    # For asyncio.
 
     def time(self) -> float:
         """Return the virtual time in seconds since the loop was made."""
@@ -174,7 +176,7 @@ class VirtualLoop(BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Queue a callback, from this thread alone: asyncio itself uses this call, too."""
+        """Queue a callback, from this thread only; asyncio itself uses this call, too."""
         if self._thread_id not in {None, threading.get_ident()}:  # type: ignore[attr-defined]
             raise SimulationError("threads are not simulated: one called into the virtual loop")
         return self.call_soon(callback, *args, context=context)
@@ -204,16 +206,16 @@ class VirtualLoop(BaseEventLoop):
         return timer
 
     def run_in_executor(self, *_args: Any) -> NoReturn:  # type: ignore[override]
-        """Refuse: the order of threads is not ours to choose, so no seed would replay."""
+        """Raise: threads run in an order that no seed could replay."""
         raise SimulationError("threads are not simulated: use no executor, no to_thread, no DNS")
 
     def set_task_factory(self, factory: Any) -> None:
-        """Refuse another factory: tasks must be known to their process."""
+        """Raise: tasks must be known to their process."""
         if factory is not None:
             raise SimulationError("a virtual loop makes its own tasks: set no task factory")
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log what nobody caught, unless it comes from the dead."""
+        """Log an unhandled error, unless it comes from a dead process."""
         if not self._closed and CURRENT.get(self.driver)._alive:  # type: ignore[attr-defined]
             super().call_exception_handler(context)
 
@@ -228,7 +230,7 @@ class VirtualLoop(BaseEventLoop):
                 gc.enable()
 
     def close(self) -> None:
-        """End every process as a kill does, and close. Closing twice is no error."""
+        """Kill every process and close. A second call does nothing."""
         if self.is_running():
             raise RuntimeError("Cannot close a running event loop")
         if self.is_closed():
@@ -240,7 +242,7 @@ class VirtualLoop(BaseEventLoop):
         self._timers.clear()
         super().close()
 
-    # The machine.
+    # The scheduler.
 
     def _new_process(self, name: str) -> Process:
         process = Process(self, len(self.processes), name, self._base_context)
@@ -253,7 +255,7 @@ class VirtualLoop(BaseEventLoop):
         return context.get(CURRENT, self.driver)
 
     def _run_once(self) -> None:
-        """Run callbacks until the loop is told to stop. This is the hot path."""
+        """Run callbacks until the loop is stopped. This is the hot path."""
         runnable = self._runnable
         draw = self._choice.random
         while not self._stopping:  # type: ignore[attr-defined]
@@ -278,7 +280,7 @@ class VirtualLoop(BaseEventLoop):
                 process._idle = True
 
     def _pause(self) -> None:
-        """Do what must be done now and then, at steps that every replay meets alike."""
+        """Collect garbage and detect livelocks, at steps that are the same in every replay."""
         if self.steps >= self._instant_ends:
             raise LivelockError(
                 f"{_STEPS_PER_INSTANT_MAX} callbacks ran at {self._now_s} s and time stood still:"
@@ -316,7 +318,7 @@ class VirtualLoop(BaseEventLoop):
         self._instant_ends = self.steps + _STEPS_PER_INSTANT_MAX
 
     def _sweep_timers(self) -> None:
-        """Drop cancelled timers where they are most of the heap: every timeout leaves one."""
+        """Drop cancelled timers if they are most of the heap: every timeout leaves one."""
         if self._cancelled_count * 2 <= len(self._timers):
             return
         self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
@@ -324,18 +326,18 @@ class VirtualLoop(BaseEventLoop):
         self._cancelled_count = 0
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Count a timer that was cancelled while it lay in the heap."""
+        """Count a timer that was cancelled while in the heap."""
         if handle._scheduled:  # type: ignore[attr-defined]
             self._cancelled_count += 1
 
     def _write_to_self(self) -> None:
-        """Wake nobody: the loop never sleeps."""
+        """Do nothing: the loop never sleeps."""
 
     def _process_events(self, event_list: object) -> None:
-        """Handle no events: there are no sockets."""
+        """Do nothing: there are no sockets."""
 
     def _describe(self) -> str:
-        """Name every task that waits, in order, and where it does."""
+        """Return every task that waits, in order, and where."""
         lines = []
         for process in self.processes:
             for task in process._tasks.values():
@@ -365,15 +367,15 @@ def run(
 ) -> T:
     """Run ``main(loop)`` in a fresh virtual loop and return its result.
 
-    When it is done, the processes that still live are killed and the driver's own tasks
-    cancelled. An error carries a note that names the seed.
+    Afterwards the processes that still live are killed, and the driver's own tasks are cancelled.
+    An exception carries a note that names the seed.
     """
     loop = VirtualLoop(seed, limit_s=limit_s)
     try:
         loop.driver._task = task = loop.create_task(main(loop), name="main")
         result = loop.run_until_complete(task)
         for process in loop.processes:
-            if process is not loop.driver and process is not loop.world:
+            if process is not loop.driver and process is not loop.environment:
                 process.kill()
         rest = [task for task in loop.driver._tasks.values() if not task.done()]
         for task in rest:

@@ -1,19 +1,19 @@
-"""Simulated processes: what a seed can kill, freeze and let run again.
+"""Simulated processes, which can be killed, frozen and resumed.
 
 A process here is every callback and timer that was created in its context. Killing it is
-``kill -9``: what it had scheduled is dropped and never runs, no ``finally`` and no
-``except CancelledError`` among it, because a real kill runs none of them either and code
-that leans on them is what the simulator is to find.
+``kill -9``: what it had scheduled is dropped and never runs, including ``finally`` and
+``except CancelledError``, because a real kill runs none of them either, and a simulation must find
+code that relies on them.
 
-Python runs the ``finally`` blocks of a suspended coroutine when it is freed, so the
-coroutines of the dead are kept until their loop is closed and the next one opens (or the
-interpreter ends). Only then are they unwound, in silence: whatever they try to schedule is
-dropped, and no result of their simulation can still be changed by it.
+Python runs the ``finally`` blocks of a suspended coroutine when it is freed, so the coroutines of
+dead processes are kept until their loop is closed and the next one opens (or the interpreter ends).
+Only then are they unwound, silently: whatever they try to schedule is dropped, and no result of
+their simulation can change any more.
 
 This module touches asyncio's private fields and nothing outside the loop it belongs to.
 """
-# The loop and its processes are one machine in two files, and asyncio's own underscored
-# fields are the interface that an event loop has to it.
+# The loop and its processes are one unit in two files, and asyncio's underscored fields are the
+# interface between it and an event loop.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Process:
     """One simulated process. Made by ``VirtualLoop.spawn``.
 
     Attributes:
-        number: Counts up from 0 in the order of spawning; 0 is the driver, 1 the world.
+        number: Counts up from 0 in the order of spawning; 0 is the driver, 1 the environment.
         name: For histories and messages.
         context: The context that marks a callback as belonging to this process.
-        steps: How many callbacks of it have run: the place at which a kill can strike.
-        killed: It was killed, rather than having returned or raised.
+        steps: How many of its callbacks have run; a kill can come after any of them.
+        killed: Whether it was killed, rather than having returned or raised.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Process:
 
     @property
     def frozen(self) -> bool:
-        """Whether it stands still until ``thaw``."""
+        """Whether it is frozen until ``thaw``."""
         return self._frozen
 
     @property
@@ -121,7 +121,7 @@ class Process:
 
     @property
     def error(self) -> BaseException | None:
-        """What its main coroutine raised, where it did: the process crashed by itself."""
+        """The exception that its main coroutine raised, or None."""
         if self._task is None or not self._task.done() or self._task.cancelled():
             return None
         return self._task.exception()
@@ -139,15 +139,15 @@ class Process:
         return task.result() if task.done() and not task.cancelled() else None
 
     def on_end(self, listener: Callable[[Process], None]) -> None:
-        """Call ``listener`` at the moment the process ends, however it does.
+        """Call ``listener`` when the process ends, for any reason.
 
-        It is for what the operating system would do, such as resetting the connections of
-        the dead. It runs inside whatever killed the process, so it must not raise.
+        It is for what the operating system would do, such as resetting its connections. It runs
+        inside the code that killed the process, so it must not raise.
         """
         self._listeners.append(listener)
 
     def kill(self) -> None:
-        """End it as ``kill -9`` does: nothing it scheduled runs any more. Twice is once.
+        """Kill it like ``kill -9``: nothing it scheduled runs any more. A second call does nothing.
 
         A process that kills itself runs on to its next ``await``.
         """
@@ -158,7 +158,7 @@ class Process:
             self._end()
 
     def freeze(self, for_s: float | None = None) -> None:
-        """Stop it as SIGSTOP does; time goes on without it, for ``for_s`` or until ``thaw``.
+        """Stop it like SIGSTOP, for ``for_s`` or until ``thaw``.
 
         Timers that come due meanwhile fire after the thaw, in the order they came due.
         """
@@ -171,11 +171,11 @@ class Process:
         if for_s is not None:
             loop = self._loop
             self._thaw_timer = loop.call_at(
-                loop.time() + for_s, self.thaw, context=loop.world.context
+                loop.time() + for_s, self.thaw, context=loop.environment.context
             )
 
     def thaw(self) -> None:
-        """Let it go on, as SIGCONT does. One that is not frozen stays as it is."""
+        """Resume it like SIGCONT. Does nothing if it is not frozen."""
         if not self._frozen:
             return
         self._drop_thaw_timer()
@@ -193,7 +193,7 @@ class Process:
         self._set_trap(steps, lambda: self.freeze(for_s))
 
     def _set_trap(self, steps: int, action: Callable[[], None]) -> None:
-        """Arm the one trap that a process has; a later one takes the place of an earlier."""
+        """Arm the one trap that a process has; a later one replaces an earlier one."""
         if steps <= 0:
             self._trap = _NEVER
             action()
@@ -202,7 +202,7 @@ class Process:
         self._trap_action = action
 
     def _spring(self) -> None:
-        """Do what the trap was set for. Called by the scheduler, between two steps."""
+        """Spring the trap. Called by the scheduler, between two steps."""
         action, self._trap_action, self._trap = self._trap_action, None, _NEVER
         if action is not None:
             action()
@@ -220,7 +220,7 @@ class Process:
             self._loop._runnable.remove(self)
 
     def _drop_thaw_timer(self) -> None:
-        """Forget a thaw that was to come by itself."""
+        """Cancel a scheduled thaw."""
         if self._thaw_timer is not None:
             self._thaw_timer.cancel()
             self._thaw_timer = None
@@ -230,7 +230,7 @@ class Process:
         try:
             return await factory()
         finally:
-            # A dead process comes here when its coroutines are freed, and does nothing.
+            # A dead process gets here when its coroutines are freed, and does nothing.
             if self._alive:
                 rest = [task for task in self._tasks.values() if not task.done()]
                 rest.remove(asyncio.current_task())  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ class Process:
                     await asyncio.gather(*rest, return_exceptions=True)
 
     def _exited(self, _task: asyncio.Task[Any]) -> None:
-        """Take note that the main coroutine is done; a crash that nobody waits for is logged."""
+        """Note that the main coroutine is done; log its exception if no task waits for it."""
         if not self._alive:
             return
         if self.error is not None and not self._waiters:
@@ -250,7 +250,7 @@ class Process:
         self._end()
 
     def _end(self) -> None:
-        """Drop everything that was scheduled, keep the coroutines from being freed, tell."""
+        """Drop everything that was scheduled, keep the coroutines, and call the listeners."""
         self._alive = False
         self._frozen = False
         self._idle = False
@@ -262,7 +262,7 @@ class Process:
             elif self.killed:
                 task._log_traceback = False
         _unburied.append(self)
-        # Timers stay in the loop's heap and are skipped there; they hold nothing up.
+        # Timers stay in the loop's heap and are skipped there.
         self._ready.clear()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -273,18 +273,18 @@ class Process:
             listener(self)
 
     def _inter(self, task: SimulatedTask) -> None:
-        """Keep a task that will never run again, and keep asyncio from complaining of it."""
+        """Keep a task that will never run again, and silence asyncio's warning about it."""
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._graves.append(task)
 
     def _bury(self) -> None:
-        """Unwind the coroutines of a dead process, inside its context, so to no effect."""
-        # They find the loop that they ran on, which is closed and refuses them. Else asyncio would
-        # make a real one for whoever gathers in a finally block, and nobody would close that.
+        """Unwind the coroutines of a dead process, inside its context, so without effect."""
+        # They find the loop that they ran on, which is closed and rejects them. Otherwise asyncio
+        # would create a real one for a gather in a finally block, and leave it open.
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self._loop)
         try:
-            for task in self._graves:  # It grows where a finally block makes tasks.
+            for task in self._graves:  # It grows if a finally block creates tasks.
                 self.context.run(_unwind, task.get_coro())
         finally:
             asyncio._set_running_loop(outer)
@@ -292,7 +292,7 @@ class Process:
 
 
 def _unwind(coroutine: object) -> None:
-    """Close a coroutine, whatever it does about it, and those it waits for before it.
+    """Close a coroutine, and before that those it waits for, whatever they do.
 
     One that awaits in its ``finally`` answers ``close`` with a RuntimeError and is suspended
     again, while the one that waits for it is gone. So the innermost comes first, and each is
@@ -304,13 +304,13 @@ def _unwind(coroutine: object) -> None:
         if coroutine.cr_frame is None:
             return
         _unwind(coroutine.cr_await)
-        # An error in it is nobody's: the process had died long before.
+        # The process had died long before, so its errors do not matter.
         with contextlib.suppress(BaseException):
             coroutine.close()
 
 
-# The dead whose coroutines have not been unwound yet. It belongs to no loop, because they
-# must outlive theirs: see the head of this file.
+# Dead processes whose coroutines have not been unwound yet. It belongs to no loop, because they
+# must outlive theirs: see the module docstring.
 _unburied: list[Process] = []
 
 

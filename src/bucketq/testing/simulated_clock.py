@@ -1,8 +1,7 @@
 """The wall clock and the entropy of one simulated host, both from the seed.
 
-Hosts disagree about the time, drift apart and are set right with a jump, and a queue must
-not care. Each simulated process gets a clock of its own, with an offset and a drift.
-Touches nothing but the virtual loop it reads the time from.
+Hosts disagree about the time, drift apart and are corrected with a jump, and a queue must not
+depend on them. Each simulated host gets its own clock, with an offset and a drift.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from bucketq.testing.loop import VirtualLoop
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""What an undisturbed clock shows when virtual time is 0."""
+"""The time of a correct clock when virtual time is 0."""
 
 
 class SimulatedClock:
-    """A ``Clock`` that shows virtual time, wrongly if so asked.
+    """A ``Clock`` that shows virtual time, with an offset and a drift.
 
     Attributes:
         offset_s: How far it is ahead of the true time, apart from its drift.
@@ -31,21 +30,21 @@ class SimulatedClock:
         offset_s: float = 0.0,
         drift: float = 0.0,
     ) -> None:
-        """Make a clock; without ``rng`` it draws entropy from a stream of its own."""
+        """Make a clock; without ``rng`` it draws entropy from its own stream."""
         self._loop = loop
         self._rng = loop.stream("clock") if rng is None else rng
         self.offset_s = offset_s
         self.drift = drift
 
     def now(self) -> datetime:
-        """Return the wall time that this host believes in, in UTC."""
+        """Return the wall time of this host, in UTC."""
         seconds = self._loop.time() * (1.0 + self.drift) + self.offset_s
         return EPOCH + timedelta(seconds=seconds)
 
     def entropy(self, size_bytes: int) -> bytes:
-        """Return the next bytes of the stream: unguessable inside, the same at every replay."""
+        """Return the next bytes of the stream: the same in every replay."""
         return self._rng.randbytes(size_bytes)
 
     def jump(self, seconds: float) -> None:
-        """Set the clock forward, or back where ``seconds`` is negative, all at once."""
+        """Set the clock forward, or back if ``seconds`` is negative."""
         self.offset_s += seconds

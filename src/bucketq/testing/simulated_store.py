@@ -1,13 +1,12 @@
-"""Simulated object storage: one durable truth, and links to it that lose and delay things.
+"""Simulated object storage: durable objects, and links to them that lose and delay requests.
 
-``SimulatedStore`` holds the objects and is always right; what goes wrong, goes wrong on the
-way. ``store.connect()`` gives a ``StoreLink``, which is the ``ObjectStore`` of one process.
-A request is a packet: once sent it belongs to the world, arrives when it arrives, and does
-so whether or not its sender is alive, frozen or still waiting. Requests take effect at one
-instant, all or nothing, so the store is linearizable, as the real ones are.
+``SimulatedStore`` holds the objects and never fails itself; faults happen on the way.
+``store.connect()`` returns a ``StoreLink``, which is the ``ObjectStore`` of one process. A request
+is a packet: once sent, it arrives whether or not its sender is alive, frozen or still waiting.
+Requests take effect atomically, so the store is linearizable, as real ones are.
 
-``store.history(key)`` is the chain of everything that ever took effect, in order, with the
-time and the process that wrote it: the linearization that a checker walks along.
+``store.history(key)`` is the chain of everything that took effect on a key, in order, with the time
+and the process that wrote it: the linearization that a checker uses.
 
 All randomness comes from one stream of the loop's seed. Nothing outside the loop is touched.
 """
@@ -30,21 +29,21 @@ from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.simulated_clock import EPOCH
 from bucketq.testing.store_faults import READ_FAULTS, WRITE_FAULTS, FaultDice, Faults
 
-__all__ = ["Commit", "Operation", "SimulatedStore", "StoreLink"]
+__all__ = ["Operation", "SimulatedStore", "StoreCommit", "StoreLink"]
 
 Operation = Literal["create", "replace", "put", "delete"]
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class StoreCommit:
     """A write that took effect.
 
     Attributes:
         number: Counts every commit of the store, from 1.
         key: The object it changed.
         operation: What kind of write it was.
-        body: The bytes the object had from then on; None where it was deleted.
-        etag: The tag of these bytes; empty where it was deleted.
+        body: The new bytes of the object; None if it was deleted.
+        etag: The etag of these bytes; empty if it was deleted.
         time_s: The virtual time at which it took effect.
         writer: The name of the process that sent it.
     """
@@ -59,14 +58,14 @@ class Commit:
 
 
 class SimulatedStore:
-    """The durable truth that all processes of a simulation share.
+    """The objects that all processes of a simulation share.
 
     Attributes:
-        loop: The loop whose time and seed it lives by.
-        injected: How often each fault struck, by name, in the order of first occurrence.
-            Beside the names in ``Faults`` there are ``partition`` (something was lost to
-            one) and ``sender_died`` (a request was lost because its sender was killed
-            before it had left the host).
+        loop: The loop whose time and seed it uses.
+        injected: How many faults of each name occurred, in the order of first occurrence. Beside
+            the names in ``Faults`` there are ``partition`` (a packet was dropped by one) and
+            ``sender_died`` (a request was lost because its sender was killed before it had left
+            the host).
         commits: Everything that took effect, over all keys.
     """
 
@@ -84,23 +83,23 @@ class SimulatedStore:
 
         Args:
             loop: The simulation it is part of.
-            faults: What goes wrong; nothing by default.
+            faults: The faults; none by default.
             latency_s: Bounds of the time from a request to its answer.
             timeout_s: How long a link waits for an answer before it gives up.
             content_etags: Make etags hashes of the content, as S3 does, so that the same
                 bytes have the same etag whenever they come back.
-            write_interval_s: What links report as the pause wanted between writes.
+            write_interval_s: The ``write_interval_s`` of its links.
         """
         self.loop = loop
         self.injected: dict[str, int] = {}
-        self.commits: list[Commit] = []
+        self.commits: list[StoreCommit] = []
         self.latency_s = latency_s
         self.timeout_s = timeout_s
         self.write_interval_s = write_interval_s
         self.rng = loop.stream("store")
         self._content_etags = content_etags
-        self._objects: dict[str, Commit] = {}
-        self._chains: dict[str, list[Commit]] = {}
+        self._objects: dict[str, StoreCommit] = {}
+        self._chains: dict[str, list[StoreCommit]] = {}
         self._links: list[StoreLink] = []
         self._cut: Direction | None = None
         self.set_faults(Faults.none() if faults is None else faults)
@@ -112,34 +111,34 @@ class SimulatedStore:
         latency_s: tuple[float, float] | None = None,
         timeout_s: float | None = None,
     ) -> StoreLink:
-        """Open a link, with the store's latency and timeout where no others are given."""
+        """Open a link, by default with the latency and timeout of the store."""
         link = StoreLink(self, name, latency_s or self.latency_s, timeout_s or self.timeout_s)
         self._links.append(link)
         return link
 
     def set_faults(self, faults: Faults) -> None:
-        """Change what goes wrong with the requests that are sent from now on."""
+        """Change the faults of requests that are sent from now on."""
         self.faults = faults
         self.read_dice = FaultDice(faults, READ_FAULTS)
         self.write_dice = FaultDice(faults, WRITE_FAULTS)
 
-    def calm(self) -> None:
-        """End all faults and partitions, to see whether everything comes to rest.
+    def end_faults(self) -> None:
+        """End all faults and partitions.
 
-        What is already under way still arrives late.
+        Requests that were delayed still arrive late.
         """
         self.set_faults(Faults.none())
         self.heal()
 
     def partition(self, link: StoreLink | None = None, direction: Direction = "both") -> None:
-        """Cut a link, or all of them: requests no longer arrive, or answers, or neither."""
+        """Cut a link, or all of them, for requests, answers or both."""
         if link is None:
             self._cut = direction
         else:
             link.cut = direction
 
     def heal(self, link: StoreLink | None = None) -> None:
-        """Mend a link, or, without one, all of them and the store's own cut."""
+        """End the partition of a link, or all partitions."""
         if link is not None:
             link.cut = None
             return
@@ -148,14 +147,14 @@ class SimulatedStore:
             each.cut = None
 
     def severed(self, link: StoreLink, way: Direction) -> bool:
-        """Tell whether packets that go this way on this link are lost now."""
+        """Whether packets in this direction of this link are dropped now."""
         return bool({"both", way} & {self._cut, link.cut})
 
     def count(self, fault: str) -> None:
-        """Take note that a fault struck."""
+        """Count a fault."""
         self.injected[fault] = self.injected.get(fault, 0) + 1
 
-    # The truth, for drivers and checkers: at once, and without faults.
+    # For drivers and checkers: immediate, and without faults.
 
     def peek(self, key: str) -> StoredObject | None:
         """Return what is stored under a key right now."""
@@ -168,19 +167,19 @@ class SimulatedStore:
         """Return the keys that exist right now, in order."""
         return sorted(key for key in self._objects if key.startswith(prefix))
 
-    def history(self, key: str) -> list[Commit]:
-        """Return everything that ever took effect on a key, in order. It is not to be changed."""
+    def history(self, key: str) -> list[StoreCommit]:
+        """Return everything that took effect on a key, in order. Do not change it."""
         return self._chains.get(key, [])
 
     def overwrite(self, key: str, body: bytes) -> None:
-        """Put an object there at once, as an operator's hand edit or rollback does."""
+        """Replace an object at once, like an operator's edit or rollback."""
         self.put(key, body, self.loop.current_process().name)
 
     def remove(self, key: str) -> None:
-        """Delete an object at once, as an operator might."""
+        """Delete an object at once, like an operator."""
         self.delete(key, self.loop.current_process().name)
 
-    # What a request does when it arrives. Each returns its answer, or the error that is one.
+    # The effects of requests on arrival. Each returns its answer, which may be an error.
 
     def get(self, key: str) -> StoredObject | ObjectMissingError:
         """Answer a read."""
@@ -200,7 +199,7 @@ class SimulatedStore:
     def replace(
         self, key: str, body: bytes, etag: str, writer: str
     ) -> str | PreconditionFailedError | ObjectMissingError:
-        """Write an object that must bear an etag."""
+        """Write an object that must have an etag."""
         commit = self._objects.get(key)
         if commit is None:
             return ObjectMissingError(f"no object: {key}")
@@ -218,7 +217,7 @@ class SimulatedStore:
             self._commit(key, "delete", None, writer)
 
     def page(self, prefix: str, after: str) -> list[ObjectInfo]:
-        """List the next keys behind one."""
+        """List the next keys after one."""
         keys = [key for key in self.keys(prefix) if key > after][:LIST_PAGE_SIZE]
         return [
             ObjectInfo(
@@ -230,7 +229,7 @@ class SimulatedStore:
         ]
 
     def _commit(self, key: str, operation: Operation, body: bytes | None, writer: str) -> str:
-        """Make a write the truth, and the next link of the chain."""
+        """Apply a write and append it to the history."""
         number = len(self.commits) + 1
         if body is None:
             etag = ""
@@ -238,7 +237,7 @@ class SimulatedStore:
             etag = blake2b(body, digest_size=16).hexdigest()
         else:
             etag = f"etag-{number}"
-        commit = Commit(number, key, operation, body, etag, self.loop.time(), writer)
+        commit = StoreCommit(number, key, operation, body, etag, self.loop.time(), writer)
         if body is None:
             del self._objects[key]
         else:

@@ -1,8 +1,8 @@
-"""How often which thing goes wrong between a process and its storage.
+"""The faults between a process and its storage, and their rates.
 
-Each field of ``Faults`` that is a rate names one fault; the store counts what it injects
-under the same names. The rates are per request, at most one fault strikes a request, and
-reads suffer those that a read can suffer. This module is data alone and touches nothing.
+Each field of ``Faults`` that is a rate names one fault; the store counts the faults that it injects
+under the same names. Rates are per request, a request meets at most one fault, and reads meet only
+those in ``READ_FAULTS``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 READ_FAULTS = ("lost_request", "lost_answer", "throttled", "server_error", "slow")
-"""What can happen to any request."""
+"""The faults of any request."""
 
 WRITE_FAULTS = (*READ_FAULTS, "late_landing", "self_conflict", "contended", "duplicated")
-"""What can happen to a write: all of them."""
+"""The faults of a write: all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,15 +24,14 @@ class Faults:
     """The rates of faults, each between 0 and 1, and how long the slow ones take.
 
     Attributes:
-        lost_request: It never arrives. The caller hears of a reset, or nothing until its
-            time is up.
+        lost_request: It never arrives. The caller gets a reset, or a timeout.
         lost_answer: It took effect, and the answer is lost in one of the same two ways.
-        throttled: 429 or 503, with ``throttled`` set. One in ten took effect all the same.
-        server_error: 500. Every second one took effect all the same.
-        slow: It takes ``slow_s`` longer, on the way there or on the way back, and may so
-            outlast the caller's patience.
-        late_landing: The caller is told that it failed; the write arrives ``late_s`` after
-            that, with its old precondition, and whether or not its sender still lives.
+        throttled: 429 or 503, with ``throttled`` set. One in ten took effect anyway.
+        server_error: 500. Every second one took effect anyway.
+        slow: It takes ``slow_s`` longer to arrive or to be answered, perhaps longer than the
+            caller waits.
+        late_landing: The caller gets an error; the write arrives ``late_s`` after that, with its
+            old precondition, whether or not its sender still lives.
         self_conflict: The write took effect, a retry below the caller sent it once more, and
             the caller gets the answer to the second one: a failed precondition.
         contended: 409, a conflict with a write in flight. No effect, and it proves nothing.
@@ -56,19 +55,19 @@ class Faults:
     late_s: tuple[float, float] = (0.001, 60.0)
 
     def __post_init__(self) -> None:
-        """Refuse rates that are no probabilities."""
+        """Reject rates that are not probabilities."""
         rates = self.rates(WRITE_FAULTS)
         if min(rates) < 0 or sum(rates) > 1:
             raise ValueError(f"fault rates must be 0 or more and at most 1 together: {self}")
 
     @classmethod
     def none(cls) -> Faults:
-        """Nothing goes wrong."""
+        """Return no faults."""
         return cls()
 
     @classmethod
     def harsh(cls) -> Faults:
-        """Every fault there is, about one in every four writes: a bad day, for ever."""
+        """Return every fault, for about one in four writes."""
         return cls(
             lost_request=0.02,
             lost_answer=0.04,
@@ -82,7 +81,7 @@ class Faults:
         )
 
     def times(self, factor: float) -> Faults:
-        """The same faults, more or less often."""
+        """Return the same faults with all rates multiplied."""
         rates = {name: factor * getattr(self, name) for name in WRITE_FAULTS}
         return replace(self, **rates)
 
@@ -95,11 +94,11 @@ class FaultDice:
     """Draws at most one fault for a request, with a single random number."""
 
     def __init__(self, faults: Faults, names: tuple[str, ...]) -> None:
-        """Lay the rates end to end, so that one number between 0 and 1 picks one."""
+        """Accumulate the rates, so that one number between 0 and 1 selects a fault."""
         self._names = names
         self._ends = tuple(accumulate(faults.rates(names)))
 
     def draw(self, rng: random.Random) -> str | None:
-        """Return the name of the fault that strikes, or None."""
+        """Return the name of the drawn fault, or None."""
         place = bisect_right(self._ends, rng.random())
         return self._names[place] if place < len(self._names) else None

@@ -8,13 +8,13 @@
         [ran] = bench.run()
         assert ran.end == "done"
 
-It is a real queue, in memory, that goes by a clock which stands still until it is moved; and the
-parts of a real worker, which take one job after another on the thread of the test. So retries,
-time-outs, dead jobs and idempotency keys are what they are in production. What differs: there is
-one job at a time, nothing is fetched ahead, nothing is archived, and no process is started.
+It is a real queue in memory, with a clock that the test moves, and the parts of a real worker that
+run one job after another on the thread of the test. So retries, timeouts, dead jobs and idempotency
+keys are those of production. What differs: one job runs at a time, nothing is prefetched, nothing
+is archived, and no process is started.
 
-The queue lives on a loop in a thread of its own, so that tests and handlers, async or not, can use
-it from wherever they are.
+The queue has its own event loop in a thread, so that tests and handlers, async or not, can use it
+from anywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bucketq.model import check
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 from bucketq.store.memory import forget_memory_store, shared_memory_store
-from bucketq.testing.inline import Hands, Ran
+from bucketq.testing.inline import InlineWorker, Ran
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers
 from bucketq.worker.worker import Worker
@@ -43,20 +43,20 @@ from bucketq.worker.worker import Worker
 _NAME = "workbench"
 _PAGE_JOBS = 1000
 _MOST_JOBS = 10_000
-"""Jobs that are still not at an end after so many are taken for ones that push each other."""
+"""After so many attempts, ``run`` assumes that jobs push each other without end."""
 _FOR_EVER_S = 1e9
 
 
 class StoppedClock:
-    """A ``Clock`` that stands still until somebody moves it."""
+    """A ``Clock`` that stands still until the test moves it."""
 
     def __init__(self, at: datetime) -> None:
-        """Stand at ``at``, a time with a zone."""
+        """Start at ``at``, a time with a zone."""
         self._now = at.astimezone(UTC)
         self._system = SystemClock()
 
     def now(self) -> datetime:
-        """Return the time at which it stands, in UTC."""
+        """Return its time, in UTC."""
         return self._now
 
     def entropy(self, size_bytes: int) -> bytes:
@@ -69,15 +69,15 @@ class StoppedClock:
 
 
 class Workbench:
-    """A queue in memory, time that stands still, and handlers that run when the test says so."""
+    """A queue in memory, with a clock and handlers that the test controls."""
 
     def __init__(self, *workers: Worker, at: datetime | None = None) -> None:
         """Make a workbench; ``with`` opens it, each time with a new and empty queue.
 
         Args:
-            *workers: Whose handlers ``run`` calls; none where only pushes are looked at. Their
-                own addresses and options do not matter here.
-            at: The time at which the clock stands first; left out, that of now.
+            *workers: The workers whose handlers ``run`` calls; none if only pushes are tested.
+                Their addresses and options are ignored.
+            at: The initial time of the clock; by default the current time.
         """
         if at is not None and at.utcoffset() is None:
             message = f"`at` has no time zone: write {at.replace(tzinfo=UTC)!r}, or your own zone"
@@ -108,20 +108,20 @@ class Workbench:
             runner = asyncio.Runner()
             stack.callback(runner.close)
             opened = _Opened(store.url, clock, bridge, runner)
-            # Not even by other connections: a test looks at jobs that are done.
+            # Not by other connections either: a test inspects finished jobs.
             opened.blocking.config(archive_after_s=_FOR_EVER_S)
             self._stack = stack.pop_all()
         self._opened = opened
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close the queue, and forget what was in it."""
+        """Close the queue and delete it."""
         self._opened = None
         self._stack.close()
 
     @property
     def url(self) -> str:
-        """The address of the queue, for code of this process that connects by itself."""
+        """The address of the queue, for code in this process that connects itself."""
         return self._open().url
 
     @property
@@ -136,17 +136,17 @@ class Workbench:
 
     @property
     def now(self) -> datetime:
-        """The time by which the queue goes."""
+        """The time of the queue's clock."""
         return self._open().clock.now()
 
     def advance(self, by: float | timedelta) -> None:
-        """Let time pass, in seconds: delayed jobs and retries become due."""
+        """Move the clock forward: delayed jobs and retries become due."""
         by_s = by.total_seconds() if isinstance(by, timedelta) else by
         check.delay(by_s, "by")
         self._open().clock.advance(timedelta(seconds=by_s))
 
     def advance_to_next(self) -> bool:
-        """Let time pass until the next job is due; False: no job waits for its time."""
+        """Move the clock to the time of the next delayed job; return False if there is none."""
         clock = self._open().clock
         waiting = [job.run_at for job in self.jobs() if job.status == "queued" and job.run_at]
         later = [run_at for run_at in waiting if run_at > clock.now()]
@@ -155,11 +155,11 @@ class Workbench:
         return bool(later)
 
     def pushed(self, kind: str | None = None) -> list[Any]:
-        """What was pushed so far, of one kind or of all: the payloads, as plain values."""
+        """Return the payloads that were pushed so far, of one kind or of all, as plain values."""
         return [job.payload for job in self.jobs(kind)]
 
     def jobs(self, kind: str | None = None) -> list[Job[Any]]:
-        """The jobs that were pushed so far, of one kind or of all, as they are now."""
+        """Return the jobs that were pushed so far, of one kind or of all, as they are now."""
         found: list[Job[Any]] = []
         after: int | None = 0
         while after is not None:
@@ -169,7 +169,7 @@ class Workbench:
         return found
 
     def job(self, job_id: str) -> Job[Any]:
-        """A job as it is now. Raises ``JobNotFoundError``."""
+        """Return a job as it is now. Raises ``JobNotFoundError``."""
         return self.queue.get(job_id)
 
     def run(
@@ -183,11 +183,11 @@ class Workbench:
         """Work on all jobs that are due, one after another, and on those that they push.
 
         Args:
-            kinds: The kinds to work on; left out, all that have handlers.
+            kinds: The kinds to work on; by default all that have handlers.
             limit: Stop after so many attempts.
-            timeout_s: Shorten the time-outs of handlers that have one to so much.
+            timeout_s: An upper limit for the timeouts of handlers that have one.
             raise_errors: Raise the first error of a handler, once its job is settled. ``Retry``
-                and ``GiveUp`` are no errors.
+                and ``GiveUp`` are not errors.
 
         Returns:
             Every attempt and how it ended, in order.
@@ -213,7 +213,7 @@ class Workbench:
         check.whole_number(most, "limit", 1, _MOST_JOBS)
         handlers = _shortened(self._wanted(kinds), timeout_s)
         ran: list[Ran] = []
-        async with Hands(self.async_queue, handlers, self._open().clock) as hands:
+        async with InlineWorker(self.async_queue, handlers, self._open().clock) as hands:
             while len(ran) < most and (attempt := await hands.work_on_next()) is not None:
                 ran.append(attempt)
                 _raise_error(attempt, also_plain=raise_errors)
@@ -232,7 +232,7 @@ class Workbench:
         return self._opened
 
     def _wanted(self, kinds: str | Iterable[str] | None) -> dict[str, Handler]:
-        """The handlers of the kinds that are to be worked on."""
+        """Return the handlers of the kinds to work on."""
         if not self._handlers:
             message = "there are no handlers to run: pass Workbench a worker that has some"
             raise InvalidRequestError(message)
@@ -248,14 +248,14 @@ class Workbench:
 
 
 class _Bridge:
-    """A queue on the loop of a portal, to be awaited on any other loop."""
+    """A queue on the loop of a portal, which can be awaited on any other loop."""
 
     def __init__(self, portal: Portal, queue: Queue[Any]) -> None:
         self.portal = portal
         self.queue = queue
 
     def __getattr__(self, name: str) -> Any:
-        """The verb of this name."""
+        """Return the verb of this name."""
         if not hasattr(Queue, name):
             raise AttributeError(name)
         verb = getattr(self.queue, name)
@@ -273,7 +273,7 @@ class _Bridge:
 
 
 class _Opened(NamedTuple):
-    """What a workbench has while it is open."""
+    """The parts of an open workbench."""
 
     url: str
     clock: StoppedClock
@@ -286,7 +286,7 @@ class _Opened(NamedTuple):
 
 
 def _shortened(handlers: dict[str, Handler], limit_s: float | None) -> dict[str, Handler]:
-    """The handlers, with time-outs of at most ``limit_s`` where they have any."""
+    """Return the handlers, with timeouts of at most ``limit_s``."""
     if limit_s is None:
         return handlers
     check.delay(limit_s, "timeout_s")
@@ -299,10 +299,10 @@ def _shortened(handlers: dict[str, Handler], limit_s: float | None) -> dict[str,
 
 
 def _raise_error(ran: Ran, *, also_plain: bool) -> None:
-    """Raise what a handler raised, unless that only says what it wants.
+    """Raise what a handler raised, unless it is ``Retry`` or ``GiveUp``.
 
-    What is no plain error is not for the job but for the test: ``pytest.fail``, a limit of time on
-    the test, Ctrl-C.
+    An exception that is not an ``Exception`` is always raised, because it is meant for the test:
+    ``pytest.fail``, a timeout of the test, Ctrl-C.
     """
     if ran.error is None or isinstance(ran.error, Retry | GiveUp):
         return

@@ -149,7 +149,7 @@ def test_two_processes_that_archive_at_once_lose_nothing() -> None:
                 for job in jobs:
                     await two.complete(job)
             await asyncio.gather(one.flush_archive(), two.flush_archive())
-            store.calm()
+            store.end_faults()
             await one.flush_archive()
             assert sorted(await archived(store)) == sorted(ids)
 

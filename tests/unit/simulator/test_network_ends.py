@@ -96,15 +96,15 @@ def test_the_other_side_is_told_of_a_close_late_or_learns_it_when_it_sends() -> 
         closed.append(world.echo.closed())
         await asyncio.sleep(20)
         closed.append(world.echo.closed())
-        world.network.calm()
+        world.network.end_faults()
         world.echo.sends[0](Answers([]))
         await asyncio.sleep(1)
         closed.append(world.echo.closed())
         return closed
 
     for seed in SEEDS:
-        assert simulate(scenario, NetworkFaults(told_late=1.0), seed) == [0, 1, 1]
-        assert simulate(scenario, NetworkFaults(untold=1.0), seed) == [0, 0, 1]
+        assert simulate(scenario, NetworkFaults(noticed_late=1.0), seed) == [0, 1, 1]
+        assert simulate(scenario, NetworkFaults(unnoticed=1.0), seed) == [0, 0, 1]
 
 
 def test_a_closed_listener_refuses_at_once_and_ends_its_conversations() -> None:

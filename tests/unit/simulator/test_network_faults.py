@@ -120,7 +120,7 @@ def test_a_late_pong_is_no_answer_and_disturbs_nobody() -> None:
             await world.ping(0.5)
         with pytest.raises(LinkLostError, match="no answer"):
             await world.open(0.5)
-        world.network.calm()
+        world.network.end_faults()
         await asyncio.sleep(100)
         await world.ping()
         assert world.echo.closed() == 1
@@ -151,7 +151,10 @@ def test_a_broken_connection_is_known_to_both_ends_and_the_message_arrived_or_no
 
 
 def test_a_broken_connection_may_be_known_to_one_end_only() -> None:
-    for faults in (NetworkFaults(broken=1.0, untold=1.0), NetworkFaults(broken=1.0, told_late=1.0)):
+    for faults in (
+        NetworkFaults(broken=1.0, unnoticed=1.0),
+        NetworkFaults(broken=1.0, noticed_late=1.0),
+    ):
         seen = [breaks(faults, seed) for seed in SEEDS]
         assert {(client, broker) for _, client, broker in seen} == {(True, False), (False, True)}
 
@@ -159,11 +162,11 @@ def test_a_broken_connection_may_be_known_to_one_end_only() -> None:
 def test_an_end_that_was_not_told_learns_it_when_it_sends() -> None:
     async def scenario(world: World) -> str:
         wire = await world.open()
-        world.network.set_faults(NetworkFaults(broken=1.0, untold=1.0))
+        world.network.set_faults(NetworkFaults(broken=1.0, unnoticed=1.0))
         await wire.send([call(1)])
-        world.network.set_faults(NetworkFaults(untold=1.0))
+        world.network.set_faults(NetworkFaults(unnoticed=1.0))
         await asyncio.sleep(100)
-        world.network.calm()
+        world.network.end_faults()
         if world.echo.closed():
             await wire.send([call(2)])
             assert await is_lost(wire, 1.0)

@@ -281,7 +281,7 @@ def test_processes_share_no_context_and_know_who_they_are() -> None:
             return variable.get(), inside
 
         assert await loop.spawn("child", child).wait() == ("unset", "child")
-        assert [process.name for process in loop.processes] == ["driver", "world", "child"]
+        assert [process.name for process in loop.processes] == ["driver", "environment", "child"]
 
     run(main)
 

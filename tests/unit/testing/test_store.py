@@ -381,7 +381,7 @@ def test_the_harsh_preset_injects_every_fault_and_calm_ends_them() -> None:
             await _attempt(link, store)
         assert set(store.injected) == set(WRITE_FAULTS)
         store.partition(link)
-        store.calm()
+        store.end_faults()
         before = sum(store.injected.values())
         await asyncio.sleep(200)
         for _ in range(500):
