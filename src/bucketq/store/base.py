@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from bucketq.errors import BucketQError
+from bucketq.errors import BucketQError, UnavailableError
 
 
 class PreconditionFailedError(BucketQError):
@@ -23,6 +23,13 @@ class PreconditionFailedError(BucketQError):
 
 class ObjectMissingError(BucketQError):
     """There is no object under this key."""
+
+
+class LockHeldError(UnavailableError):
+    """Another process holds a lock without which no process can write; this write changed nothing.
+
+    The store can be read meanwhile.
+    """
 
 
 @dataclass(frozen=True, slots=True)

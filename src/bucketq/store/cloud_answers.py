@@ -181,8 +181,9 @@ def judge(answer: Answer, question: Question) -> BucketQError:
         return StoreRefusedError(f"{what}: {told}; {_CREDENTIAL_ADVICE}")
     if advice := _final_advice(answer):
         return StoreRefusedError(f"{what}: {told}; {advice}")
+    outcome = "" if question.verb in _READS else "the outcome is unknown, "
     return UnavailableError(
-        f"{what}: {told}; the outcome is unknown, try again",
+        f"{what}: {told}; {outcome}try again",
         throttled=answer.status == _TOO_MANY or answer.code in _SLOWER_CODES,
     )
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from threading import Event
 
 from bucketq.store import owned_file, rights
+from bucketq.store.lock_holder import Holder, find_holder
 
 LOCK_NAME = ".bucketq.lock"
 
@@ -32,8 +33,9 @@ LOCK_NAME = ".bucketq.lock"
 # who have waited for longer, and long enough to cost nothing while the holder is stopped.
 _FIRST_PAUSE_S = 0.0001
 _LAST_PAUSE_S = 0.01
-# Shorter than a queue waits for an answer of its store (10 s), which then can say what is wrong.
-_LONGEST_WAIT_S = 5.0
+# Some thousand times as long as the lock is held. Callers with short timeouts learn in time what is
+# wrong, and reads need not wait for the write any longer. A retry writes the whole file again.
+_LONGEST_WAIT_S = 0.5
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -124,7 +126,12 @@ def sync_above(path: Path) -> None:
 
 
 class HeldError(OSError):
-    """Another process holds the lock of a directory and does not let go of it."""
+    """Another process holds the lock of a directory and does not release it."""
+
+    def __init__(self, holder: Holder | None) -> None:
+        """Keep the process that holds it, if that is known."""
+        super().__init__(errno.EAGAIN, f"another process holds {LOCK_NAME}")
+        self.holder = holder
 
 
 @contextlib.contextmanager
@@ -167,11 +174,7 @@ def _take(lock: int, given_up: Event) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if waited_s >= _LONGEST_WAIT_S or given_up.wait(pause_s):
-                message = (
-                    f"another process holds {LOCK_NAME} and does not let go of it; `lslocks` shows "
-                    "which, and if it is stopped, continue or kill it"
-                )
-                raise HeldError(errno.EAGAIN, message) from error
+                raise HeldError(find_holder(lock)) from error
             waited_s += pause_s
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
         else:

@@ -36,16 +36,18 @@ from bucketq.errors import (
 )
 from bucketq.store import atomic_file
 from bucketq.store.base import (
+    LockHeldError,
     ObjectInfo,
     ObjectMissingError,
     PreconditionFailedError,
     StoredObject,
 )
-from bucketq.store.directories import UnsyncedError
+from bucketq.store.directories import LOCK_NAME, HeldError, UnsyncedError
 
 _T = TypeVar("_T")
 _Entries = list[str | ObjectInfo]
 
+_READS = frozenset({"read", "list"})
 _THREADS_MAX = 8
 _DURABLE_MAX = 1000  # A version that was forgotten is synced once more; an archive has many files.
 
@@ -293,13 +295,31 @@ def _explained(verb: str, path: Path) -> Iterator[None]:
 
 def _explain(error: OSError, verb: str, path: Path) -> BucketQError:
     """Tell a refusal for good from an error that may pass."""
+    if isinstance(error, HeldError):
+        return _explain_lock(error, verb, path)
     what = f"cannot {verb} {path}: {(error.strerror or str(error)).lower()}"
     advice = _ADVICE.get(error.errno or 0)
     if isinstance(error, PermissionError) and verb in _READING:
         advice = _READING[verb]
     if advice is None:
-        return UnavailableError(f"{what}; the outcome is unknown, try again")
+        outcome = "try again" if verb in _READS else "the outcome is unknown, try again"
+        return UnavailableError(f"{what}; {outcome}")
     return StoreRefusedError(f"{what}; {advice}")
+
+
+def _explain_lock(error: HeldError, verb: str, path: Path) -> LockHeldError:
+    """Say which process holds the lock of a directory, and how to make it release it."""
+    lock, holder = path.parent / LOCK_NAME, error.holder
+    if holder is None:
+        who = f"another process holds the lock {lock}; `lslocks` shows which"
+        advice = "continue it if it is stopped (`kill -CONT`), or end it (`kill -KILL`)"
+    elif holder.is_stopped:
+        who = f"process {holder.pid}, which is stopped, holds the lock {lock}"
+        advice = f"continue it (`kill -CONT {holder.pid}`) or end it (`kill -KILL {holder.pid}`)"
+    else:
+        who = f"process {holder.pid} holds the lock {lock} and does not release it"
+        advice = f"wait for it, or end it (`kill -KILL {holder.pid}`)"
+    return LockHeldError(f"cannot {verb} {path}: {who}; {advice}")
 
 
 def _scan(root: Path, folder: str, prefix: str) -> _Entries:
