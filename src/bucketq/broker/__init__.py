@@ -63,6 +63,7 @@ what was left and not a new lease: brokers that keep crashing still reclaim.
   from memory needs a proof, and its proof is old.
 * *Storage is slow or gone for all.* The broker answers pings, so nobody stands. Callers wait until
   their own deadline and are told that the outcome is unknown. Nothing is lost when it comes back.
+  If it can be read, reads are answered from the object meanwhile.
 * *Only the broker is cut off from storage.* After a while it says so, and whoever does reach
   the storage takes over.
 * *A client is cut off from the broker alone.* For this client the broker is dead, and it takes

@@ -49,7 +49,7 @@ class Desk(Protocol):
 class Incoming(Waiting):
     """A request that came in a conversation."""
 
-    __slots__ = ("_told", "conversation", "expires_at", "tag")
+    __slots__ = ("_told", "conversation", "tag")
 
     def __init__(
         self, conversation: Conversation, call: Call, request: Request, now_s: float

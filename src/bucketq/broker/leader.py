@@ -30,6 +30,7 @@ from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.commit import GroupCommitQueue
+from bucketq.store.base import LockHeldError
 
 PROOF_S = 2.0
 """How old a proof of leadership may be for an answer from memory."""
@@ -64,6 +65,8 @@ class Leader(GroupCommitQueue[Any]):
         self._persisted_s = 0.0
         self._writing_since: float | None = None
         self._ticker: asyncio.TimerHandle | None = None
+        self._ends_at: float | None = None
+        """When it has to end, once it retires."""
 
     async def _first_document(self) -> Document:
         self._looked_at = asyncio.get_running_loop().time()
@@ -126,8 +129,10 @@ class Leader(GroupCommitQueue[Any]):
         """Whether it cannot prove that it leads, in a time in which the storage must answer.
 
         Twice that: a proof is as old as its question, and may be that old when the next is asked.
+        A lock that another process holds is an answer, and no other broker could take over either.
         """
-        return self.unproven_s > 2 * self._register.patience_s
+        is_locked = isinstance(self._register.trouble, LockHeldError)
+        return self.unproven_s > 2 * self._register.patience_s and not is_locked
 
     @property
     def commit_age_s(self) -> float:
@@ -146,12 +151,19 @@ class Leader(GroupCommitQueue[Any]):
 
         Returns whether it is cleared; if not, others find out that nobody is there.
         """
+        self._ends_at = asyncio.get_running_loop().time() + self._timeout_s
         self._send_away(DeposedError("this broker retires: find the next one"))
         try:
             await self._submit(Request(Retire(id=self._identity.id, epoch=self.epoch)))
         except BucketQError:
             return False
         return True
+
+    def _closing_s(self) -> float:
+        """How long closing may wait: one limit for retiring and closing together."""
+        if self._ends_at is None:
+            return self._timeout_s
+        return max(0.0, self._ends_at - asyncio.get_running_loop().time())
 
     def forget(self, claims: list[Waiting]) -> None:
         """Let parked claims go whose client is gone."""

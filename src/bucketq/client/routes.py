@@ -342,7 +342,9 @@ class LeaderRoute:
 
     async def submit(self, request: Request, ttl_s: float) -> Any:
         """Commit a request."""
-        waiting = Caller(request, self._leader.version, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        waiting = Caller(request, self._leader.version, loop)
+        waiting.expires_at = loop.time() + ttl_s
         try:
             self._leader.admit(waiting)
             self._leader.accept(waiting)

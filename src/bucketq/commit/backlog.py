@@ -5,6 +5,9 @@ Both are bounded together, by their number and by the bytes that they carry.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from bucketq.commit.waiting import Waiting
 from bucketq.errors import OverloadedError
 
@@ -26,6 +29,15 @@ class Backlog:
     def __len__(self) -> int:
         """How many there are."""
         return len(self.batch) + len(self.in_flight)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """All of them, in the order in which they are answered."""
+        return chain(self.in_flight, self.batch)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller still waits for one of them."""
+        return any(not waiting.is_told for waiting in self)
 
     def admit(self, waiting: Waiting, where: str, retry_after_s: float) -> None:
         """Raise ``OverloadedError`` if there is no room; one that is alone always has room."""
@@ -66,6 +78,14 @@ class Backlog:
             later = set(map(id, some))
             self.in_flight = [waiting for waiting in self.in_flight if id(waiting) not in later]
             self.batch = some + self.batch
+
+    def remove(self, some: list[Waiting]) -> None:
+        """Take out some, wherever they are by now; those that were taken out before are ignored."""
+        done = set(map(id, some))
+        found = [waiting for waiting in self if id(waiting) in done]
+        self.in_flight = [waiting for waiting in self.in_flight if id(waiting) not in done]
+        self.batch = [waiting for waiting in self.batch if id(waiting) not in done]
+        self.size_bytes -= sum(waiting.size_bytes for waiting in found)
 
     def split(self, operations: frozenset[type]) -> list[Waiting]:
         """Take those with one of these operations out of what is in flight."""

@@ -18,6 +18,12 @@ from bucketq.model.state import State
 _SWEEP_ABOVE = 64
 
 
+def next_due_s(state: State | None, now: datetime) -> float | None:
+    """How long it takes until a delayed job can be handed out; None: there is nothing to expect."""
+    due = None if state is None or state.paused else state.next_due()
+    return None if due is None else (due - now).total_seconds()
+
+
 class Parked(Protocol):
     """A claim that can be parked."""
 

@@ -9,13 +9,36 @@ of another.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bucketq.commit.waiting import Waiting
+from bucketq.model.operations import READS, Request
+from bucketq.model.transitions import Applied
 
 ROUND_S = 0.05
 """How long the reads of one round may take; the last of them may exceed it. A ping that is not
 answered in 1.5 s counts against a broker."""
+
+
+def reads_among(waiting: Iterable[Waiting], kinds: frozenset[type]) -> list[Waiting]:
+    """Those with one of these operations for whose answers somebody still waits."""
+    return [each for each in waiting if type(each.request.operation) in kinds and not each.is_told]
+
+
+def look_up_in_turns(
+    reads: Sequence[Waiting], look_up: Callable[[Request], Applied], now_s: Callable[[], float]
+) -> list[Waiting]:
+    """Give reads their answers, to be sent later; return those for which there is no time now."""
+
+    def look_up_one(waiting: Waiting) -> None:
+        try:
+            waiting.applied = look_up(waiting.request)
+        except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
+            waiting.tell(None, error)
+
+    # Heartbeats, which brokers read, cost little and are waited for.
+    cheap_first = sorted(reads, key=lambda waiting: type(waiting.request.operation) in READS)
+    return read_in_turns(cheap_first, look_up_one, now_s)
 
 
 def read_in_turns(

@@ -19,7 +19,8 @@ older, another incarnation, or gone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -47,6 +48,9 @@ _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
 _FIRST_GUESS_BYTES = 16 * 1024 * 1024
 _COMMIT_BYTES = 8
+_STALLED_S = 0.4
+"""How long a commit may fail before it counts as stalled. Reading a large object again costs more
+than waiting for a short fault to pass. A file that is locked says so after 0.5 s."""
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
 
@@ -88,6 +92,8 @@ class Register:
         self._known_bytes = 0
         self.trouble: UnavailableError | None = None
         """Why the storage did not answer the last request, for whoever gives up."""
+        self.stalled = asyncio.Event()
+        """Set while a commit has failed for a while and its outcome is unknown."""
 
     @property
     def where(self) -> str:
@@ -103,6 +109,12 @@ class Register:
     def patience_s(self) -> float:
         """How long the storage may take to answer, for an object of this size."""
         return _ANSWER_S + self._known_bytes / _SLOWEST_BYTES_PER_S
+
+    def beside(self) -> Register:
+        """Another register of the same object, to read it while this one writes."""
+        other = Register(self._store, self._key, self._where, self._clock)
+        other._seen, other._expected_bytes = self._seen, self._expected_bytes
+        return other
 
     async def open(self, *, create: bool) -> Document:
         """Load the queue, creating it first where there is none.
@@ -208,11 +220,16 @@ class Register:
         if seen is None or seen.version != prepared.version - 1:
             message = f"commit of version {prepared.version} on a base that was never loaded"
             raise AssertionError(message)
-        base = seen
+        base, began_s = seen, asyncio.get_running_loop().time()
+
+        async def send() -> None:
+            with self._stalling_since(began_s):
+                await self._send(document, prepared, base.etag)
 
         async def read_back() -> Document | None:
             nonlocal base
-            found = await self._read_back(document, prepared, base)
+            with self._stalling_since(began_s):
+                found = await self._read_back(document, prepared, base)
             if self._seen is not None and self._seen.version == base.version:
                 base = self._seen  # The same version may bear another etag by now.
             return found
@@ -224,10 +241,23 @@ class Register:
                 return Verdict.LANDED
             return judge_commit(found.state, prepared.version, prepared.commit)
 
-        outcome = await write_until_certain(
-            lambda: self._send(document, prepared, base.etag), read_back, judge, self._backoff
-        )
+        try:
+            outcome = await write_until_certain(send, read_back, judge, self._backoff)
+        finally:
+            self.stalled.clear()
         return Settled(outcome.verdict, outcome.found or document)
+
+    @contextmanager
+    def _stalling_since(self, began_s: float) -> Iterator[None]:
+        """Count a commit that began then as stalled, if one more try fails after a while."""
+        try:
+            yield
+        except (UnavailableError, StoreRefusedError) as error:
+            # A storage that asks for a slower pace gets one, and accepts the write then.
+            is_throttled = isinstance(error, UnavailableError) and error.throttled
+            if asyncio.get_running_loop().time() - began_s >= _STALLED_S and not is_throttled:
+                self.stalled.set()
+            raise
 
     async def _send(self, document: Document, prepared: Prepared, etag: str) -> None:
         """Try once to write a commit."""

@@ -7,6 +7,7 @@ awaits a future; a client of a broker gets its answer in the next message of its
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 from bucketq.model.bulk import Publish, ReadBatch
@@ -26,7 +27,7 @@ once (256 MiB)."""
 class Waiting:
     """A request that has not been answered yet."""
 
-    __slots__ = ("applied", "request", "since", "size_bytes", "until")
+    __slots__ = ("applied", "expires_at", "request", "since", "size_bytes", "until")
 
     def __init__(self, request: Request, since: int, now_s: float) -> None:
         """Note a request that came when ``since`` was the newest version known in the object."""
@@ -37,6 +38,8 @@ class Waiting:
         operation = request.operation
         self.until = now_s + operation.wait_s if type(operation) is Claim else 0.0
         """How long a claim may be parked."""
+        self.expires_at = inf
+        """When its client gives up, by the loop's time, if that is known."""
 
     @property
     def owner(self) -> object:

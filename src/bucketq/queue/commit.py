@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -33,10 +34,11 @@ from bucketq.codec import Document
 from bucketq.commit.backlog import Backlog
 from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.pacing import ALONE_S, Courtesy, Gather
-from bucketq.commit.parking import Parking
-from bucketq.commit.reading import read_in_turns
+from bucketq.commit.parking import Parking, next_due_s
+from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.register import Register, Settled
 from bucketq.commit.request_ids import is_unjudged
+from bucketq.commit.stall import StallWatch
 from bucketq.commit.transient_faults import Refusals
 from bucketq.commit.waiting import Caller, Waiting
 from bucketq.errors import (
@@ -75,6 +77,9 @@ class GroupCommitQueue(ObjectQueue[T]):
         self._courtesy = Courtesy(ALONE_S, takes_turns=True)
         self._leases = LeaseWatch()
         self._refusals = Refusals(clock, _log, self._where)
+        self._stalls = StallWatch(
+            register, clock, self._backlog, self._stalled_reads, self._look_up, self._check
+        )
         self._looked_at = 0.0
         """When the object was last known to be what is in memory, by the loop's time."""
         self._task: asyncio.Task[None] | None = None
@@ -96,17 +101,19 @@ class GroupCommitQueue(ObjectQueue[T]):
         if task is None:
             return
         self._wake.set()
-        await asyncio.wait([task], timeout=self._timeout_s)
-        if not task.done():
-            task.cancel()
-            await asyncio.wait([task])
+        await self._stalls.finish(task, self._closing_s())
         self._tell_everybody(None)
         self._document = None
+
+    def _closing_s(self) -> float:
+        """How long closing may wait for what is under way."""
+        return self._timeout_s
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self._looked_at = loop.time()
         self._task = loop.create_task(self._run())
+        self._stalls.start(lambda late: self._unknown(late.request, late.since, "in time"))
 
     async def _submit(self, request: Request) -> Any:
         """Apply a request, and wait until what it led to is durable."""
@@ -200,10 +207,8 @@ class GroupCommitQueue(ObjectQueue[T]):
         expiry = self._parked.next_expiry()
         if expiry is not None:
             times.append(expiry)
-        state = self._current_state()
-        due = state.next_due() if state else None
-        if state is not None and due is not None and not state.paused:
-            due_s = (due - self._clock.now()).total_seconds()
+        due_s = next_due_s(self._current_state(), self._clock.now())
+        if due_s is not None:
             times.append(asyncio.get_running_loop().time() + max(due_s, _SHORTEST_WAIT_S))
         return min(times)
 
@@ -315,20 +320,14 @@ class GroupCommitQueue(ObjectQueue[T]):
 
         Those for which there is no time now wait for the next round.
         """
-        now = self._clock.now()
-
-        def look_up(waiting: Waiting) -> None:
-            try:
-                waiting.applied = self._look_up(document, waiting.request, now)
-            except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
-                waiting.tell(None, error)
-
-        in_flight, kinds = self._backlog.in_flight, self._reads
-        reads = [w for w in in_flight if type(w.request.operation) in kinds and not w.is_told]
-        # Heartbeats, which brokers read, cost little and are waited for.
-        reads.sort(key=lambda waiting: type(waiting.request.operation) in READS)
-        left = read_in_turns(reads, look_up, asyncio.get_running_loop().time)
+        reads, now = reads_among(self._backlog.in_flight, self._reads), self._clock.now()
+        look_up = partial(self._look_up, document, now=now)
+        left = look_up_in_turns(reads, look_up, asyncio.get_running_loop().time)
         self._backlog.postpone(left)
+
+    def _stalled_reads(self) -> list[Waiting]:
+        """The reads without an answer; none if nothing is in memory to check who may ask."""
+        return [] if self._document is None else reads_among(self._backlog, self._reads)
 
     def _look_up(self, document: Document, request: Request, now: Any) -> Applied:
         return apply(document.state, request, now)

@@ -15,10 +15,11 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.pacing import Courtesy
+from bucketq.commit.parking import next_due_s
 from bucketq.commit.register import Register
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
-from bucketq.model.operations import CLAIMS, Claim, Request
+from bucketq.model.operations import CLAIMS, READS, Claim, Request
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
@@ -46,6 +47,8 @@ class DirectQueue(ObjectQueue[T]):
         """Make a queue over a register; the options are those of ``ObjectQueue``."""
         super().__init__(register, clock, **options)
         self._turn = asyncio.Lock()
+        self._under_way = 0
+        """How many operations have the turn or wait for it."""
         self._leases = LeaseWatch()
         self._courtesy = Courtesy()
         self._seen: State | None = None
@@ -106,8 +109,10 @@ class DirectQueue(ObjectQueue[T]):
     async def _submit_once(self, request: Request) -> Any:
         attempts = _Attempts(request)
         try:
-            async with asyncio.timeout(self._timeout_s), self._turn:
-                return await self._try_until_certain(attempts)
+            async with asyncio.timeout(self._timeout_s):
+                if isinstance(request.operation, READS) and self._under_way:
+                    return await self._read_in_time(attempts)
+                return await self._try_in_turn(attempts)
         except TimeoutError as error:
             raise self._unknown(attempts.request, self._register.version) from error
         except NotDurableError as error:
@@ -116,6 +121,34 @@ class DirectQueue(ObjectQueue[T]):
             if is_unjudged(error, attempts.request):
                 raise self._still_unknown(attempts.request, error) from error
             raise
+
+    async def _read_in_time(self, attempts: _Attempts) -> Any:
+        """Read when it is this request's turn, or else beside a write that stalls."""
+        loop = asyncio.get_running_loop()
+        reading = loop.create_task(self._try_in_turn(attempts))
+        stall = loop.create_task(self._register.stalled.wait())
+        try:
+            await asyncio.wait([reading, stall], return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                return reading.result()
+        finally:
+            reading.cancel()
+            stall.cancel()
+            await asyncio.gather(reading, stall, return_exceptions=True)
+        return await self._read_beside(attempts.request)
+
+    async def _read_beside(self, request: Request) -> Any:
+        """Answer a read from the object alone: the state in memory has changes in doubt."""
+        document, _ = await self._register.beside().load_until_answered()
+        return apply(document.state, request, self._clock.now()).result()
+
+    async def _try_in_turn(self, attempts: _Attempts) -> Any:
+        self._under_way += 1
+        try:
+            async with self._turn:
+                return await self._try_until_certain(attempts)
+        finally:
+            self._under_way -= 1
 
     async def _try_until_certain(self, attempts: _Attempts) -> Any:
         backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
@@ -178,10 +211,8 @@ class DirectQueue(ObjectQueue[T]):
         """Wait for a change made here, the next delayed job, or the time to look again."""
         self._poll_s = min(2 * self._poll_s, _LAST_POLL_S)
         wait_s = min(wait_s, self._poll_s)
-        state = self._current_state()
-        due = state.next_due() if state else None
-        if due is not None:
-            due_s = (due - self._clock.now()).total_seconds()
+        due_s = next_due_s(self._current_state(), self._clock.now())
+        if due_s is not None:
             wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
         try:
             async with asyncio.timeout(wait_s):

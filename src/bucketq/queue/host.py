@@ -14,7 +14,7 @@ from typing import Any
 from bucketq.clock import Clock
 from bucketq.commit.request_ids import token_of
 from bucketq.errors import ClosedError, NotDurableError, UnavailableError
-from bucketq.model.operations import Claim, Request
+from bucketq.model.operations import READS, Claim, Request
 
 
 class Host(ABC):
@@ -80,11 +80,17 @@ class Host(ABC):
         self._background[number] = task
         task.add_done_callback(lambda _: self._background.pop(number, None))
 
-    def _unknown(self, request: Request, version: int) -> UnavailableError:
-        """What a caller is told who has waited long enough; he may send the request again."""
+    def _unknown(
+        self, request: Request, version: int, limit: str | None = None
+    ) -> UnavailableError:
+        """The error of a request whose time is over; it may be sent again."""
+        limit = f"in {self._timeout_s:g} s" if limit is None else limit
+        if isinstance(request.operation, READS):
+            message = f"{self._where} could not be read {limit}{self._why()}: try again"
+            return UnavailableError(message)
         message = (
-            f"{self._where} gave no certain answer in {self._timeout_s:g} s{self._why()}: the "
-            "outcome is unknown; try again with the same request"
+            f"{self._where} gave no certain answer {limit}{self._why()}: the outcome is unknown; "
+            "try again with the same request"
         )
         return UnavailableError(message, request=token_of(request, version))
 

@@ -1,0 +1,156 @@
+"""What group commit still does while its write in flight stalls.
+
+A write stalls if a try has failed and the outcome stays unknown (``Register.stalled``): a stopped
+process holds the lock of a file, or the storage accepts no writes. Requests that change something
+have to wait for it. Two things need not:
+
+* Reads are answered from the object, which is read again beside the write and confirmed for each
+  round of reads. So they show only what is committed, and everything that was acknowledged before
+  they came.
+* A client that is about to give up gets the reason, which only this process knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from bucketq.clock import Clock
+from bucketq.codec import Document
+from bucketq.commit.backlog import Backlog
+from bucketq.commit.reading import look_up_in_turns
+from bucketq.commit.register import Register
+from bucketq.commit.transient_faults import PassingFault
+from bucketq.commit.waiting import Waiting
+from bucketq.errors import BucketQError, UnavailableError
+from bucketq.model.operations import Request
+from bucketq.model.transitions import Applied
+from bucketq.store.backoff import Backoff
+
+_log = logging.getLogger("bucketq")
+
+_TICK_S = 0.1
+"""How often requests are looked at during a stall."""
+_LAST_WORD_S = 0.5
+"""How long before its client gives up a request is answered: a tick, and time for the answer to
+arrive, also if the broker or its client is busy."""
+_FIRST_RETRY_S = 0.1
+_LAST_RETRY_S = 3.0
+_UNAWAITED_S = 2.0
+"""How long closing waits for a stalled write that no caller waits for: most faults of a storage
+have passed by then, and a program that was told to end does."""
+
+
+class StallWatch:
+    """Serves the requests of one queue while its write in flight stalls."""
+
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        backlog: Backlog,
+        reads: Callable[[], list[Waiting]],
+        look_up: Callable[[Document, Request, datetime], Applied],
+        check: Callable[[Document], None],
+    ) -> None:
+        """Make a watch over the writes of a register.
+
+        Args:
+            register: The object; it is read beside its write.
+            clock: Time and entropy.
+            backlog: The requests without an answer.
+            reads: Returns those that may be answered from the object.
+            look_up: Answers one of them from a document.
+            check: Raises if the queue may not answer from a document.
+        """
+        self._register = register
+        self._clock = clock
+        self._backlog = backlog
+        self._reads = reads
+        self._look_up = look_up
+        self._check = check
+        self._fault = PassingFault(clock, _log, f"{register.where}: a write stalls")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, unknown: Callable[[Waiting], BucketQError]) -> None:
+        """Begin; a client that is about to give up gets what ``unknown`` returns."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._answer_reads()),
+            loop.create_task(self._give_reasons(unknown)),
+        ]
+
+    async def finish(self, committing: asyncio.Task[None], limit_s: float) -> None:
+        """End the task that commits, after it has had some time to do so by itself."""
+        await self._wait_for(committing, limit_s)
+        tasks = [committing, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    async def _wait_for(self, committing: asyncio.Task[None], limit_s: float) -> None:
+        """Wait until all is committed; not for long if it stalls and no caller waits for it."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while not committing.done():
+            is_vain = self._register.stalled.is_set() and not self._backlog.is_awaited
+            patience_s = min(limit_s, _UNAWAITED_S) if is_vain else limit_s
+            left_s = began_s + patience_s - loop.time()
+            if left_s <= 0:
+                return
+            await asyncio.wait([committing], timeout=min(left_s, _TICK_S))
+
+    async def _answer_reads(self) -> None:
+        while True:
+            await self._register.stalled.wait()
+            self._fault.strike(self._register.trouble or UnavailableError("it cannot be read"))
+            await self._answer_reads_of_one_stall()
+            self._fault.passed()
+
+    async def _answer_reads_of_one_stall(self) -> None:
+        beside = self._register.beside()
+        document: Document | None = None
+        backoff = self._backoff()
+        while self._register.stalled.is_set():
+            pause_s = _TICK_S
+            # Only those that came before the object is read: it may be older than the others.
+            if reads := self._reads():
+                try:
+                    document = await (
+                        beside.load() if document is None else beside.refresh(document)
+                    )
+                    self._check(document)
+                except BucketQError:
+                    # If that is final, the task that commits finds it out by itself.
+                    document, pause_s = None, backoff.next_s()
+                else:
+                    backoff = self._backoff()
+                    self._answer(reads, document)
+            await asyncio.sleep(pause_s)
+
+    def _answer(self, reads: list[Waiting], document: Document) -> None:
+        reads = [read for read in reads if not read.is_told]
+        now, now_s = self._clock.now(), asyncio.get_running_loop().time
+        left = look_up_in_turns(reads, lambda read: self._look_up(document, read, now), now_s)
+        later = set(map(id, left))
+        done = [read for read in reads if id(read) not in later]
+        self._backlog.remove(done)
+        for read in done:
+            if read.applied is not None:
+                read.tell(read.applied.answer, read.applied.error)
+
+    async def _give_reasons(self, unknown: Callable[[Waiting], BucketQError]) -> None:
+        """Answer clients shortly before they give up; their requests are committed all the same."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._register.stalled.wait()
+            until_s = loop.time() + _LAST_WORD_S
+            for waiting in self._backlog:
+                if waiting.expires_at <= until_s and not waiting.is_told:
+                    waiting.tell(None, unknown(waiting))
+            await asyncio.sleep(_TICK_S)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
