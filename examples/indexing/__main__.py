@@ -14,7 +14,7 @@ from pathlib import Path
 
 import bucketq.spark
 from bucketq.errors import BucketQError, InvalidRequestError
-from bucketq.spark.session.command_session import session
+from bucketq.spark.session.command_session import command_session
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, show, waiting
@@ -73,7 +73,7 @@ def _index(url: str, master: str) -> int:
             ends = run_jobs(url, run_here)
     else:
         print(f"starting Spark on {master}", flush=True)
-        with session(master, "indexing") as spark, Watch(url):
+        with command_session(master, "indexing") as spark, Watch(url):
             ends = run_jobs(url, lambda: bucketq.spark.run(spark, url, worker, burst=True))
     text = ", ".join(f"{count} {end}" for end, count in ends.items())
     print(f"attempts: {text}" if text else "everything is indexed already")

@@ -26,10 +26,10 @@ from rich.table import Table
 import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.archive.archive_report import Report, report
+from bucketq.spark.archive.archive_report import ArchiveReport, report
 from bucketq.spark.archive.compact_archive import compact
 from bucketq.spark.archive.report_page import page
-from bucketq.spark.session.command_session import demand_spark, session
+from bucketq.spark.session.command_session import command_session, require_spark
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
 from examples.indexing.console import Watch, console, coverage, show, waiting
@@ -128,7 +128,7 @@ def demo(folder: Path, master: str, limit: int | None) -> int:
             if advice is None:
                 _say("spark", f"starting on {master}")
                 with waiting("starting"):
-                    spark = stack.enter_context(session(master, "indexing"))
+                    spark = stack.enter_context(command_session(master, "indexing"))
             _index(url, spark, broker, written.segments)
             after = asyncio.run(_ask(url))
             _say("search", "the same searches, now that everything is indexed:")
@@ -166,7 +166,7 @@ def _what_is_missing(master: str) -> str | None:
     if master == "none":
         return "disabled by --spark none"
     try:
-        demand_spark(master)
+        require_spark(master)
     except InvalidRequestError as error:
         return str(error)
     return None
@@ -273,7 +273,7 @@ def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator
         done = compact(spark, url, settled_after=timedelta(hours=-1))
     _say(
         "",
-        f"{done.jobs} jobs of {done.segments} archive files are now in {done.files} Parquet "
+        f"{done.jobs} jobs of {done.archive_files} archive files are now in {done.files} Parquet "
         "files, each job once",
     )
     if done.jobs < jobs:
@@ -290,7 +290,7 @@ def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator
         yield f"{done.jobs} jobs are compacted, and the report has {found.total.jobs}"
 
 
-def _show_report(found: Report) -> None:
+def _show_report(found: ArchiveReport) -> None:
     table = Table("kind", *("jobs", "retries", "wait p50", "wait p95", "run p50", "run p95"))
     for line in found.kinds:
         numbers = line.numbers

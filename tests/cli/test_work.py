@@ -407,4 +407,4 @@ def test_without_java_spark_says_what_to_do(home: Console) -> None:
 def test_a_master_that_spark_does_not_know_is_refused_before_spark_starts(home: Console) -> None:
     ran = home.run("work", "tasks:worker", "--url", "URL", "--spark", "cluster-7")
     assert ran.code == 2
-    assert "'cluster-7' is no master of Spark: write local[4]" in ran.err
+    assert "'cluster-7' is not a Spark master: write local[4]" in ran.err

@@ -29,8 +29,8 @@ from bucketq.spark.archive.archive_report import report
 from bucketq.spark.archive.compact_archive import compact
 from bucketq.spark.archive.replay_jobs import replay
 from bucketq.spark.handlers.batch_runner import BatchFailed
-from bucketq.spark.handlers.executor_task import Orders
-from bucketq.spark.handlers.pickled_handlers import pack
+from bucketq.spark.handlers.executor_task import TaskSettings
+from bucketq.spark.handlers.pickled_handlers import pickle_handlers
 from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.handlers import bind
 from tests.spark import crafts
@@ -222,8 +222,8 @@ def interrupted(spark: SparkSession, folder: Path) -> None:
     mark = folder / "mark"
     url = fresh(folder, JobSpec(kind="wait", payload={"number": 1, "mark": str(mark)}))
     [record] = records(url)
-    orders = Orders(pack({"wait": bind("wait", crafts.wait_for)}), 1, 2.0)
-    cluster = SparkCluster(spark, orders)
+    settings = TaskSettings(pickle_handlers({"wait": bind("wait", crafts.wait_for)}), 1, 2.0)
+    cluster = SparkCluster(spark, settings)
 
     def end() -> None:
         while not mark.with_suffix(".begun").exists():
@@ -233,7 +233,7 @@ def interrupted(spark: SparkSession, folder: Path) -> None:
     with ThreadPoolExecutor(1) as threads:
         ended = threads.submit(end)
         with pytest.raises(BatchFailed):
-            cluster.submit([msgspec.json.encode(record)], "together", "a-tag")
+            cluster.submit([msgspec.json.encode(record)], "shared", "a-tag")
         ended.result()
     mark.with_suffix(".go").touch()
 

@@ -19,8 +19,8 @@ from bucketq.archive import Layout
 from bucketq.archive.layout import hour_of
 from bucketq.client import archive as client_archive
 from bucketq.model.job import JobRecord
-from bucketq.spark.data_source import ArchiveTableReader
 from bucketq.spark.format_options import read_options
+from bucketq.spark.table.archive_table import ArchiveTableReader
 from bucketq.store.base import ObjectInfo, StoredObject
 from bucketq.store.memory import MemoryStore
 from bucketq.store.url import Location, open_store
@@ -167,7 +167,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, moments: list[datetime]) -> Countin
     def opened(url: str, **_: Any) -> Location:
         return Location(store, "queue.json", url, is_lent=True)
 
-    monkeypatch.setattr("bucketq.spark.data_source.open_store", opened)
+    monkeypatch.setattr("bucketq.spark.queue_access.open_store", opened)
     monkeypatch.setattr(client_archive, "open_store", opened)
     return store
 

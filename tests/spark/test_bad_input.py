@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
-from bucketq.spark.session.command_session import _hush
+from bucketq.spark.session.command_session import _silence_accumulator_server
 from tests.servers.process import free_ports
 from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago
@@ -224,7 +224,7 @@ def test_a_thread_of_pyspark_prints_no_traceback_where_the_jvm_is_killed(
     server.handle_error(None, ("127.0.0.1", 1))
     assert "Exception occurred" in capfd.readouterr().err, "else there is nothing to silence"
     try:
-        _hush(spark)
+        _silence_accumulator_server(spark)
         server.handle_error(None, ("127.0.0.1", 1))
     finally:
         del server.handle_error

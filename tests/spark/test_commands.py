@@ -18,5 +18,5 @@ from tests.spark.features import archive_commands
 def test_commands_compact_measure_and_replay_an_archive(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_session, "session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(command_session, "command_session", lambda *_, **__: nullcontext(spark))
     archive_commands("local[2]", tmp_path)

@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 
 import bucketq
 from bucketq.errors import CorruptStateError
-from bucketq.spark.archive.compact_archive import Compacted, compact
-from bucketq.spark.session.command_session import told
+from bucketq.spark.archive.compact_archive import CompactedArchive, compact
+from bucketq.spark.session.spark_errors import translated
 from tests.spark.finished import HOUR, archive, finished, hours_ago, listed
 
 KINDS = ("index", "mail/out")
 
 
 def some_jobs(url: str, count: int = 60) -> list[str]:
-    """Archive jobs of six hours and two kinds; some stand in two segments."""
+    """Archive jobs of six hours and two kinds; some are in two archive files."""
     jobs = [
         finished(f"job{place:03d}", hours_ago(3 + place % 6), KINDS[place % 2])
         for place in range(count)
@@ -49,22 +49,22 @@ def test_every_job_is_there_once_before_and_after(spark: SparkSession, url: str)
     jobs = some_jobs(url)
     done = compact(spark, url)
     assert (done.jobs, done.repeated) == (60, 10)
-    segments, files = listed(url)
-    assert segments == []
+    archive_files, files = listed(url)
+    assert archive_files == []
     assert len(files) == done.files
     assert by_name(url) == jobs
     assert by_table(spark, url) == jobs
     assert by_table(spark, url, kind="mail/out") == [job for job in jobs if int(job[3:]) % 2]
-    assert compact(spark, url) == Compacted()
+    assert compact(spark, url) == CompactedArchive()
 
 
-def test_it_is_told_how_many_segments_were_read_of_how_many(
+def test_progress_counts_the_archive_files_that_were_read(
     spark: SparkSession, file_url: str
 ) -> None:
     some_jobs(file_url)
     total = len(listed(file_url)[0])
     told: list[tuple[int, int]] = []
-    compact(spark, file_url, tell=lambda read, found: told.append((read, found)))
+    compact(spark, file_url, on_progress=lambda read, found: told.append((read, found)))
     assert told == sorted(told)
     assert (told[0], told[-1]) == ((0, total), (total, total))
     assert told.count((total, total)) > 1  # When all were read, and when that was published.
@@ -79,7 +79,7 @@ def test_spark_in_local_mode_runs_the_python_of_whoever_compacts(
     assert compact(spark, file_url).jobs == 60
 
 
-def test_late_segments_are_taken_by_the_next_run(spark: SparkSession, url: str) -> None:
+def test_late_archive_files_are_compacted_by_the_next_run(spark: SparkSession, url: str) -> None:
     jobs = some_jobs(url)
     compact(spark, url)
     archive(url, [finished("job000", hours_ago(3)), finished("job900", hours_ago(3))])
@@ -113,7 +113,7 @@ def test_a_damaged_segment_is_named_and_nothing_is_deleted(
 def test_an_error_of_spark_is_told_in_a_sentence(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="nothing") as caught:
         spark.sql("select nothing from nowhere").collect()
-    text = str(told(caught.value))
+    text = str(translated(caught.value))
     assert text.startswith("spark does not understand it: ")
     assert "\n" not in text
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bucketq.spark.format_options import read_options, write_options
-from bucketq.spark.stream.stream_options import stream_options
+from bucketq.spark.format_options import read_options, stream_options, write_options
 from bucketq.spark.table.job_schema import SCHEMA
 from tests.spark.home import ROOT
 

@@ -16,14 +16,14 @@ import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.queue.job import JobSpec
-from bucketq.spark.archive.replay_jobs import Replayed
+from bucketq.spark.archive.replay_jobs import ReplayedJobs
 from tests.spark import crafts
 from tests.spark.finished import archive, finished, hours_ago
 
 DEAD = "outcome = 'dead' and error like '%timeout%'"
 
 
-def run(spark: SparkSession, url: str, where: str = DEAD, **more: Any) -> Replayed:
+def run(spark: SparkSession, url: str, where: str = DEAD, **more: Any) -> ReplayedJobs:
     return bucketq.spark.replay(spark, url, where, since=hours_ago(6), **more)
 
 

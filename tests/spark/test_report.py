@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bucketq.spark import page, report
-from bucketq.spark.archive.archive_report import Report
+from bucketq.spark.archive.archive_report import ArchiveReport
 from tests.spark.finished import HOUR, archive, finished, hours_ago
 
 TIMEOUTS = [f"TimeoutError: no answer from 10.0.0.{n} after {n}.5s\n  File x" for n in (1, 22)]
@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def measured(spark: SparkSession, folder: Path) -> Report:
+def measured(spark: SparkSession, folder: Path) -> ArchiveReport:
     """A report that all tests look at: it takes some seconds to make."""
     file_url = (folder / "queue.json").as_uri()
     jobs = [finished(f"job{place}", hours_ago(2 + place % 2), "index") for place in range(10)]
@@ -30,7 +30,7 @@ def measured(spark: SparkSession, folder: Path) -> Report:
     return report(spark, file_url, since, since + 4 * HOUR, folder / "tables")
 
 
-def test_jobs_are_counted_by_kind_and_by_hour(measured: Report) -> None:
+def test_jobs_are_counted_by_kind_and_by_hour(measured: ArchiveReport) -> None:
     assert (measured.total.jobs, measured.total.completed, measured.total.dead) == (11, 10, 1)
     assert (measured.total.retries, measured.total.retried) == (2, 1)
     assert [(line.kind, line.numbers.jobs) for line in measured.kinds] == [
@@ -45,14 +45,16 @@ def test_jobs_are_counted_by_kind_and_by_hour(measured: Report) -> None:
     assert len(measured.kind_hours) == 3
 
 
-def test_times_are_those_between_push_claim_and_end(measured: Report) -> None:
+def test_times_are_those_between_push_claim_and_end(measured: ArchiveReport) -> None:
     index, mail = measured.kinds
     assert index.numbers.wait_s == (10.0, 10.0, 10.0)
     assert index.numbers.run_s == (2.0, 2.0, 2.0)
     assert (mail.numbers.wait_s, mail.numbers.run_s) == ((), ())
 
 
-def test_failures_are_put_together_by_their_first_line_without_numbers(measured: Report) -> None:
+def test_failures_are_put_together_by_their_first_line_without_numbers(
+    measured: ArchiveReport,
+) -> None:
     found = [(each.kind, each.reason, each.count) for each in measured.reasons]
     assert found == [
         ("mail", "TimeoutError: no answer from # after #s", 2),
@@ -61,7 +63,7 @@ def test_failures_are_put_together_by_their_first_line_without_numbers(measured:
 
 
 def test_the_tables_are_there_for_others_too(
-    measured: Report, spark: SparkSession, folder: Path
+    measured: ArchiveReport, spark: SparkSession, folder: Path
 ) -> None:
     numbers = spark.read.parquet(str(folder / "tables" / "numbers"))
     rows = numbers.where("kind is not null and hour is not null")
@@ -70,7 +72,7 @@ def test_the_tables_are_there_for_others_too(
     assert reasons.count() == len(measured.reasons)
 
 
-def test_the_page_shows_all_of_it_and_runs_nothing(measured: Report) -> None:
+def test_the_page_shows_all_of_it_and_runs_nothing(measured: ArchiveReport) -> None:
     text = page(measured, "file:///srv/<jobs>/queue.json")
     assert "file:///srv/&lt;jobs&gt;/queue.json" in text
     assert "&lt;script&gt;alert(#)&lt;/script&gt;" in text

@@ -15,7 +15,6 @@ import typer
 
 from bucketq.cli.terminal.output import Output
 from bucketq.client.archive import see_archive
-from bucketq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,21 +41,12 @@ To = Annotated[
 @contextmanager
 def started(out: Output, url: str, master: str, name: str) -> Iterator[SparkSession]:
     """See that there is something to work on, then start Spark, and stop it in the end."""
-    from bucketq.spark.session.command_session import demand_spark, session
+    from bucketq.spark.format_options import check_shared
+    from bucketq.spark.session.command_session import command_session, require_spark
 
-    _check_shared(url)
+    check_shared(url)
     asyncio.run(see_archive(url))
-    demand_spark(master)
+    require_spark(master)
     out.note("starting Spark")
-    with session(master, name, is_loud=out.debug) as spark:
+    with command_session(master, name, is_loud=out.debug) as spark:
         yield spark
-
-
-def _check_shared(url: str) -> None:
-    """Refuse a queue that other processes do not see."""
-    if url.lower().startswith("memory:"):
-        message = (
-            "a memory:// queue is seen by one process alone, and Spark has several: use a file or "
-            "an object store"
-        )
-        raise InvalidRequestError(message)

@@ -1,10 +1,14 @@
-"""The options of the format ``bucketq``, checked: a wrong one is named before anything happens."""
+"""The options of the format ``bucketq``, checked before Spark reads or writes anything.
+
+There are four sets: of a batch read, a batch write, a stream that reads and a stream that writes.
+Each function here raises ``InvalidRequestError`` that names the wrong option.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Literal, get_args
@@ -12,48 +16,54 @@ from typing import Literal, get_args
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import STATUSES
+from bucketq.spark.queue_access import QueueAccess
 
-Table = Literal["jobs", "archive"]
-TABLES: tuple[Table, ...] = get_args(Table)
+TableName = Literal["jobs", "archive"]
+_TABLES: tuple[TableName, ...] = get_args(TableName)
 
 _SHARED = ("path", "token", "timeoutSeconds")
 _READ = (*_SHARED, "table", "status", "kind", "from", "to", "numPartitions")
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId")
-STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
-_USES = {
-    **dict.fromkeys(STREAM_ONLY, "streams with the option consumer"),
+_STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
+_STREAM = (*_SHARED, "kind", *_STREAM_ONLY)
+_BATCH_WRITE_ONLY = ("writeId", "maxJobsPerCommit")
+_SPARK_OWN = "checkpointlocation"
+"""An option of Spark's own that it passes on to the sink of a stream."""
+_PURPOSES = {
+    **dict.fromkeys(_STREAM_ONLY, "streams with the option consumer"),
     "consumer": "streams (spark.readStream)",
     **dict.fromkeys(set(_READ) - set(_SHARED), "reading tables"),
     **dict.fromkeys(set(_WRITE) - set(_READ), "writing"),
 }
-"""What an option is for that is not known everywhere."""
-_ALIKE = 0.8
+"""What options are for that not every read and write has."""
+_SIMILARITY = 0.8
+"""One wrong or missing letter in ten is taken for a typing error, another word is not."""
 
-EVERY_COLUMN = "*"
-"""What ``payloadColumns`` says for all columns that have no meaning of their own."""
+ALL_COLUMNS = "*"
+"""The value of ``payloadColumns`` for all columns that are not fields of a job."""
 
-_LONGEST_S = 3600.0
-_LONGEST_RANGE = timedelta(days=366 * 20)
-_MOST_PARTITIONS = 10_000
-_MOST_JOBS = 100_000
+_SECONDS_MAX = 3600.0
+"""A timeout or lease of more than an hour is more likely a mistake, such as milliseconds."""
+_RANGE_MAX = timedelta(days=366 * 20)
+"""A longer range of the archive is listed by so many days that it is more likely a mistake."""
+_PARTITIONS_MAX = 10_000
+"""More tasks than that cost Spark's scheduler more than they gain."""
+_JOBS_MAX = 100_000
+"""Far above what a queue accepts in one commit by default (``max_batch_jobs``)."""
+_JOBS_PER_TRIGGER = 10_000
+"""Takes a second or two to claim and read, and fits in the memory of a small driver."""
+_LEASE_S = 300.0
+"""Long enough to restart a driver, so that it finds its micro-batch unchanged."""
 _WRITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True)
-class Access:
-    """How the queue is reached."""
-
-    url: str
-    timeout_s: float
-    token: str | None = field(default=None, repr=False)
+_SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read."""
+    """What a batch read returns."""
 
-    access: Access
-    table: Table
+    access: QueueAccess
+    table: TableName
     statuses: tuple[str, ...]
     kinds: tuple[str, ...]
     since: datetime | None
@@ -63,94 +73,162 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How to push."""
+    """How rows are pushed."""
 
-    access: Access
+    access: QueueAccess
     kind: str | None
     payload_columns: tuple[str, ...]
     jobs_per_commit: int | None
     """None: all rows in one commit."""
     write_id: str | None
-    """None: one is made."""
+    """None: a new one is made."""
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Which jobs a stream claims, and how."""
+
+    access: QueueAccess
+    consumer: str
+    kinds: tuple[str, ...]
+    max_jobs: int
+    """The largest number of jobs in a micro-batch."""
+    partitions: int
+    """The smallest number of partitions of a micro-batch that has as many jobs."""
+    lease_s: float
+    """How long the jobs of a micro-batch stay claimed after its driver was last heard of."""
+    fail_on_lost: bool
+    """Whether it is an error if a repeated micro-batch misses some of its jobs."""
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Check the options of a read. Raises ``InvalidRequestError`` that names the wrong one."""
-    found = named(given, _READ, "reading")
+    """Check the options of a batch read."""
+    found = _named(given, _READ, "reading")
     table = found.get("table", "jobs")
-    if table not in TABLES:
-        message = f"unknown table {table!r}: the option table is one of {', '.join(TABLES)}"
+    if table not in _TABLES:
+        message = f"unknown table {table!r}: the option table is one of {', '.join(_TABLES)}"
         raise InvalidRequestError(message)
-    statuses = _names(found, "status")
+    statuses = _list(found, "status")
     for status in statuses:
         if status not in STATUSES:
-            message = f"unknown status {status!r}: the option status is of {', '.join(STATUSES)}"
+            message = (
+                f"unknown status {status!r}: the option status is a list of {', '.join(STATUSES)}"
+            )
             raise InvalidRequestError(message)
-    since, until = _range(found, table)
+    since, until = _time_range(found, table)
     return ReadOptions(
-        access=access(found),
+        access=_access(found),
         table=table,
         statuses=statuses,
-        kinds=kinds(found),
+        kinds=_kinds(found),
         since=since,
         until=until,
-        partitions=count(found, "numPartitions", _MOST_PARTITIONS),
+        partitions=_count(found, "numPartitions", _PARTITIONS_MAX),
     )
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Check the options of a write. Raises ``InvalidRequestError`` that names the wrong one."""
-    found = named(given, _WRITE, "writing")
+    """Check the options of a batch write."""
+    found = _named(given, _WRITE, "writing")
     kind = found.get("kind")
     if kind is not None:
         check.kind(kind)
     write_id = found.get("writeId")
     if write_id is not None and not _WRITE_ID.fullmatch(write_id):
         message = (
-            f"option writeId: {write_id!r} is no name; use 1 to 64 letters, digits and . _ -, "
-            "beginning with a letter or digit"
+            f"option writeId: {write_id!r} is not a valid id; use 1 to 64 letters, digits and "
+            ". _ -, beginning with a letter or digit"
         )
         raise InvalidRequestError(message)
     return WriteOptions(
-        access=access(found),
+        access=_access(found),
         kind=kind,
-        payload_columns=_names(found, "payloadColumns"),
-        jobs_per_commit=count(found, "maxJobsPerCommit", _MOST_JOBS),
+        payload_columns=_list(found, "payloadColumns"),
+        jobs_per_commit=_count(found, "maxJobsPerCommit", _JOBS_MAX),
         write_id=write_id,
     )
 
 
-def named(given: Mapping[str, str], known: tuple[str, ...], doing: str) -> dict[str, str]:
-    """The options under the names that we give them; Spark does not heed case."""
+def stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """Check the options of a stream that reads."""
+    found = _named(given, _STREAM, "streams")
+    consumer = found.get("consumer", "").strip()
+    if not consumer:
+        message = (
+            "the option consumer is missing: a name for this stream alone, under which the queue "
+            'keeps its claims, as in option("consumer", "indexer")'
+        )
+        raise InvalidRequestError(message)
+    check.name(consumer, "consumer")
+    return StreamOptions(
+        access=_access(found),
+        consumer=consumer,
+        kinds=_kinds(found),
+        max_jobs=_count(found, "maxJobsPerTrigger", _JOBS_MAX) or _JOBS_PER_TRIGGER,
+        partitions=_count(found, "minPartitions", _PARTITIONS_MAX) or 1,
+        lease_s=_seconds(found, "leaseSeconds", _LEASE_S),
+        fail_on_lost=_switch(found, "failOnLostClaim", default=True),
+    )
+
+
+def stream_write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Check the options of a stream that writes."""
+    for name in given:
+        if name.lower() in map(str.lower, _BATCH_WRITE_ONLY):
+            message = (
+                f"the option {name} is not for streams: each micro-batch of a query is pushed in "
+                "one commit, under the id of the query and its own number; leave it out"
+            )
+            raise InvalidRequestError(message)
+    return write_options({name: given[name] for name in given if name.lower() != _SPARK_OWN})
+
+
+def has_stream_option(given: Mapping[str, str]) -> bool:
+    """Return whether there is an option that only streams have."""
+    own = {name.lower() for name in _STREAM_ONLY}
+    return any(name.lower() in own for name in given)
+
+
+def check_shared(url: str) -> None:
+    """Raise ``InvalidRequestError`` for a queue that Spark's processes do not share."""
+    if url.lower().startswith("memory:"):
+        message = (
+            "a memory:// queue is seen by one process alone, and Spark has several: use a file or "
+            "an object store"
+        )
+        raise InvalidRequestError(message)
+
+
+def _named(given: Mapping[str, str], known: tuple[str, ...], purpose: str) -> dict[str, str]:
+    """Return the options under our spelling of their names; Spark ignores case."""
     by_lower = {name.lower(): name for name in known}
     found = {}
     for name, value in given.items():
-        right = by_lower.get(name.lower())
-        if right is None:
+        spelled = by_lower.get(name.lower())
+        if spelled is None:
             message = (
-                f"unknown option {name!r}: {_meant(name, known)}for {doing}, the format bucketq "
-                f"has {', '.join(known)}"
+                f"unknown option {name!r}: {_suggestion(name, known)}for {purpose}, the format "
+                f"bucketq has {', '.join(known)}"
             )
             raise InvalidRequestError(message)
-        found[right] = value
+        found[spelled] = value
     return found
 
 
-def _meant(name: str, known: tuple[str, ...]) -> str:
-    """What somebody may have meant who named an option that is not known here."""
-    by_lower = {each.lower(): each for each in (*_USES, *known)}
-    alike = get_close_matches(name.lower(), by_lower, n=1, cutoff=_ALIKE)
-    if not alike:
+def _suggestion(name: str, known: tuple[str, ...]) -> str:
+    """Suggest the option that was meant by an unknown name, if one is similar."""
+    by_lower = {each.lower(): each for each in (*_PURPOSES, *known)}
+    similar = get_close_matches(name.lower(), by_lower, n=1, cutoff=_SIMILARITY)
+    if not similar:
         return ""
-    right = by_lower[alike[0]]
-    use = "" if right in known else f", which is for {_USES[right]}"
-    if right.lower() == name.lower():
-        return f"it is for {_USES[right]}; "
-    return f"did you mean {right}{use}? "
+    option = by_lower[similar[0]]
+    if option.lower() == name.lower():
+        return f"it is for {_PURPOSES[option]}; "
+    purpose = "" if option in known else f", which is for {_PURPOSES[option]}"
+    return f"did you mean {option}{purpose}? "
 
 
-def access(found: Mapping[str, str]) -> Access:
-    """How the queue is reached."""
+def _access(found: Mapping[str, str]) -> QueueAccess:
     url = found.get("path", "").strip()
     if not url:
         message = (
@@ -158,63 +236,56 @@ def access(found: Mapping[str, str]) -> Access:
             'option("path", "s3://bucket/jobs/queue.json")'
         )
         raise InvalidRequestError(message)
-    if url.lower().startswith("memory:"):
-        message = (
-            "a memory:// queue is seen by one process alone, and Spark has several: use a file or "
-            "an object store"
-        )
-        raise InvalidRequestError(message)
-    return Access(url, seconds(found, "timeoutSeconds", 60.0), found.get("token") or None)
+    check_shared(url)
+    timeout_s = _seconds(found, "timeoutSeconds", QueueAccess.timeout_s)
+    return QueueAccess(url, timeout_s, found.get("token") or None)
 
 
-def kinds(found: Mapping[str, str]) -> tuple[str, ...]:
-    """The kinds to choose by."""
-    chosen = _names(found, "kind")
+def _kinds(found: Mapping[str, str]) -> tuple[str, ...]:
+    chosen = _list(found, "kind")
     check.kinds(chosen)
     return chosen
 
 
-def count(found: Mapping[str, str], name: str, most: int) -> int | None:
-    """A whole number from 1 on, or None where it is not given."""
+def _count(found: Mapping[str, str], name: str, most: int) -> int | None:
+    """Return a whole number from 1 on, or None if it is not given."""
     text = found.get(name)
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        message = f"option {name}: {text!r} is no whole number from 1 to {most:,}"
+        message = f"option {name}: {text!r} is not a whole number from 1 to {most:,}"
         raise InvalidRequestError(message)
     return int(text)
 
 
-def seconds(found: Mapping[str, str], name: str, otherwise: float) -> float:
-    """A number of seconds."""
+def _seconds(found: Mapping[str, str], name: str, default: float) -> float:
     text = found.get(name)
     try:
-        value = otherwise if text is None else float(text)
+        value = default if text is None else float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value <= _LONGEST_S:
-        message = f"option {name}: {text!r} is no number of seconds up to {_LONGEST_S:.0f}"
+    if not 0 < value <= _SECONDS_MAX:
+        message = f"option {name}: {text!r} is not a number of seconds up to {_SECONDS_MAX:.0f}"
         raise InvalidRequestError(message)
     return value
 
 
-def check_range(since: datetime | None, until: datetime | None) -> None:
-    """Raise ``InvalidRequestError`` where a time is none or has no zone, or the range no length."""
-    for name, moment in (("since", since), ("until", until)):
-        if moment is not None and getattr(moment, "tzinfo", None) is None:
-            what = "has no time zone" if isinstance(moment, datetime) else f"is {moment!r}"
-            message = f"{name} {what}: write datetime(2026, 11, 1, tzinfo=UTC)"
-            raise InvalidRequestError(message)
-    if since is not None and until is not None and since >= until:
-        message = f"since ({since}) is not before until ({until})"
+def _switch(found: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = found.get(name)
+    if text is None:
+        return default
+    value = _SWITCH.get(text.strip().lower())
+    if value is None:
+        message = f"option {name}: {text!r} is neither true nor false"
         raise InvalidRequestError(message)
+    return value
 
 
-def _range(
+def _time_range(
     found: Mapping[str, str], table: str
 ) -> tuple[datetime, datetime | None] | tuple[None, None]:
-    """The time to read; only the archive is read by time."""
-    since, until = _moment(found, "from"), _moment(found, "to")
+    """Return the time range of a read of the archive; a read of the queue has none."""
+    since, until = _time(found, "from"), _time(found, "to")
     if table == "jobs":
         if since or until:
             message = (
@@ -225,32 +296,32 @@ def _range(
         return None, None
     if since is None:
         message = (
-            "reading the archive needs the option from, the first moment to read, as in "
+            "reading the archive needs the option from, the start of the time range, as in "
             'option("from", "2026-11-01")'
         )
         raise InvalidRequestError(message)
     if until is not None and until < since:
         message = f"the option to ({found['to']}) is before the option from ({found['from']})"
         raise InvalidRequestError(message)
-    if until is not None and until - since > _LONGEST_RANGE:
+    if until is not None and until - since > _RANGE_MAX:
         message = f"a range of {(until - since).days:,} days is too long: read it in parts"
         raise InvalidRequestError(message)
     return since, until
 
 
-def _names(found: Mapping[str, str], name: str) -> tuple[str, ...]:
+def _list(found: Mapping[str, str], name: str) -> tuple[str, ...]:
     names = (each.strip() for each in found.get(name, "").split(","))
     return tuple(each for each in names if each)
 
 
-def _moment(found: Mapping[str, str], name: str) -> datetime | None:
+def _time(found: Mapping[str, str], name: str) -> datetime | None:
     text = found.get(name)
     if text is None:
         return None
     try:
         moment = datetime.fromisoformat(text.strip())
-        # A time without a zone is one of UTC, whatever the zone of the session or the machine.
+        # A time without a zone is in UTC, whatever the zone of the session or the machine.
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        message = f"option {name}: {text!r} is no time; write 2026-11-01 or 2026-11-01T10:00:00Z"
+        message = f"option {name}: {text!r} is not a time; write 2026-11-01 or 2026-11-01T10:00:00Z"
         raise InvalidRequestError(message) from error

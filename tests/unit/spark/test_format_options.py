@@ -7,9 +7,17 @@ from datetime import UTC, datetime
 import pytest
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.format_options import check_range, read_options, write_options
+from bucketq.spark.archive.archive_frame import check_range
+from bucketq.spark.format_options import (
+    has_stream_option,
+    read_options,
+    stream_options,
+    stream_write_options,
+    write_options,
+)
 
 URL = "file:///srv/jobs/queue.json"
+GIVEN = {"path": URL, "consumer": "indexer"}
 
 
 def test_a_read_needs_nothing_but_an_address() -> None:
@@ -51,7 +59,7 @@ def test_times_without_a_zone_are_those_of_utc() -> None:
         ({"path": URL, "timeoutSeconds": "soon"}, "option timeoutSeconds: 'soon'"),
         ({"path": URL, "from": "2026-11-01"}, "from and to are for the archive"),
         ({"path": URL, "table": "archive"}, "needs the option from"),
-        ({"path": URL, "table": "archive", "from": "yesterday"}, "'yesterday' is no time"),
+        ({"path": URL, "table": "archive", "from": "yesterday"}, "'yesterday' is not a time"),
         ({"path": URL, "table": "archive", "from": "2026-11-02", "to": "2026-11-01"}, "is before"),
         ({"path": URL, "table": "archive", "from": "1990-01-01", "to": "2026-11-01"}, "too long"),
     ],
@@ -67,8 +75,8 @@ def test_a_wrong_option_of_a_read_is_named(given: dict[str, str], told: str) -> 
         ({}, "the option path is missing"),
         ({"path": URL, "table": "archive"}, "unknown option 'table'"),
         ({"path": URL, "kind": "-"}, "bad kind '-'"),
-        ({"path": URL, "writeId": "../x"}, "'../x' is no name"),
-        ({"path": URL, "writeId": "x" * 65}, "is no name"),
+        ({"path": URL, "writeId": "../x"}, "'../x' is not a valid id"),
+        ({"path": URL, "writeId": "x" * 65}, "is not a valid id"),
         ({"path": URL, "maxJobsPerCommit": "many"}, "option maxJobsPerCommit: 'many'"),
         ({"path": URL, "maxJobsPerCommit": "100001"}, "from 1 to 100,000"),
     ],
@@ -92,3 +100,58 @@ def test_a_range_of_time_has_a_zone_and_a_length() -> None:
         check_range(moment.replace(tzinfo=None), moment)
     with pytest.raises(InvalidRequestError, match=r"since \(.*\) is not before until"):
         check_range(moment, moment)
+
+
+def test_a_stream_needs_an_address_and_a_name() -> None:
+    options = stream_options(GIVEN)
+    assert (options.access.url, options.consumer) == (GIVEN["path"], "indexer")
+    assert (options.kinds, options.max_jobs, options.partitions) == ((), 10_000, 1)
+    assert (options.lease_s, options.fail_on_lost) == (300.0, True)
+
+
+def test_everything_can_be_chosen_in_any_case() -> None:
+    options = stream_options(
+        {
+            **GIVEN,
+            "KIND": "a, b",
+            "maxjobspertrigger": "7",
+            "minPartitions": "3",
+            "leaseSeconds": "1.5",
+            "failOnLostClaim": " FALSE ",
+        }
+    )
+    assert (options.kinds, options.max_jobs, options.partitions) == (("a", "b"), 7, 3)
+    assert (options.lease_s, options.fail_on_lost) == (1.5, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"path": GIVEN["path"]}, "the option consumer is missing"),
+        ({**GIVEN, "consumer": " "}, "the option consumer is missing"),
+        ({**GIVEN, "consumer": "x" * 1000}, "consumer"),
+        ({"consumer": "c"}, "the option path is missing"),
+        (
+            {**GIVEN, "table": "archive"},
+            "unknown option 'table': it is for reading tables; for streams",
+        ),
+        ({**GIVEN, "maxJobsPerTrigger": "0"}, "option maxJobsPerTrigger: '0'"),
+        ({**GIVEN, "minPartitions": "-1"}, "option minPartitions: '-1'"),
+        ({**GIVEN, "leaseSeconds": "0"}, "option leaseSeconds: '0'"),
+        ({**GIVEN, "failOnLostClaim": "no"}, "'no' is neither true nor false"),
+    ],
+)
+def test_a_wrong_option_of_a_stream_is_named(given: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidRequestError, match=told):
+        stream_options(given)
+
+
+def test_options_that_only_streams_have_are_known() -> None:
+    assert has_stream_option({"path": "x", "MAXJOBSPERTRIGGER": "1"})
+    assert not has_stream_option({"path": "x", "kind": "a"})
+
+
+def test_options_of_batch_writes_are_refused_by_streams() -> None:
+    for name in ("writeId", "maxjobspercommit"):
+        with pytest.raises(InvalidRequestError, match=f"the option {name} is not for streams"):
+            stream_write_options({"path": URL, name: "1"})

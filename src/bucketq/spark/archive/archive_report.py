@@ -1,11 +1,10 @@
-"""The report of an archive: how much was done, how long it took, what failed, by kind and hour.
+"""Measures an archive with Spark SQL: how many jobs, how long they took, what failed.
 
-One pass of Spark SQL over the archive makes all numbers; what comes to the driver is as large as
-the number of kinds times the number of hours. Times:
+One pass over the archive computes all numbers, by kind and hour; the result on the driver is as
+large as the number of kinds times the number of hours. Times:
 
-- wait: from the push to the claim, of jobs that were claimed once; a delay that somebody asked for
-  is in it
-- run: from the last claim to the end, of jobs that a worker ended
+- wait: from the push to the claim, of jobs that were claimed once, including a requested delay
+- run: from the last claim to the end, of jobs that a worker finished
 - a retry is an attempt after the first
 """
 
@@ -16,18 +15,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from bucketq.clock import SystemClock
-from bucketq.spark.format_options import check_range
+from bucketq.spark.archive.archive_frame import check_range, read_archive
 from bucketq.spark.registration import register
-from bucketq.spark.session.command_session import spark_errors_told
+from bucketq.spark.session.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 PERCENTILES = (50, 95, 99)
-MOST_REASONS = 50
+REASONS_MAX = 50
+"""More than a person reads; the Parquet tables have all of them."""
 _ARCHIVED, _MEASURED_VIEW = "bucketq_archived", "bucketq_measured"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTS = ", ".join(f"{each / 100:g}" for each in PERCENTILES)
@@ -47,7 +47,7 @@ SELECT kind, hour,
   grouping(kind) AS all_kinds, grouping(hour) AS all_hours
 FROM bucketq_measured
 GROUP BY GROUPING SETS ((kind, hour), (kind), (hour), ())
-"""  # noqa: S608 - it holds numbers of this module alone
+"""  # noqa: S608 - only numbers of this module are inserted
 
 _MEASURED = """
 SELECT kind, outcome, attempt, lost_leases, errors,
@@ -59,7 +59,7 @@ SELECT kind, outcome, attempt, lost_leases, errors,
 FROM bucketq_archived
 """
 
-# What differs from one failure to the next is put out of the way, so that like comes to like.
+# Ids and numbers are replaced by #, so that failures of the same cause are counted together.
 _REASONS = r"""
 SELECT kind, reason, count(*) AS count, unix_micros(max(at)) AS last_us
 FROM (
@@ -78,8 +78,8 @@ GROUP BY kind, reason ORDER BY count DESC, kind, reason
 """
 
 
-class Numbers(Struct, frozen=True, kw_only=True):
-    """What is known of some jobs. Percentiles are in the order of ``PERCENTILES``."""
+class JobNumbers(Struct, frozen=True, kw_only=True):
+    """Counts and times of some jobs. Percentiles are in the order of ``PERCENTILES``."""
 
     jobs: int = 0
     completed: int = 0
@@ -93,16 +93,16 @@ class Numbers(Struct, frozen=True, kw_only=True):
     busy_s: float = 0.0
 
 
-class Line(Struct, frozen=True, kw_only=True):
-    """Numbers of a kind, of an hour, or of a kind in an hour; None: of all of them."""
+class ReportLine(Struct, frozen=True, kw_only=True):
+    """JobNumbers of a kind, of an hour, or of a kind in an hour; None means all of them."""
 
     kind: str | None
     hour: datetime | None
-    numbers: Numbers
+    numbers: JobNumbers
 
 
-class Reason(Struct, frozen=True):
-    """Why jobs failed: the first line of the error, with numbers and ids put out of the way."""
+class FailureReason(Struct, frozen=True):
+    """Why attempts failed: the first line of the error, with numbers and ids replaced by #."""
 
     kind: str
     reason: str
@@ -110,17 +110,17 @@ class Reason(Struct, frozen=True):
     last_at: datetime
 
 
-class Report(Struct, frozen=True, kw_only=True):
-    """A report of a range of time."""
+class ArchiveReport(Struct, frozen=True, kw_only=True):
+    """The report of a time range."""
 
     since: datetime
     until: datetime
-    total: Numbers
-    kinds: list[Line]
-    hours: list[Line]
-    kind_hours: list[Line]
-    reasons: list[Reason]
-    """The most frequent first, up to ``MOST_REASONS``."""
+    total: JobNumbers
+    kinds: list[ReportLine]
+    hours: list[ReportLine]
+    kind_hours: list[ReportLine]
+    reasons: list[FailureReason]
+    """The most frequent first, up to ``REASONS_MAX``."""
 
 
 def report(
@@ -129,7 +129,7 @@ def report(
     since: datetime,
     until: datetime | None = None,
     parquet: Path | None = None,
-) -> Report:
+) -> ArchiveReport:
     """Measure the jobs that finished from ``since`` up to but not including ``until``, or now.
 
     With ``parquet``, the tables are also written there, as ``numbers`` and ``reasons``.
@@ -137,13 +137,13 @@ def report(
     register(spark)
     check_range(since, until)
     until = SystemClock().now() if until is None else until
-    with spark_errors_told():
+    with translate_errors():
         rows, found = _measure(spark, url, since, until, parquet)
     total = _lines(row for row in rows if row.all_kinds and row.all_hours)
-    return Report(
+    return ArchiveReport(
         since=since,
         until=until,
-        total=total[0].numbers if total else Numbers(),
+        total=total[0].numbers if total else JobNumbers(),
         kinds=_lines(row for row in rows if row.all_hours and not row.all_kinds),
         hours=_lines(row for row in rows if row.all_kinds and not row.all_hours),
         kind_hours=_lines(row for row in rows if not row.all_kinds and not row.all_hours),
@@ -153,11 +153,9 @@ def report(
 
 def _measure(
     spark: SparkSession, url: str, since: datetime, until: datetime, parquet: Path | None
-) -> tuple[list[Row], list[Reason]]:
-    """Read the archive once, and count."""
-    archive = spark.read.format("bucketq").option("table", "archive")
-    archive = archive.option("from", since.isoformat()).option("to", until.isoformat())
-    archive.load(url).createOrReplaceTempView(_ARCHIVED)
+) -> tuple[list[Row], list[FailureReason]]:
+    """Read the archive once, and compute all numbers."""
+    read_archive(spark, url, since, until).createOrReplaceTempView(_ARCHIVED)
     measured = spark.sql(_MEASURED).persist()
     measured.createOrReplaceTempView(_MEASURED_VIEW)
     try:
@@ -166,7 +164,7 @@ def _measure(
             _save(numbers, "hour", "timestamp_seconds(hour * 3600)", parquet / "numbers")
             _save(reasons, "last_at", "timestamp_micros(last_us)", parquet / "reasons")
         rows = numbers.collect()
-        found = [_reason(row) for row in reasons.limit(MOST_REASONS).collect()]
+        found = [_reason(row) for row in reasons.limit(REASONS_MAX).collect()]
     finally:
         measured.unpersist()
         for view in (_ARCHIVED, _MEASURED_VIEW):
@@ -175,44 +173,30 @@ def _measure(
 
 
 def _save(table: DataFrame, column: str, moment: str, folder: Path) -> None:
-    """Write a table for others, who like times better than numbers.
+    """Write a table as Parquet, with times as timestamps.
 
-    Here and not by executors, whose disk is another one on a cluster.
+    The driver writes it, because the disk of an executor may be on another machine.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - an extra
     from pyspark.sql.functions import expr  # noqa: PLC0415 - an extra
 
-    told = table.withColumn(column, expr(moment)).drop("last_us", "all_kinds", "all_hours")
-    rows = told.toArrow()
+    shown = table.withColumn(column, expr(moment)).drop("last_us", "all_kinds", "all_hours")
+    rows = shown.toArrow()
     folder.mkdir(parents=True, exist_ok=True)
     for older in folder.glob("*.parquet"):
         older.unlink()
     pq.write_table(rows, folder / "part-0.parquet")
 
 
-def _lines(rows: Iterable[Row]) -> list[Line]:
-    found = [
-        Line(
-            kind=row.kind,
-            hour=None if row.hour is None else _EPOCH + timedelta(hours=row.hour),
-            numbers=Numbers(
-                jobs=row.jobs,
-                completed=row.completed,
-                cancelled=row.cancelled,
-                dead=row.dead,
-                retried=row.retried,
-                retries=row.retries,
-                lost_leases=row.lost_leases,
-                wait_s=tuple(row.wait_s or ()),
-                run_s=tuple(row.run_s or ()),
-                busy_s=row.busy_s or 0.0,
-            ),
-        )
-        for row in rows
-    ]
+def _lines(rows: Iterable[Row]) -> list[ReportLine]:
+    found = []
+    for row in rows:
+        known = {name: value for name, value in row.asDict().items() if value is not None}
+        hour = None if row.hour is None else _EPOCH + timedelta(hours=row.hour)
+        found.append(ReportLine(kind=row.kind, hour=hour, numbers=convert(known, JobNumbers)))
     return sorted(found, key=lambda line: (line.hour or _EPOCH, line.kind or ""))
 
 
-def _reason(row: Row) -> Reason:
+def _reason(row: Row) -> FailureReason:
     last_at = _EPOCH + timedelta(microseconds=row.last_us)
-    return Reason(row.kind, row.reason, row["count"], last_at)
+    return FailureReason(row.kind, row.reason, row["count"], last_at)

@@ -1,8 +1,8 @@
-"""Compaction of an archive on Spark: executors write the files, the driver publishes them.
+"""Compacts an archive on Spark: executors write the Parquet files, the driver publishes them.
 
-What is done, and why it is safe, is told in ``bucketq.archive.compaction``. Here is who does it:
-each part of a round is a task, which reads its segments from the store and writes its files there,
-so that no job passes through the driver or the JVM.
+``bucketq.archive.compaction`` says what is done, and why it is safe. Here each part of a round is
+a Spark task, which reads its archive files from the store and writes its Parquet files there, so
+that no job passes through the driver or the JVM.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bucketq import errors
 from bucketq.archive import Layout, sweep
 from bucketq.archive.compaction import SETTLED_AFTER, Compactor, Part, Written, write_part
 from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, UnavailableError
-from bucketq.spark.format_options import check_range
-from bucketq.spark.registration import check_session, is_remote, settle_python
-from bucketq.spark.session.command_session import spark_errors_told
-from bucketq.store.url import open_store
+from bucketq.spark.archive.archive_frame import check_range
+from bucketq.spark.queue_access import opened_store
+from bucketq.spark.session.compatibility import is_connect_session, prepare_session
+from bucketq.spark.session.spark_errors import error_named, translate_errors
+from bucketq.store.url import Location
 from bucketq.worker.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -33,28 +33,29 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-_LOST_ROUNDS = 5
-_LOOK_S = 0.5
+_LOST_ROUNDS_MAX = 5
+"""Two runs that compete lose in turn; one that loses five times in a row should run later."""
+_PROGRESS_S = 0.5
 _RESULT = "written binary, error string, message string"
 
 
 @dataclass
-class Compacted:
+class CompactedArchive:
     """What a compaction has done."""
 
-    segments: int = 0
+    archive_files: int = 0
     jobs: int = 0
     repeated: int = 0
     """Jobs that were compacted already, or archived twice."""
     files: int = 0
     size_bytes: int = 0
-    """Of the files."""
+    """The number and size of the Parquet files."""
     swept: int = 0
-    """Files that killed runs had left."""
+    """Files of killed runs that were removed."""
 
 
-Tell = Callable[[int, int], None]
-"""Called with how many segments are done, and how many there are."""
+OnProgress = Callable[[int, int], None]
+"""Called with the number of archive files that are done, and of all that there are."""
 
 
 def compact(
@@ -64,69 +65,76 @@ def compact(
     since: datetime | None = None,
     until: datetime | None = None,
     settled_after: timedelta = SETTLED_AFTER,
-    tell: Tell | None = None,
-) -> Compacted:
-    """Turn the segments of an archive into Parquet files of its table, and delete them.
+    on_progress: OnProgress | None = None,
+) -> CompactedArchive:
+    """Turn the archive files of a queue into Parquet files of its table, and delete them.
 
-    Only hours that have been over for ``settled_after`` are taken, whole ones within the range.
+    Only hours that have been over for ``settled_after`` are compacted, whole ones within the range.
 
     Raises:
         UnavailableError: The store does not answer, or other runs were faster again and again.
-        CorruptStateError: A segment cannot be read; it is named.
+        CorruptStateError: An archive file cannot be read; the message names it.
     """
-    check_session(spark)
-    settle_python(spark)
+    prepare_session(spark)
     check_range(since, until)
-    location = open_store(url)
-    layout, clock = Layout.of(location.store.url, location.key), SystemClock()
-    compactor = Compactor(location.store, layout, clock)
-    done = Compacted()
-    with asyncio.Runner() as runner:
-        try:
-            runner.run(see_archive(url))
-            total = runner.run(compactor.segments(since, until, settled_after))
-            lost = 0
-            while planned := runner.run(compactor.plan(since, until, settled_after)):
-                total = max(total, done.segments + planned.segments)
-                on_read = partial(_tell, tell, done.segments, total)
-                on_read(0)
-                written = runner.run(_write(spark, url, planned.parts, on_read))
-                if runner.run(compactor.publish(planned, written)):
-                    lost = 0
-                    _count(done, written, planned.segments)
-                    on_read(planned.segments)
-                    continue
-                lost += 1
-                if lost == _LOST_ROUNDS:
-                    message = (
-                        f"other compactions of {location.url} were faster {lost} times in a row; "
-                        "nothing is lost, run it again when they are done"
-                    )
-                    raise UnavailableError(message)
-            done.swept = runner.run(sweep(location.store, layout, clock.now()))
-        finally:
-            runner.run(location.store.close())
+    within = (since, until, settled_after)
+    return asyncio.run(_compact(spark, url, within, on_progress))
+
+
+async def _compact(
+    spark: SparkSession,
+    url: str,
+    within: tuple[datetime | None, datetime | None, timedelta],
+    on_progress: OnProgress | None,
+) -> CompactedArchive:
+    await see_archive(url)
+    clock, done, lost = SystemClock(), CompactedArchive(), 0
+    async with opened_store(url) as location:
+        layout = Layout.of(location.store.url, location.key)
+        compactor = Compactor(location.store, layout, clock)
+        total = await compactor.segments(*within)
+        while planned := await compactor.plan(*within):
+            total = max(total, done.archive_files + planned.segments)
+            on_read = partial(_report_progress, on_progress, done.archive_files, total)
+            on_read(0)
+            written = await _write(spark, url, planned.parts, on_read)
+            if await compactor.publish(planned, written):
+                lost = 0
+                _count(done, written, planned.segments)
+                on_read(planned.segments)
+                continue
+            lost += 1
+            if lost == _LOST_ROUNDS_MAX:
+                raise _too_many_others(location, lost)
+        done.swept = await sweep(location.store, layout, clock.now())
     return done
 
 
-def _tell(tell: Tell | None, before: int, total: int, read: int) -> None:
-    """Tell how far it is; a task that Spark runs again counts its segments again."""
-    if tell:
-        tell(min(before + read, total), total)
+def _too_many_others(location: Location, lost: int) -> UnavailableError:
+    return UnavailableError(
+        f"other compactions of {location.url} were faster {lost} times in a row; "
+        "nothing is lost, run it again when they are done"
+    )
+
+
+def _report_progress(on_progress: OnProgress | None, before: int, total: int, read: int) -> None:
+    """Report progress, at most 100 %: a task that Spark retries counts its files again."""
+    if on_progress:
+        on_progress(min(before + read, total), total)
 
 
 async def _write(
     spark: SparkSession, url: str, parts: list[Part], on_read: Callable[[int], None]
 ) -> list[Written]:
-    """Let Spark write the parts, and tell meanwhile how many segments were read."""
-    # Over Spark Connect there is nothing that counts, and only whole rounds are told of.
-    counter = None if is_remote(spark) else spark.sparkContext.accumulator(0)
+    """Let Spark write the parts, and report meanwhile how many archive files were read."""
+    # Spark Connect has no accumulators, so progress is reported after each round only.
+    counter = None if is_connect_session(spark) else spark.sparkContext.accumulator(0)
     threads = ThreadRunner()
     call = threads.call(partial(_run, spark, url, parts, counter))
     writing: asyncio.Task[list[Written]] = asyncio.get_running_loop().create_task(call)
     try:
         while not writing.done():
-            await asyncio.wait([writing], timeout=_LOOK_S)
+            await asyncio.wait([writing], timeout=_PROGRESS_S)
             if counter is not None:
                 on_read(counter.value)
         return writing.result()
@@ -139,25 +147,25 @@ def _run(
 ) -> list[Written]:
     """Write each part in a task of its own."""
     bodies = [msgspec.json.encode(part) for part in parts]
-    segments = [sum(len(work.segments) for work in part.hours) for part in parts]
+    counts = [sum(len(work.segments) for work in part.hours) for part in parts]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for place in batch.column(0).to_pylist():
-                yield _write_one(url, bodies[place])
+            for number in batch.column(0).to_pylist():
+                yield _write_one(url, bodies[number])
                 if counter is not None:
-                    counter.add(segments[place])
+                    counter.add(counts[number])
 
-    with spark_errors_told():
+    with translate_errors():
         rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(work, _RESULT).collect()
     for row in rows:
         if row.error is not None:
-            raise getattr(errors, row.error, BucketQError)(row.message)
+            raise error_named(row.error, row.message)
     return [msgspec.json.decode(bytes(row.written), type=Written) for row in rows]
 
 
 def _write_one(url: str, body: bytes) -> pa.RecordBatch:
-    """Write a part, on an executor. What bucketq itself refuses comes back as a row."""
+    """Write a part, on an executor. An error of bucketq is returned, so Spark does not retry."""
     import pyarrow  # noqa: PLC0415 - for executors
 
     written, error, message = None, None, None
@@ -166,28 +174,23 @@ def _write_one(url: str, body: bytes) -> pa.RecordBatch:
         written = msgspec.json.encode(asyncio.run(_write_part(url, part)))
     except BucketQError as problem:
         error, message = type(problem).__name__, str(problem)
-    return pyarrow.RecordBatch.from_arrays(
-        [
-            pyarrow.array([written], pyarrow.binary()),
-            pyarrow.array([error], pyarrow.string()),
-            pyarrow.array([message], pyarrow.string()),
-        ],
-        names=["written", "error", "message"],
+    return pyarrow.RecordBatch.from_pydict(
+        {"written": [written], "error": [error], "message": [message]},
+        schema=pyarrow.schema(
+            [("written", pyarrow.binary()), ("error", "string"), ("message", "string")]
+        ),
     )
 
 
 async def _write_part(url: str, part: Part) -> Written:
-    location = open_store(url)
-    try:
+    async with opened_store(url) as location:
         return await write_part(
             location.store, Layout.of(location.store.url, location.key), part, SystemClock()
         )
-    finally:
-        await location.store.close()
 
 
-def _count(done: Compacted, written: list[Written], segments: int) -> None:
-    done.segments += segments
+def _count(done: CompactedArchive, written: list[Written], archive_files: int) -> None:
+    done.archive_files += archive_files
     done.jobs += sum(each.jobs for each in written)
     done.repeated += sum(each.repeated for each in written)
     done.files += sum(len(each.files) for each in written)

@@ -1,12 +1,12 @@
-"""Replay: finished and dead jobs that match a condition are pushed again, once.
+"""Replays jobs: finished and dead jobs that match a condition are pushed again, once.
 
-The new jobs name the old (``replay_of``). The id of a new job follows from the name of the replay,
-and the id and number of the old job; so a replay that was killed, or is run again, finds what it
-has pushed already: in the queue, or in the archive if it is done. The queue is read first and the
-archive after that, for jobs go that way.
+The new jobs name the old ones (``replay_of``). The id of a new job follows from the name of the
+replay and from the id and number of the old job, so a replay that was killed or is run again finds
+what it has pushed already: in the queue, or in the archive if it is done. The queue is read before
+the archive, because jobs move that way.
 
-Taken are jobs of the archive that finished in a range of time, and dead jobs that are still in the
-queue. The old ones stay where they are; a dead job in the queue can still be redriven or purged.
+A replay takes jobs of the archive that finished in a time range, and dead jobs that are still in
+the queue. The old jobs stay as they are; a dead one can still be redriven or purged.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, structs
 
-from bucketq.client.blocking import connect_sync
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.queue.job import JobSpec
-from bucketq.spark.format_options import check_range
+from bucketq.spark.archive.archive_frame import check_range, read_archive
+from bucketq.spark.queue_access import QueueAccess
 from bucketq.spark.registration import register
-from bucketq.spark.session.command_session import spark_errors_told, told
+from bucketq.spark.session.spark_errors import translate_errors, translated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 _PREFIX = "replay-"
 _OWN = f"concat('{_PREFIX}', left(sha2(replay_name, 256), 12), '-')"
-"""What the ids of all jobs of one replay begin with."""
+"""The prefix of the ids of all jobs of one replay, as SQL."""
 _NEW_ID = f"concat({_OWN}, left(sha2(concat(replay_name, '/', id, '/', seq), 256), 32))"
 # Older versions made ids from the id of the old job alone, and pushed only one job of each id.
 # What they have pushed is not pushed again.
 _OLDER_ID = f"concat('{_PREFIX}', left(sha2(concat(replay_name, '/', {{}}), 256), 32))"
 _BATCH_JOBS = 1000
 _BATCH_BYTES = 4 << 20
+"""A commit of that size takes well below a second, and is below every default limit of a queue."""
 _NAME_BYTES = 8
 _KEPT = (
     "id",
@@ -57,18 +58,18 @@ _KEPT = (
 
 
 @dataclass
-class Replayed:
-    """What a replay has done."""
+class ReplayedJobs:
+    """What a replay has pushed."""
 
     name: str
     pushed: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
-    """How many of each kind."""
+    """The number of jobs of each kind."""
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """Which jobs are to be replayed."""
+class _Selection:
+    """Which jobs to replay."""
 
     where: str
     since: datetime
@@ -86,88 +87,86 @@ def replay(
     name: str | None = None,
     dry_run: bool = False,
     timeout_s: float = 60.0,
-    tell: Callable[[int], None] | None = None,
-) -> Replayed:
-    """Push the jobs that match, those that a replay of this name has pushed before excepted.
+    on_progress: Callable[[int], None] | None = None,
+) -> ReplayedJobs:
+    """Push the jobs that match, except those that a replay of this name has pushed before.
 
     Args:
         spark: A session.
         url: The address of the queue.
-        where: A condition of SQL over the columns of the archive, like ``"kind = 'index'"``.
-        since: Only jobs that finished from here on.
-        until: And before; now where it is left out.
-        name: Replays of one name push a job once; by default the condition makes the name.
-        dry_run: Whether only to count.
-        timeout_s: How long the queue is tried.
-        tell: Called with how many jobs were pushed by now.
+        where: A SQL condition over the columns of the archive, like ``"kind = 'index'"``.
+        since: The start of the range in which jobs finished.
+        until: Its end, not included; by default now.
+        name: Replays of one name push a job once; by default it follows from the condition.
+        dry_run: Whether to count only.
+        timeout_s: How long to retry while the queue is unavailable.
+        on_progress: Called with the number of jobs that were pushed so far.
 
     Raises:
         InvalidRequestError: Spark does not understand the condition.
-        QueueFullError: The queue takes no more; go on with the same name later.
+        QueueFullError: The queue is full; run it again later with the same name.
     """
     register(spark)
     check_range(since, until)
-    done = Replayed(name or name_of(where))
-    with connect_sync(url, launch="never", create=False, timeout_s=timeout_s) as queue:
+    done = ReplayedJobs(name or name_of(where))
+    with QueueAccess(url, timeout_s).open() as queue:
         jobs = queue.snapshot().jobs
         now = SystemClock().now()
-        wish = _Wish(where, since, until or now, done.name)
-        with spark_errors_told(), _matching(spark, url, wish, jobs, now) as rows:
-            for specs in _cut(map(_spec, rows.toLocalIterator())):
+        chosen = _Selection(where, since, until or now, done.name)
+        with translate_errors(), _matching(spark, url, chosen, jobs, now) as rows:
+            for specs in _batches(map(_spec, rows.toLocalIterator())):
                 if not dry_run:
                     queue.push_many(specs)
                 done.pushed += len(specs)
                 for spec in specs:
                     done.kinds[spec.kind] = done.kinds.get(spec.kind, 0) + 1
-                if tell:
-                    tell(done.pushed)
+                if on_progress:
+                    on_progress(done.pushed)
     return done
 
 
 def name_of(*words: str) -> str:
-    """The name of a replay that is described by these words, whatever the space between them."""
+    """Return a name that follows from the words of a condition, whatever the space between them."""
     text = "\n".join(" ".join(each.split()) for each in words)
     return blake2b(text.encode(), digest_size=_NAME_BYTES).hexdigest()
 
 
 @contextmanager
 def _matching(
-    spark: SparkSession, url: str, wish: _Wish, jobs: tuple[JobRecord, ...], now: datetime
+    spark: SparkSession, url: str, chosen: _Selection, jobs: tuple[JobRecord, ...], now: datetime
 ) -> Iterator[DataFrame]:
-    """The jobs to push, in the order in which they were pushed the first time.
+    """Return the jobs to push, in the order in which they were pushed the first time.
 
-    The archive is read once: what matches and what this replay has pushed before are kept while
-    they are compared and sorted, and nothing else of it is.
+    The archive is read once: only the jobs that match, and those that replays have pushed, are
+    kept in Spark while they are compared and sorted.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyspark.sql import functions as f  # noqa: PLC0415 - an extra
 
-    from bucketq.spark.table.job_schema import SCHEMA, batches  # noqa: PLC0415 - it needs pyarrow
+    from bucketq.spark.table.job_schema import SCHEMA, job_batches  # noqa: PLC0415 - it needs pyarrow
 
-    archive = spark.read.format("bucketq").option("table", "archive")
-    # Up to now, whatever was asked for: what this replay has pushed may have finished since.
-    archive = archive.option("from", wish.since.isoformat()).option("to", now.isoformat())
-    everything = archive.load(url)
-    # Jobs of the archive have an outcome; let these be found by theirs as well.
+    # Up to now, whatever the range: jobs that this replay pushed may have finished after it.
+    everything = read_archive(spark, url, chosen.since, now)
+    # Jobs of the archive have an outcome, and a condition may use it.
     dead = [structs.replace(job, outcome="dead") for job in jobs if job.status == "dead"]
     if dead:
-        table = pa.Table.from_batches(list(batches(dead)), SCHEMA)
+        table = pa.Table.from_batches(list(job_batches(dead)), SCHEMA)
         everything = everything.unionByName(spark.createDataFrame(table))
     ended = f.col("finished_at")
-    is_in_time = (ended >= f.lit(wish.since)) & (ended < f.lit(wish.until))
+    is_in_time = (ended >= f.lit(chosen.since)) & (ended < f.lit(chosen.until))
     try:
-        everything.where(wish.where)  # Nothing is read yet: it sees whether this is a condition.
-        is_wanted = f.coalesce(is_in_time & f.expr(wish.where), f.lit(False))  # noqa: FBT003 - SQL's
+        everything.where(chosen.where)  # Reads nothing: checks that this is a condition.
+        is_wanted = f.coalesce(is_in_time & f.expr(chosen.where), f.lit(False))  # noqa: FBT003 - SQL's
         everything = everything.withColumn("is_wanted", is_wanted)
     except Exception as error:
-        raise _not_understood(wish.where, error) from error
+        raise _bad_condition(chosen.where, error) from error
     is_own = f.col("id").startswith(_PREFIX)
     kept = everything.where(f.col("is_wanted") | is_own).select(*_KEPT).persist()
     found = (
         kept.where("is_wanted")
         .dropDuplicates(["id", "seq"])
-        .withColumn("replay_name", f.lit(wish.name))
-        # A job that this replay has pushed may match as well; it is not to go round in circles.
+        .withColumn("replay_name", f.lit(chosen.name))
+        # A job that this replay has pushed may match too, and must not be replayed again.
         .where(~f.col("id").startswith(f.expr(_OWN)))
         .where(f.col("replay_of").isNull() | (f.expr(_OLDER_ID.format("replay_of")) != f.col("id")))
         .withColumn("new_id", f.expr(_NEW_ID))
@@ -185,8 +184,8 @@ def _matching(
         kept.unpersist()
 
 
-def _not_understood(where: str, error: Exception) -> InvalidRequestError:
-    return InvalidRequestError(f"the condition {where!r} cannot be used: {told(error)}")
+def _bad_condition(where: str, error: Exception) -> InvalidRequestError:
+    return InvalidRequestError(f"the condition {where!r} cannot be used: {translated(error)}")
 
 
 def _spec(row: Row) -> JobSpec[Any]:
@@ -202,8 +201,8 @@ def _spec(row: Row) -> JobSpec[Any]:
     )
 
 
-def _cut(specs: Iterator[JobSpec[Any]]) -> Iterator[list[JobSpec[Any]]]:
-    """Batches that make commits of a good size."""
+def _batches(specs: Iterator[JobSpec[Any]]) -> Iterator[list[JobSpec[Any]]]:
+    """Yield batches of jobs, each for one commit."""
     some: list[JobSpec[Any]] = []
     size_bytes = 0
     for spec in specs:

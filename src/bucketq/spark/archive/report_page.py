@@ -1,7 +1,7 @@
-"""The report as one HTML page that needs nothing else: to be sent, kept and printed.
+"""The report as one self-contained HTML page, to be mailed, kept or printed.
 
-What came from jobs (kinds, reasons) is escaped, and the page has a policy that forbids scripts and
-anything from elsewhere, should that ever fail.
+Text from jobs (kinds, reasons) is escaped; if that ever fails, the page's content security policy
+forbids scripts and requests.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from html import escape
 
-from bucketq.spark.archive.archive_report import PERCENTILES, Line, Numbers, Report
+from bucketq.spark.archive.archive_report import PERCENTILES, ArchiveReport, JobNumbers, ReportLine
 from bucketq.spark.archive.svg_charts import (
-    Series,
+    ChartSeries,
     bars,
     count,
     duration,
@@ -21,15 +21,16 @@ from bucketq.spark.archive.svg_charts import (
     small_bars,
 )
 
-_MOST_PLACES = 24 * 14
-"""So many bars can still be told apart; a longer range is shown by days."""
-_MOST_KINDS = 30
-_FEWEST_PLACES = 12
-"""Fewer would make bars that look like walls."""
-_LONG = 1_000_000
-"""From here on a number is too long for its place."""
+_BARS_MAX = 24 * 14
+"""More bars cannot be told apart on a screen; a longer range is shown by days."""
+_KINDS_MAX = 30
+"""A table that fits on a printed page; the other kinds are counted below it."""
+_BARS_MIN = 12
+"""Fewer bars would be as wide as the text."""
+_ABBREVIATED_FROM = 1_000_000
+"""Larger numbers do not fit in their column."""
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
-_NOTHING = Numbers()
+_NOTHING = JobNumbers()
 
 _STYLE = """
 :root{color-scheme:light dark;--ground:#fbfaf8;--card:#fff;--ink:#1d1f24;--soft:#646972;
@@ -106,8 +107,8 @@ section{padding:12px 14px;margin-top:10px}.chart{height:118px;margin-top:14px}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(report: Report, url: str) -> str:
-    """The whole page."""
+def page(report: ArchiveReport, url: str) -> str:
+    """Return the report as an HTML page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -125,7 +126,7 @@ def page(report: Report, url: str) -> str:
     )
 
 
-def _tiles(total: Numbers, length: timedelta) -> str:
+def _tiles(total: JobNumbers, length: timedelta) -> str:
     ended = total.completed + total.dead
     hours = max(length / _HOUR, 1 / 60)
     values = (
@@ -140,70 +141,72 @@ def _tiles(total: Numbers, length: timedelta) -> str:
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
-def _charts(report: Report) -> str:
+def _charts(report: ArchiveReport) -> str:
     if not report.hours:
         return (
-            "<section><h2>Nothing finished in this time</h2><p>Jobs come to the archive some time "
-            "after they have finished; a longer range may show more.</p></section>"
+            "<section><h2>Nothing finished in this time</h2><p>Jobs are archived some time after "
+            "they finish; a longer range may show more.</p></section>"
         )
-    places, step = _places(report)
-    found = _numbers(report.hours, places, step)
-    each_time = "day" if step == _DAY else "hour"
+    times, step = _bar_times(report)
+    found = _numbers(report.hours, times, step)
+    unit = "day" if step == _DAY else "hour"
     outcomes = [
-        Series("completed", "ok", [each.completed for each in found]),
-        Series("cancelled", "warn", [each.cancelled for each in found]),
-        Series("dead", "bad", [each.dead for each in found]),
+        ChartSeries("completed", "ok", [each.completed for each in found]),
+        ChartSeries("cancelled", "warn", [each.cancelled for each in found]),
+        ChartSeries("dead", "bad", [each.dead for each in found]),
     ]
     waits = _percentiles([each.wait_s for each in found])
     runs = _percentiles([each.run_s for each in found])
     worst = ", the worst hour of each day" if step == _DAY else ""
     return (
-        _chart("Throughput", f"jobs finished, by {each_time}", bars, places, outcomes)
-        + _chart("Wait", f"time from the push to the claim{worst}", lines, places, waits)
-        + _chart("Run", f"time from the last claim to the end{worst}", lines, places, runs)
+        _chart("Throughput", f"jobs finished, by {unit}", bars, times, outcomes)
+        + _chart("Wait", f"time from the push to the claim{worst}", lines, times, waits)
+        + _chart("Run", f"time from the last claim to the end{worst}", lines, times, runs)
     )
 
 
 def _chart(
     title: str,
     meaning: str,
-    draw: Callable[[Sequence[datetime], Sequence[Series], str], str],
-    places: Sequence[datetime],
-    series: Sequence[Series],
+    draw: Callable[[Sequence[datetime], Sequence[ChartSeries], str], str],
+    times: Sequence[datetime],
+    series: Sequence[ChartSeries],
 ) -> str:
-    drawn = draw(places, series, f"{title}: {meaning}")
+    drawn = draw(times, series, f"{title}: {meaning}")
     return (
         f'<section class="plot"><h2>{title}</h2><p>{meaning[0].upper()}{meaning[1:]}</p>'
         f"{drawn}{legend(series)}</section>"
     )
 
 
-def _places(report: Report) -> tuple[list[datetime], timedelta]:
-    """The hours from the first to the last, with those in which nothing happened; or the days."""
+def _bar_times(report: ArchiveReport) -> tuple[list[datetime], timedelta]:
+    """Return all hours from the first to the last, or all days, and the step between them."""
     moments = [line.hour for line in report.hours if line.hour is not None]
     first, last, step = moments[0], moments[-1], _HOUR
-    least = (_FEWEST_PLACES - 1) * _HOUR
+    least = (_BARS_MIN - 1) * _HOUR
     first = min(first, max(last - least, report.since.replace(minute=0, second=0, microsecond=0)))
     while last - first < least and last + _HOUR < report.until:
         last += _HOUR
-    if (last - first) / _HOUR >= _MOST_PLACES:
+    if (last - first) / _HOUR >= _BARS_MAX:
         first, step = first.replace(hour=0), _DAY
-    return [first + step * place for place in range((last - first) // step + 1)], step
+    return [first + step * index for index in range((last - first) // step + 1)], step
 
 
-def _numbers(hours: Sequence[Line], places: Sequence[datetime], step: timedelta) -> list[Numbers]:
-    """The numbers of each place."""
+def _numbers(
+    hours: Sequence[ReportLine], times: Sequence[datetime], step: timedelta
+) -> list[JobNumbers]:
+    """Return the numbers of each hour or day."""
     found = _by_day(hours) if step == _DAY else {line.hour: line.numbers for line in hours}
-    return [found.get(place, _NOTHING) for place in places]
+    return [found.get(time, _NOTHING) for time in times]
 
 
-def _by_day(hours: Sequence[Line]) -> dict[datetime | None, Numbers]:
-    """Days made of hours; of a percentile, the worst hour of the day."""
-    days: dict[datetime | None, Numbers] = {}
+def _by_day(hours: Sequence[ReportLine]) -> dict[datetime | None, JobNumbers]:
+    """Add up hours to days; a percentile of a day is that of its worst hour."""
+    days: dict[datetime | None, JobNumbers] = {}
     for line in hours:
         day = line.hour.replace(hour=0) if line.hour else None
         have, new = days.get(day, _NOTHING), line.numbers
-        days[day] = Numbers(
+        days[day] = JobNumbers(
             jobs=have.jobs + new.jobs,
             completed=have.completed + new.completed,
             cancelled=have.cancelled + new.cancelled,
@@ -220,29 +223,29 @@ def _worst(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...
     return tuple(map(max, one, other))
 
 
-def _percentiles(values: Sequence[tuple[float, ...]]) -> list[Series]:
+def _percentiles(values: Sequence[tuple[float, ...]]) -> list[ChartSeries]:
     return [
-        Series(f"p{part}", colour, [each[place] if each else None for each in values])
-        for place, (part, colour) in enumerate(zip(PERCENTILES, "abc", strict=True))
+        ChartSeries(f"p{part}", colour, [each[index] if each else None for each in values])
+        for index, (part, colour) in enumerate(zip(PERCENTILES, "abc", strict=True))
     ]
 
 
-def _kinds(report: Report) -> str:
+def _kinds(report: ArchiveReport) -> str:
     if not report.kinds:
         return ""
-    shown = sorted(report.kinds, key=lambda line: -line.numbers.jobs)[:_MOST_KINDS]
-    places, step = _places(report) if report.hours else ([], _HOUR)
-    by_kind: dict[str | None, list[Line]] = {}
+    shown = sorted(report.kinds, key=lambda line: -line.numbers.jobs)[:_KINDS_MAX]
+    times, step = _bar_times(report) if report.hours else ([], _HOUR)
+    by_kind: dict[str | None, list[ReportLine]] = {}
     for line in report.kind_hours:
         by_kind.setdefault(line.kind, []).append(line)
     rows = []
     for line in shown:
-        numbers = _numbers(by_kind.get(line.kind, []), places, step)
+        numbers = _numbers(by_kind.get(line.kind, []), times, step)
         rows.append(
             f"<tr><td>{escape(line.kind or '')}</td><td>{_short(line.numbers.jobs)}</td>"
             f"<td>{small_bars([each.jobs for each in numbers])}</td>"
             f"{_cell(line.numbers.dead)}{_cell(line.numbers.retries)}"
-            f"{_times(line.numbers.wait_s)}{_times(line.numbers.run_s)}</tr>"
+            f"{_duration_cells(line.numbers.wait_s)}{_duration_cells(line.numbers.run_s)}</tr>"
         )
     left = len(report.kinds) - len(shown)
     note = f"<p>and {left:,} more kinds with fewer jobs</p>" if left else ""
@@ -262,14 +265,14 @@ def _cell(number: int) -> str:
 
 
 def _short(number: int) -> str:
-    return f"{number:,}" if number < _LONG else count(number)
+    return f"{number:,}" if number < _ABBREVIATED_FROM else count(number)
 
 
-def _times(values: Sequence[float]) -> str:
-    return "".join(f"<td>{_at(values, place)}</td>" for place in range(len(PERCENTILES)))
+def _duration_cells(values: Sequence[float]) -> str:
+    return "".join(f"<td>{_at(values, index)}</td>" for index in range(len(PERCENTILES)))
 
 
-def _reasons(report: Report) -> str:
+def _reasons(report: ArchiveReport) -> str:
     if not report.reasons:
         return ""
     most = report.reasons[0].count
@@ -286,5 +289,5 @@ def _reasons(report: Report) -> str:
     )
 
 
-def _at(values: Sequence[float], place: int) -> str:
-    return duration(values[place]) if values else "-"
+def _at(values: Sequence[float], index: int) -> str:
+    return duration(values[index]) if values else "-"

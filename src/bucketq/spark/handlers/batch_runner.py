@@ -1,13 +1,13 @@
-"""``SparkRunner``: sends the handlers of a worker's engine to Spark, many jobs in one batch.
+"""``SparkRunner``: runs the handlers of a worker's engine on Spark, many jobs in one batch.
 
-To the engine it is a runner like others: it claims, keeps leases, drains and settles as ever, and
-knows nothing of batches. The jobs that are to be run gather here while batches are under way, and
-go out together when one has ended, so a batch is as large as the pace of the cluster makes it.
+To the engine it is a runner like any other: the engine claims, renews leases, drains and settles,
+and does not know of batches. Jobs to be run collect here while batches are running, and are sent
+together when one has ended, so the size of a batch follows the speed of the cluster.
 
-A batch that fails has ended the process that ran it, and Spark has tried it again as often as it
-does. Which job did it is found out by running each in a process of its own; that job has failed,
-and the others are done. Where even that fails (the whole executor went), the batch is cut into
-halves until the one is alone. Where Spark itself is gone, no job is to blame: all are given back.
+A batch fails if a job ends the process that runs it, and Spark has retried it in vain. To find that
+job, each job of the batch is run in a process of its own; that job has failed, and the others are
+done. If even that fails (the whole executor died), the batch is split in halves until the job is
+alone. If Spark itself is gone, no job is to blame, and all are released.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.handlers.executor_task import Care, Outcome
+from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
@@ -34,162 +34,170 @@ _log = logging.getLogger(__name__)
 
 _SHORT_S = 0.5
 _LONG_S = 2.0
-_MOST_JOBS = 5000
-_LARGEST_STEP = 8
+"""Batches are made larger below the first and smaller above the second: handlers are busy for
+about a second, ten times what a batch costs Spark."""
+_JOBS_MAX = 5000
+"""Bounds what the driver holds, and how many jobs wait to be settled with the slowest of them."""
+_GROWTH_MAX = 8
+"""The largest factor by which a batch grows at once, so that a lucky measurement does little."""
 _INTERRUPT_AGAIN_S = 1.0
 _PING_S = 5.0
-"""How often Spark is asked whether it is there; where nothing is to be done nobody would notice."""
+"""How often Spark is pinged; without jobs to run, nothing else would notice that it is gone."""
 
 
 class BatchFailed(Exception):  # noqa: N818 - it never leaves this package
-    """Spark could not run a batch to its end; the text tells what it says."""
+    """Spark could not run a batch to its end; the message is Spark's."""
 
 
 class Cluster(Protocol):
-    """What is needed of Spark. The calls block, and are made in threads."""
+    """What the runner needs of Spark. The calls block, and are made in threads."""
 
-    def submit(self, bodies: Sequence[bytes], care: Care, tag: str) -> list[Outcome]:
-        """Run jobs, and return what became of each, in their order.
+    def submit(
+        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
+    ) -> list[HandlerOutcome]:
+        """Run jobs, and return their outcomes in the same order.
 
-        Raises ``BatchFailed``, and ``InvalidRequestError`` where an executor has no handlers.
+        Raises ``BatchFailed``, or ``InvalidRequestError`` if an executor cannot load the handlers.
         """
         ...
 
     def interrupt(self, tag: str) -> None:
-        """End the batch of a tag, which then raises."""
+        """Cancel the batch with a tag; its ``submit`` then raises."""
         ...
 
     def ping(self) -> None:
-        """Raise an error of ours where Spark is gone."""
+        """Raise ``UnavailableError`` if Spark is gone."""
         ...
 
     def check(self) -> None:
-        """The same, and where it has no handlers."""
+        """Do the same, and raise ``InvalidRequestError`` if it cannot load the handlers."""
         ...
 
 
 class BatchSize:
     """How many jobs go into a batch: so many that handlers are busy for about a second.
 
-    Each batch costs Spark a tenth of a second or more, whatever is in it, and much more where the
-    cluster has other work; that is no reason for smaller batches, but for larger ones. What is in
-    a batch is settled when all of it is over.
+    Each batch costs Spark a tenth of a second or more, whatever its size, and much more if the
+    cluster is busy; so overhead makes batches larger, not smaller. The jobs of a batch are settled
+    together when the last of them has ended.
     """
 
-    def __init__(self, least: int, most: int = _MOST_JOBS) -> None:
-        """Begin with ``least``, which is as many as run at once."""
+    def __init__(self, least: int, most: int = _JOBS_MAX) -> None:
+        """Begin with ``least``, the number of jobs that run at the same time."""
         self._least = least
         self._most = max(least, most)
         self.jobs = least
         self.is_brisk = False
-        """Whether handlers were busy for so short that the next batch had better wait here."""
+        """Whether batches are short enough that a third one should wait here for its turn."""
 
     def note(self, jobs: int, took_s: float, busy_s: float | None = None) -> None:
-        """Note how long a batch took, and for how much of that handlers were busy."""
+        """Adapt to the duration of a batch, and of the part of it in which handlers were busy."""
         busy_s = took_s if busy_s is None else min(busy_s, took_s)
         self.is_brisk = busy_s <= _LONG_S
         short_s = min(max(_SHORT_S, took_s - busy_s), _LONG_S / 2)
         if not self.is_brisk:
             self.jobs = max(self._least, self.jobs // 2)
         elif busy_s < short_s and jobs >= self.jobs:
-            # By as much as would still be short: each step costs as much as a batch does.
-            factor = _LARGEST_STEP if _LARGEST_STEP * busy_s < short_s else 2
+            # By a large factor if even that batch would be short, as each step costs a batch.
+            factor = _GROWTH_MAX if _GROWTH_MAX * busy_s < short_s else 2
             self.jobs = min(self._most, factor * self.jobs)
 
 
-class _Visit:
-    """A job on its way to an executor and back."""
+class _PendingJob:
+    """A job that waits for its outcome from an executor."""
 
-    __slots__ = ("body", "is_cancelled", "is_suspect", "over")
+    __slots__ = ("body", "is_cancelled", "is_suspect", "outcome")
 
-    def __init__(self, handler: Handler, context: Context, over: asyncio.Future[Outcome]) -> None:
+    def __init__(
+        self, handler: Handler, context: Context, outcome: asyncio.Future[HandlerOutcome]
+    ) -> None:
         self.body = msgspec.json.encode(context.job.record)
-        self.over = over
+        self.outcome = outcome
         self.is_cancelled = False
         errors = context.job.errors
         has_died = bool(errors) and ENDED in errors[-1].error
         self.is_suspect = has_died and handler.place != "process"
-        """Whether it seems to have ended its process before: then it is run apart from others."""
+        """Whether it seems to have ended its process before; then it is run isolated."""
 
 
 class _Batch:
-    """Jobs that are run together."""
+    """Jobs that are sent to Spark together."""
 
-    __slots__ = ("care", "is_interrupted", "number", "tag", "visits")
+    __slots__ = ("is_interrupted", "isolation", "jobs", "number", "tag")
 
-    def __init__(self, visits: list[_Visit], care: Care) -> None:
-        self.visits = visits
-        self.care: Care = care
+    def __init__(self, jobs: list[_PendingJob], isolation: Isolation) -> None:
+        self.jobs = jobs
+        self.isolation: Isolation = isolation
         self.number = 0
         self.tag = ""
         self.is_interrupted = False
 
 
 class SparkRunner:
-    """Runs handlers on a cluster. Made and used on the engine's loop."""
+    """Runs handlers on a cluster. It is made and used on the engine's loop."""
 
     def __init__(self, cluster: Cluster, size: BatchSize, name: str, batches: int = 2) -> None:
-        """Run up to ``batches`` batches at once, so that executors need not wait for the next."""
+        """Run up to ``batches`` batches at once, so that executors do not wait for the next one."""
         self._cluster = cluster
         self._size = size
         self._name = name
         self._batches = batches
         self._threads = ThreadRunner()
-        self._waiting: deque[_Visit] = deque()
+        self._waiting: deque[_PendingJob] = deque()
         self._again: deque[_Batch] = deque()
-        """Batches that have failed, cut smaller or treated with more care."""
+        """Batches to run again after a failure, smaller or isolated."""
         self._running: dict[int, _Batch] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._count = 0
         self._is_due = False
         self.on_size: Callable[[int], None] = lambda _: None
-        """Told how many jobs may be held, where that changes."""
+        """Called with how many jobs may be held, if that changes."""
         self.on_gone: Callable[[], None] = lambda: None
-        """Told that Spark is gone, and no job can be run any more."""
+        """Called once if Spark is gone, and no job can be run any more."""
         self.trouble: Exception | None = None
         """Why Spark is gone."""
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     @property
     def slots(self) -> int:
-        """How many jobs may be held: those under way, and a batch to follow the first that ends.
+        """How many jobs may be held: those that run, and one batch to follow the first that ends.
 
-        With no more than are under way, batches would be cut smaller and smaller, as each is made
-        of what is there when another ends. Where handlers take long that does not matter, and jobs
-        that wait here are jobs that others cannot take.
+        With only those that run, batches would shrink, because each is made of what is here when
+        another ends. If handlers are slow that does not matter, and jobs that wait here are jobs
+        that other workers cannot claim.
         """
         return self._size.jobs * (self._batches + self._size.is_brisk)
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
-        """Run a handler on the cluster; its time is counted there."""
+        """Run a handler on the cluster, where its timeout is measured too."""
         del begun
         loop = asyncio.get_running_loop()
-        visit = _Visit(handler, context, loop.create_future())
-        self._waiting.append(visit)
-        self._soon()
-        while not visit.over.done():
+        job = _PendingJob(handler, context, loop.create_future())
+        self._waiting.append(job)
+        self._send_soon()
+        while not job.outcome.done():
             try:
-                await asyncio.shield(visit.over)
+                await asyncio.shield(job.outcome)
             except asyncio.CancelledError:
-                if visit.over.cancelled():
+                if job.outcome.cancelled():
                     raise
-                self._cancel(visit)
-        reply = visit.over.result().reply
+                self._cancel(job)
+        reply = job.outcome.result().reply
         return None if reply is None else value_of(reply)
 
     async def close(self) -> None:
-        """End what is under way, and wait for nobody any more."""
+        """Cancel what is running, and release all jobs."""
         self._watching.cancel()
         for batch in list(self._running.values()):
             self._interrupt(batch)
         for batch in (*self._running.values(), *self._again):
-            _let_go(batch.visits)
-        _let_go(self._waiting)
+            _release(batch.jobs)
+        _release(self._waiting)
         await asyncio.gather(self._watching, *self._tasks.values(), return_exceptions=True)
         await self._threads.close()
 
-    def _soon(self) -> None:
-        """Send what there is when those that come at the same time are here as well."""
+    def _send_soon(self) -> None:
+        """Send batches after the callbacks that are due now, which may bring more jobs."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._send)
@@ -201,7 +209,7 @@ class SparkRunner:
             batch.number = self._count
             batch.tag = f"{self._name}-{batch.number}"
             self._running[batch.number] = batch
-            task = asyncio.get_running_loop().create_task(self._see_through(batch))
+            task = asyncio.get_running_loop().create_task(self._run_batch(batch))
             self._tasks[batch.number] = task
             task.add_done_callback(partial(self._over, batch.number))
 
@@ -210,89 +218,89 @@ class SparkRunner:
         del self._tasks[number]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("batch %s failed", batch.tag, exc_info=error)
-            for visit in batch.visits:
-                if not visit.over.done():
-                    visit.over.set_exception(error)
-        self._soon()
+            for job in batch.jobs:
+                if not job.outcome.done():
+                    job.outcome.set_exception(error)
+        self._send_soon()
 
     def _next(self) -> _Batch | None:
-        """The next batch that is worth running."""
+        """Return the next batch, without jobs that were cancelled."""
         while self._again:
             batch = self._again.popleft()
-            batch.visits = [visit for visit in batch.visits if not _drop(visit)]
-            if batch.visits:
+            batch.jobs = [job for job in batch.jobs if not _is_settled(job)]
+            if batch.jobs:
                 return batch
-        visits: list[_Visit] = []
-        while self._waiting and len(visits) < self._size.jobs:
-            if visits and self._waiting[0].is_suspect != visits[0].is_suspect:
+        jobs: list[_PendingJob] = []
+        while self._waiting and len(jobs) < self._size.jobs:
+            if jobs and self._waiting[0].is_suspect != jobs[0].is_suspect:
                 break
-            visit = self._waiting.popleft()
-            if not _drop(visit):
-                visits.append(visit)
-        return _Batch(visits, "apart" if visits[0].is_suspect else "together") if visits else None
+            job = self._waiting.popleft()
+            if not _is_settled(job):
+                jobs.append(job)
+        return _Batch(jobs, "isolated" if jobs[0].is_suspect else "shared") if jobs else None
 
-    async def _see_through(self, batch: _Batch) -> None:
-        """Run one batch, and tell each of its jobs what became of it."""
+    async def _run_batch(self, batch: _Batch) -> None:
+        """Run one batch, and set the outcome of each of its jobs."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        bodies = [visit.body for visit in batch.visits]
-        submit = partial(self._cluster.submit, bodies, batch.care, batch.tag)
+        bodies = [job.body for job in batch.jobs]
+        submit = partial(self._cluster.submit, bodies, batch.isolation, batch.tag)
         try:
-            outcomes: list[Outcome] = await self._threads.call(submit)
+            outcomes: list[HandlerOutcome] = await self._threads.call(submit)
         except Exception as error:  # noqa: BLE001 - Spark has many, and each ends a batch
-            await self._mend(batch, error)
+            await self._recover(batch, error)
             return
         before = self.slots
-        if batch.care == "together":
+        if batch.isolation == "shared":
             busy_s = max(outcome.ended_s for outcome in outcomes)
             self._size.note(len(bodies), loop.time() - began_s, busy_s)
-        unbegun: list[_Visit] = []
-        for visit, outcome in zip(batch.visits, outcomes, strict=True):
+        unbegun: list[_PendingJob] = []
+        for job, outcome in zip(batch.jobs, outcomes, strict=True):
             if outcome.reply is not None:
-                _set(visit, outcome)
-            elif not _drop(visit):
-                unbegun.append(visit)
+                _set(job, outcome)
+            elif not _is_settled(job):
+                unbegun.append(job)
         self._waiting.extendleft(reversed(unbegun))
         if self.slots != before:
             self.on_size(self.slots)
 
-    async def _mend(self, batch: _Batch, error: Exception) -> None:
-        """Find out why a batch failed, and go on with its jobs as well as can be."""
+    async def _recover(self, batch: _Batch, error: Exception) -> None:
+        """Find out why a batch failed, and run its jobs again if Spark still works."""
         if batch.is_interrupted:
-            _let_go(batch.visits)
+            _release(batch.jobs)
             return
-        if (trouble := await self._trouble(error)) is not None:
+        if (trouble := await self._find_trouble(error)) is not None:
             self._lose(trouble)
-            _let_go(batch.visits)
+            _release(batch.jobs)
             return
-        visits = batch.visits
-        if batch.care == "together":
-            self._again.append(_Batch(visits, "apart"))
-        elif len(visits) > 1:
-            middle = len(visits) // 2
-            self._again.append(_Batch(visits[:middle], "apart"))
-            self._again.append(_Batch(visits[middle:], "apart"))
-        elif not visits[0].over.done():
+        jobs = batch.jobs
+        if batch.isolation == "shared":
+            self._again.append(_Batch(jobs, "isolated"))
+        elif len(jobs) > 1:
+            middle = len(jobs) // 2
+            self._again.append(_Batch(jobs[:middle], "isolated"))
+            self._again.append(_Batch(jobs[middle:], "isolated"))
+        elif not jobs[0].outcome.done():
             text = f"{ENDED} was ended together with its Spark executor: {error}"
-            visits[0].over.set_exception(HandlerFailed(text))
+            jobs[0].outcome.set_exception(HandlerFailed(text))
 
-    async def _trouble(self, error: Exception) -> Exception | None:
-        """Why no batch can be run, if that is so."""
+    async def _find_trouble(self, error: Exception) -> Exception | None:
+        """Return why no batch can be run, or None if that is possible."""
         if isinstance(error, InvalidRequestError):
-            return error  # An executor has no handlers.
+            return error  # An executor cannot load the handlers.
         try:
             await self._threads.call(self._cluster.check)
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, no job is to blame
+        except Exception as trouble:  # noqa: BLE001 - none of them is the fault of a job
             return trouble
         return None
 
     async def _watch(self) -> None:
-        """Notice that Spark is gone, also where no job is there to find out."""
+        """Notice that Spark is gone, even if there are no jobs to run."""
         while self.trouble is None:
             await asyncio.sleep(_PING_S)
             try:
                 await self._threads.call(self._cluster.ping)
-            except Exception as trouble:  # noqa: BLE001 - whatever it is, nothing can be run
+            except Exception as trouble:  # noqa: BLE001 - after any of them nothing can be run
                 self._lose(trouble)
 
     def _lose(self, trouble: Exception) -> None:
@@ -300,26 +308,26 @@ class SparkRunner:
             self.trouble = trouble
             self.on_gone()
 
-    def _cancel(self, visit: _Visit) -> None:
-        """Note that nobody wants the outcome; a batch that nobody wants is ended."""
-        visit.is_cancelled = True
+    def _cancel(self, job: _PendingJob) -> None:
+        """Cancel a job, and its batch if all jobs in it are cancelled or done."""
+        job.is_cancelled = True
         for batch in self._running.values():
-            if visit in batch.visits:
-                if all(each.is_cancelled or each.over.done() for each in batch.visits):
+            if job in batch.jobs:
+                if all(each.is_cancelled or each.outcome.done() for each in batch.jobs):
                     self._interrupt(batch)
                 return
-        self._soon()
-        _drop(visit)
+        self._send_soon()
+        _is_settled(job)
 
     def _interrupt(self, batch: _Batch) -> None:
         if not batch.is_interrupted:
             batch.is_interrupted = True
-            task = asyncio.get_running_loop().create_task(self._end(batch))
+            task = asyncio.get_running_loop().create_task(self._cancel_batch(batch))
             self._tasks[-batch.number] = task
             task.add_done_callback(lambda _: self._tasks.pop(-batch.number))
 
-    async def _end(self, batch: _Batch) -> None:
-        """End a batch, again and again: Spark knows nothing of one that it has not begun yet."""
+    async def _cancel_batch(self, batch: _Batch) -> None:
+        """Cancel a batch repeatedly: Spark ignores that for one that it has not started yet."""
         while (running := self._tasks.get(batch.number)) is not None:
             try:
                 await self._threads.call(partial(self._cluster.interrupt, batch.tag))
@@ -329,18 +337,18 @@ class SparkRunner:
             await asyncio.wait([running], timeout=_INTERRUPT_AGAIN_S)
 
 
-def _drop(visit: _Visit) -> bool:
-    """Let a job go that nobody wants to be run any more."""
-    if visit.is_cancelled:
-        visit.over.cancel()
-    return visit.is_cancelled or visit.over.done()
+def _is_settled(job: _PendingJob) -> bool:
+    """Return whether a job need not be run: it was cancelled, or has an outcome."""
+    if job.is_cancelled:
+        job.outcome.cancel()
+    return job.is_cancelled or job.outcome.done()
 
 
-def _let_go(visits: Sequence[_Visit] | deque[_Visit]) -> None:
-    for visit in visits:
-        visit.over.cancel()
+def _release(jobs: Sequence[_PendingJob] | deque[_PendingJob]) -> None:
+    for job in jobs:
+        job.outcome.cancel()
 
 
-def _set(visit: _Visit, outcome: Outcome) -> None:
-    if not visit.over.done():
-        visit.over.set_result(outcome)
+def _set(job: _PendingJob, outcome: HandlerOutcome) -> None:
+    if not job.outcome.done():
+        job.outcome.set_result(outcome)

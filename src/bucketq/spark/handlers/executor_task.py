@@ -1,9 +1,9 @@
-"""What runs on the executors: some jobs, several at once, each alone with its misfortune.
+"""Runs on the executors: the jobs of one partition of a batch, several at once.
 
-One Spark task runs the jobs of one part of a batch, on an event loop of its own, with the runners
-that a worker has: async handlers on the loop, plain ones in threads, others in processes. What came
-of each job goes back as a ``Reply``; an exception of a handler is never one of the task. The queue
-is not spoken to from here, and no address of it is known.
+One Spark task runs the jobs on an event loop of its own, with the runners that a worker has: async
+handlers on the loop, plain ones in threads, others in processes. The outcome of each job goes back
+as a ``Reply``; an exception of a handler never fails the task. Executors do not talk to the queue,
+and do not know its address.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from msgspec import Struct
 
 from bucketq.model.job import JobRecord
 from bucketq.queue.job import Job
-from bucketq.spark.handlers.isolated_process import run_apart
-from bucketq.spark.handlers.pickled_handlers import NotDelivered, Shipment, unpack
+from bucketq.spark.handlers.isolated_process import run_in_child
+from bucketq.spark.handlers.pickled_handlers import (
+    HandlersNotLoaded,
+    PickledHandlers,
+    load_handlers,
+)
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler, Place
 from bucketq.worker.reply import Reply, reply_done, reply_failed
@@ -29,36 +33,38 @@ from bucketq.worker.threads import ThreadRunner
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LAST_WORDS_S = 1.0
-"""How long a handler that took too long is waited for when it was told to stop."""
+_STOP_S = 1.0
+"""How long a handler that was cancelled after its timeout may take to clean up."""
 
-Care = Literal["together", "apart"]
-"""Apart: each job in a process of its own, to see which one ends its process."""
+Isolation = Literal["shared", "isolated"]
+"""Isolated: each job runs in a process of its own, to find the one that ends its process."""
 
 
-class Outcome(Struct, frozen=True, omit_defaults=True):
-    """What became of a job on an executor."""
+class HandlerOutcome(Struct, frozen=True, omit_defaults=True):
+    """The outcome of a job on an executor."""
 
     reply: Reply | None = None
-    """None: it was not begun."""
-    undelivered: str = ""
-    """Why the executor has no handlers, where it has none."""
+    """None: it was not started."""
+    load_error: str = ""
+    """Why the executor cannot load the handlers, if so."""
     ended_s: float = 0.0
-    """How long after the beginning of its task it was over."""
+    """How long after the start of its task it ended."""
 
 
-class Orders(Struct, frozen=True):
-    """How a task is to run its jobs."""
+class TaskSettings(Struct, frozen=True):
+    """How a task runs its jobs."""
 
-    shipment: Shipment
+    handlers: PickledHandlers
     concurrency: int
     budget_s: float
-    """After so long no further job is begun: the others wait for the end of the task."""
-    care: Care = "together"
+    """After that long no further job is started: finished ones wait for the end of the task."""
+    isolation: Isolation = "shared"
 
 
-def run_part(orders: Orders, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the jobs of one part: the function that Spark calls, with rows of ``n`` and ``body``."""
+def run_partition(
+    settings: TaskSettings, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run the jobs of a partition; Spark calls this with rows of ``n`` and ``body``."""
     import pyarrow as pa  # noqa: PLC0415 - it is an extra
 
     numbers: list[int] = []
@@ -66,7 +72,7 @@ def run_part(orders: Orders, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     for batch in batches:
         numbers += batch.column(0).to_pylist()
         bodies += batch.column(1).to_pylist()
-    outcomes = run_bodies(orders, bodies)
+    outcomes = run_jobs(settings, bodies)
     yield pa.RecordBatch.from_arrays(
         [
             pa.array(numbers, pa.int32()),
@@ -76,41 +82,43 @@ def run_part(orders: Orders, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     )
 
 
-def try_part(orders: Orders, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """See whether the handlers are here: one row in, and one out, as from ``run_part``."""
+def check_handlers(
+    settings: TaskSettings, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Check that the handlers can be loaded: one row in, and one out, as from ``run_partition``."""
     import pyarrow as pa  # noqa: PLC0415 - it is an extra
 
     for batch in batches:
         try:
-            unpack(orders.shipment)
-            found = Outcome()
-        except NotDelivered as error:
-            found = Outcome(undelivered=str(error))
+            load_handlers(settings.handlers)
+            found = HandlerOutcome()
+        except HandlersNotLoaded as error:
+            found = HandlerOutcome(load_error=str(error))
         bodies = [msgspec.json.encode(found)] * batch.num_rows
         yield pa.RecordBatch.from_arrays(
             [batch.column(0), pa.array(bodies, pa.binary())], names=["n", "body"]
         )
 
 
-def run_bodies(orders: Orders, bodies: Sequence[bytes]) -> list[Outcome]:
-    """Run jobs, given as the JSON of their records."""
+def run_jobs(settings: TaskSettings, bodies: Sequence[bytes]) -> list[HandlerOutcome]:
+    """Run jobs, given as the JSON of their records; return their outcomes in order."""
     try:
-        handlers = unpack(orders.shipment)
-    except NotDelivered as error:
-        return [Outcome(undelivered=str(error)) for _ in bodies]
+        handlers = load_handlers(settings.handlers)
+    except HandlersNotLoaded as error:
+        return [HandlerOutcome(load_error=str(error)) for _ in bodies]
     if not bodies:
         return []
     records = [msgspec.json.decode(body, type=JobRecord) for body in bodies]
-    if orders.care == "apart":
+    if settings.isolation == "isolated":
         return [
-            Outcome(run_apart(partial(_run_alone, handlers[record.kind], record)))
+            HandlerOutcome(run_in_child(partial(_run_alone, handlers[record.kind], record)))
             for record in records
         ]
-    return asyncio.run(_run_together(orders, handlers, records))
+    return asyncio.run(_run_together(settings, handlers, records))
 
 
 def _run_alone(handler: Handler, record: JobRecord) -> Reply:
-    """Run one job in a process that is there for it alone."""
+    """Run one job; called in a process of its own."""
 
     async def main() -> Reply:
         runner = _runner({handler.kind: handler})
@@ -123,33 +131,33 @@ def _run_alone(handler: Handler, record: JobRecord) -> Reply:
 
 
 async def _run_together(
-    orders: Orders, handlers: dict[str, Handler], records: Sequence[JobRecord]
-) -> list[Outcome]:
+    settings: TaskSettings, handlers: dict[str, Handler], records: Sequence[JobRecord]
+) -> list[HandlerOutcome]:
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     wanted = {record.kind: handlers[record.kind] for record in records}
     runner = _runner(wanted)
-    outcomes = [Outcome()] * len(records)
+    outcomes = [HandlerOutcome()] * len(records)
     numbered = enumerate(records)
 
     async def work() -> None:
-        """Run one job after the other, each slot what comes next."""
+        """Run jobs one after the other, always the next that is not taken."""
         for number, record in numbered:
-            # The first ones are begun in any case, or a batch might never end.
-            if number >= orders.concurrency and loop.time() - began_s >= orders.budget_s:
+            # The first ones are started in any case, or a batch might never make progress.
+            if number >= settings.concurrency and loop.time() - began_s >= settings.budget_s:
                 return
             reply = await _run_one(runner, wanted[record.kind], record)
-            outcomes[number] = Outcome(reply, ended_s=loop.time() - began_s)
+            outcomes[number] = HandlerOutcome(reply, ended_s=loop.time() - began_s)
 
     try:
-        await asyncio.gather(*(work() for _ in records[: orders.concurrency]))
+        await asyncio.gather(*(work() for _ in records[: settings.concurrency]))
     finally:
         await runner.close()
     return outcomes
 
 
 async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply:
-    """Run one handler, for as long as it may take."""
+    """Run one handler, until it ends or its timeout is over."""
     loop = asyncio.get_running_loop()
     context = Context(Job[Any](record, Any))
     over = asyncio.Event()
@@ -161,29 +169,29 @@ async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply
         is_late = True
         context.cancelled = True
         task.cancel()
-        timers.append(loop.call_later(_LAST_WORDS_S, over.set))
+        timers.append(loop.call_later(_STOP_S, over.set))
 
     def begun() -> None:
         if handler.timeout_s is not None:
             timers.append(loop.call_later(handler.timeout_s, stop))
 
-    task = loop.create_task(_heard(runner.run(handler, context, begun)))
+    task = loop.create_task(_reply_of(runner.run(handler, context, begun)))
     task.add_done_callback(lambda _: over.set())
     await over.wait()
     for timer in timers:
         timer.cancel()
     reply = task.result() if task.done() and not task.cancelled() else None
     if is_late and (reply is None or reply.kind != "done"):
-        text = f"it took longer than {handler.timeout_s:g} s, and was told to stop"
+        text = f"it took longer than {handler.timeout_s:g} s, and was cancelled"
         return Reply("failed", text=text)
     return reply or Reply("failed", text="the handler cancelled itself")
 
 
-async def _heard(running: Awaitable[Any]) -> Reply:
-    """What came of a handler; it raises nothing but its cancellation."""
+async def _reply_of(running: Awaitable[Any]) -> Reply:
+    """Return the outcome of a handler. Raises only ``CancelledError``."""
     try:
         result = await running
-    except Exception as error:  # noqa: BLE001 - it fails its job, and not the others
+    except Exception as error:  # noqa: BLE001 - it fails this job only
         return reply_failed(error)
     return reply_done(result)
 

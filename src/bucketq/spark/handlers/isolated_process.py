@@ -1,7 +1,7 @@
-"""Runs a job in a process that is there for it alone, to see whether it ends its process.
+"""Runs a job in a child process of its own, to find out whether it ends its process.
 
-It is forked, so that it has the handlers that came with their code, and is quick to start. It is
-used where a batch of jobs has ended the process that ran them, and nobody knows which one it was.
+It is used after a batch of jobs has ended the process that ran them. The child is forked, so that
+it has handlers that were pickled with their code, and starts fast.
 """
 
 from __future__ import annotations
@@ -15,56 +15,57 @@ import msgspec
 from bucketq.worker.reply import Reply, how_it_ended
 
 _CHUNK_BYTES = 1 << 16
-_LOOK_S = 0.2
-"""How often it is seen whether the child lives whose pipe another process keeps open."""
+"""The size of a pipe's buffer on Linux."""
+_POLL_S = 0.2
+"""How often the child is checked if its pipe stays open, as a process that it started keeps it."""
 
 
-def run_apart(run: Callable[[], Reply]) -> Reply:
-    """Run something in a child of this process; its death is a failure like others."""
-    inward, outward = os.pipe()
+def run_in_child(run: Callable[[], Reply]) -> Reply:
+    """Run a function in a child of this process; if the child dies, the job has failed."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(inward)
-        _live(run, outward)
-    os.close(outward)
+        os.close(reader)
+        _run_child(run, writer)
+    os.close(writer)
     try:
-        told, exitcode = _hear(child, inward)
+        reply, exitcode = _read_reply(child, reader)
     finally:
-        os.close(inward)
-    if exitcode != 0 or not told:
+        os.close(reader)
+    if exitcode != 0 or not reply:
         return Reply("failed", text=how_it_ended(exitcode))
-    return msgspec.json.decode(told, type=Reply)
+    return msgspec.json.decode(reply, type=Reply)
 
 
-def _hear(child: int, inward: int) -> tuple[bytearray, int]:
-    """Read what a child says, until it ends; what it has started may hold its pipe for longer."""
-    os.set_blocking(inward, False)
-    told = bytearray()
+def _read_reply(child: int, reader: int) -> tuple[bytearray, int]:
+    """Read the reply of a child until it ends; processes that it started may keep its pipe open."""
+    os.set_blocking(reader, False)
+    reply = bytearray()
     status: int | None = None
     is_open = True
     while status is None:
         if is_open:
-            select.select([inward], [], [], _LOOK_S)
-        # First, so that everything it has said is there to be read afterwards.
+            select.select([reader], [], [], _POLL_S)
+        # Before reading, so that everything it wrote can be read afterwards.
         ended, found = os.waitpid(child, os.WNOHANG if is_open else 0)
         status = found if ended else None
         try:
             while is_open:
-                chunk = os.read(inward, _CHUNK_BYTES)
-                told += chunk
+                chunk = os.read(reader, _CHUNK_BYTES)
+                reply += chunk
                 is_open = bool(chunk)
         except BlockingIOError:
             continue
-    return told, os.waitstatus_to_exitcode(status)
+    return reply, os.waitstatus_to_exitcode(status)
 
 
-def _live(run: Callable[[], Reply], outward: int) -> None:
-    """What happens in the child. It never returns: what is above belongs to the parent."""
+def _run_child(run: Callable[[], Reply], writer: int) -> None:
+    """Run in the child. It never returns, because the frames above belong to the parent."""
     exitcode = 1
     try:
-        told = memoryview(msgspec.json.encode(run()))
-        while told:
-            told = told[os.write(outward, told) :]
+        reply = memoryview(msgspec.json.encode(run()))
+        while reply:
+            reply = reply[os.write(writer, reply) :]
         exitcode = 0
     finally:
         os._exit(exitcode)

@@ -1,9 +1,9 @@
-"""How handlers get to the executors: a parcel that is packed on the driver and opened there.
+"""Pickles handlers on the driver, and loads them on executors.
 
-A function of a module goes by its name, and the executor imports the module: from what is installed
-there, from what was sent with ``--py-files``, or from the folder that it has here, where the
-executor sees the same files. A function of a program's main file goes by its code, as with any
-other function on Spark. Nothing that comes from a job is ever unpickled, only this.
+A function of a module is pickled by its name, and the executor imports the module: from what is
+installed there, from what was sent with ``--py-files``, or from the folder that it has on the
+driver, if the executor sees the same files. A function of a program's main file is pickled with its
+code, as for any function on Spark. Nothing that comes from a job is ever unpickled, only this.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from msgspec import Struct
 from bucketq.errors import InvalidRequestError
 from bucketq.worker.handlers import Handler
 
-_DIFFERENT_RUNS = 4
-"""How many parcels a Python process of Spark keeps open: one for each run that it works for."""
+_RUNS_MAX = 4
+"""How many sets of handlers a Python process of Spark keeps: one for each run that uses it."""
 
 
-class Shipment(Struct, frozen=True):
-    """Handlers on their way."""
+class PickledHandlers(Struct, frozen=True):
+    """Handlers that can be sent to executors."""
 
     body: bytes
     roots: tuple[str, ...]
-    """Where the modules of the handlers are, on the driver."""
+    """The folders of the handlers' modules on the driver."""
 
 
-class NotDelivered(Exception):  # noqa: N818 - it never leaves this package
-    """The handlers could not be opened on an executor; the text tells why."""
+class HandlersNotLoaded(Exception):  # noqa: N818 - it never leaves this package
+    """The handlers could not be loaded on an executor; the message says why."""
 
 
-def pack(handlers: Mapping[str, Handler]) -> Shipment:
-    """Pack handlers. Raises ``InvalidRequestError`` where one cannot be sent."""
+def pickle_handlers(handlers: Mapping[str, Handler]) -> PickledHandlers:
+    """Pickle handlers. Raises ``InvalidRequestError`` if one cannot be pickled."""
     from pyspark import cloudpickle  # noqa: PLC0415 - pyspark is an extra
 
     dumps: Callable[[Any], bytes] = cloudpickle.dumps
@@ -52,33 +52,33 @@ def pack(handlers: Mapping[str, Handler]) -> Shipment:
             )
             raise InvalidRequestError(message) from error
     roots = {root: None for handler in handlers.values() if (root := _root(handler))}
-    return Shipment(dumps(dict(handlers)), tuple(roots))
+    return PickledHandlers(dumps(dict(handlers)), tuple(roots))
 
 
-@lru_cache(maxsize=_DIFFERENT_RUNS)
-def unpack(shipment: Shipment) -> dict[str, Handler]:
-    """Open a parcel, on an executor. Raises ``NotDelivered``."""
+@lru_cache(maxsize=_RUNS_MAX)
+def load_handlers(pickled: PickledHandlers) -> dict[str, Handler]:
+    """Load handlers, on an executor. Raises ``HandlersNotLoaded``."""
     from pyspark import cloudpickle  # noqa: PLC0415 - pyspark is an extra
 
-    added = [root for root in shipment.roots if root not in sys.path and Path(root).is_dir()]
-    # Behind the rest: what was sent along or installed goes before what happens to be here.
+    added = [root for root in pickled.roots if root not in sys.path and Path(root).is_dir()]
+    # At the end: modules that were sent or installed go before those that happen to be here.
     sys.path.extend(added)
     importlib.invalidate_caches()
     try:
-        handlers: dict[str, Handler] = cloudpickle.loads(shipment.body)
+        handlers: dict[str, Handler] = cloudpickle.loads(pickled.body)
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-        raise NotDelivered(message) from error
+        raise HandlersNotLoaded(message) from error
     return handlers
 
 
 def _root(handler: Handler) -> str | None:
-    """The folder from which the module of a handler is imported; None where it goes by its code."""
+    """Return the folder of a handler's module; None if it is pickled with its code."""
     name = getattr(handler.function, "__module__", None) or "__main__"
     file = getattr(sys.modules.get(name), "__file__", None)
     if name == "__main__" or file is None:
         return None
     path = Path(file).resolve()
-    # A package is one folder higher than its __init__.py, for each dot in its name.
+    # One folder up for each dot in the name, and one more for an __init__.py.
     ups = name.count(".") + (path.name == "__init__.py")
     return str(path.parents[ups])

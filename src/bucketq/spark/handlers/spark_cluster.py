@@ -1,7 +1,7 @@
-"""Spark itself, as the runner of handlers needs it: run a batch, end a batch, see that it is there.
+"""``SparkCluster``: runs, cancels and checks batches of jobs on a Spark session.
 
-It works on a session of this process and on one over Spark Connect. Everything blocks, and may be
-called from several threads at once.
+The session is one of this process or one over Spark Connect. All calls block, and may be made from
+several threads at once.
 """
 
 from __future__ import annotations
@@ -16,54 +16,61 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.handlers.batch_runner import BatchFailed
-from bucketq.spark.handlers.executor_task import Care, Orders, Outcome, run_part, try_part
-from bucketq.spark.registration import is_remote, settle_python
-from bucketq.spark.session.command_session import is_gone, reason_of
-from bucketq.spark.session.worker_python import trouble_with_python
+from bucketq.spark.handlers.executor_task import (
+    HandlerOutcome,
+    Isolation,
+    TaskSettings,
+    check_handlers,
+    run_partition,
+)
+from bucketq.spark.session.compatibility import is_connect_session
+from bucketq.spark.session.spark_errors import is_connection_lost, reason_of
+from bucketq.spark.session.worker_python import describe_python_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROWS = "n int, body binary"
 _SCHEMA = pa.schema([("n", pa.int32()), ("body", pa.binary())])
-_MOST_PARTS = 4096
-_LONGEST_REASON = 300
-_decode = msgspec.json.Decoder(Outcome).decode
+_PARTITIONS_MAX = 4096
+"""More cores than a cluster for handlers is expected to have."""
+_REASON_LENGTH_MAX = 300
+"""An error is stored with each job that it concerns, so it is kept short."""
+_decode = msgspec.json.Decoder(HandlerOutcome).decode
 
 
 class SparkCluster:
     """A Spark session that runs handlers."""
 
-    def __init__(self, spark: SparkSession, orders: Orders) -> None:
-        """Run jobs as the orders say."""
+    def __init__(self, spark: SparkSession, settings: TaskSettings) -> None:
         self._spark: Any = spark
-        self._orders = orders
-        self._context: Any = None if is_remote(spark) else self._spark.sparkContext
-        settle_python(spark)
+        self._settings = settings
+        self._context: Any = None if is_connect_session(spark) else self._spark.sparkContext
 
     @property
-    def parts(self) -> int:
-        """Into how many parts Spark cuts a batch: as many as it runs at once."""
+    def parallelism(self) -> int:
+        """How many partitions a batch has, which is how many tasks run at once."""
         if self._context is not None:
             return max(1, int(self._context.defaultParallelism))
-        # A server does not tell how much it runs at once, but it cuts a range accordingly.
-        places = self._spark.range(_MOST_PARTS).selectExpr("spark_partition_id() AS place")
-        [row] = places.selectExpr("max(place) + 1 AS parts").collect()
-        return int(row["parts"])
+        # Spark Connect has no call for that, but the server splits a range accordingly.
+        ids = self._spark.range(_PARTITIONS_MAX).selectExpr("spark_partition_id() AS id")
+        [row] = ids.selectExpr("max(id) + 1 AS partitions").collect()
+        return int(row["partitions"])
 
     @property
     def may_run_twice(self) -> bool:
-        """Whether Spark runs a slow task a second time beside the first."""
-        told = self._spark.conf.get("spark.speculation", "false")
-        return str(told).lower() == "true"
+        """Whether Spark runs a second copy of a slow task (speculation)."""
+        return str(self._spark.conf.get("spark.speculation", "false")).lower() == "true"
 
-    def submit(self, bodies: Sequence[bytes], care: Care, tag: str) -> list[Outcome]:
-        """Run jobs, and return what became of each, in their order."""
+    def submit(
+        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
+    ) -> list[HandlerOutcome]:
+        """Run jobs, and return their outcomes in the same order."""
         table = pa.table(
             [pa.array(range(len(bodies)), pa.int32()), pa.array(bodies, pa.binary())],
             schema=_SCHEMA,
         )
-        run = partial(run_part, replace(self._orders, care=care))
+        run = partial(run_partition, replace(self._settings, isolation=isolation))
         self._add_tag(tag)
         try:
             frame = self._spark.createDataFrame(table).mapInArrow(run, _ROWS)
@@ -75,41 +82,41 @@ class SparkCluster:
         found = {row["n"]: _decode(bytes(row["body"])) for row in rows}
         outcomes = [found[number] for number in range(len(bodies))]
         for outcome in outcomes:
-            _check_delivered(outcome)
+            _check_loaded(outcome)
         return outcomes
 
     def interrupt(self, tag: str) -> None:
-        """End the batch of a tag. Raises ``UnavailableError`` where Spark is gone."""
+        """Cancel the batch with a tag. Raises ``UnavailableError`` if Spark is gone."""
         try:
-            # A session of this process knows a tag only in the thread that has set it.
+            # interruptTag of a classic session knows only tags that its own thread has set.
             if self._context is not None:
                 self._context.cancelJobsWithTag(tag)
             else:
                 self._spark.interruptTag(tag)
         except Exception as error:
-            raise _gone(error) from error
+            raise _unavailable(error) from error
 
     def ping(self) -> None:
-        """Raise ``UnavailableError`` where Spark is gone. It costs it nothing."""
+        """Raise ``UnavailableError`` if Spark is gone; this runs no Spark job."""
         try:
             self._spark.conf.get("spark.app.name", "")
         except Exception as error:
-            raise _gone(error) from error
+            raise _unavailable(error) from error
 
     def check(self) -> None:
-        """Raise ``UnavailableError`` where Spark is gone, or ``InvalidRequestError``.
+        """Raise ``UnavailableError`` if Spark is gone.
 
-        The latter where its executors do not find the handlers, before any job is claimed.
+        Raises ``InvalidRequestError`` if the executors cannot load the handlers.
         """
-        run = partial(try_part, self._orders)
+        run = partial(check_handlers, self._settings)
         try:
             table = pa.table([pa.array([0], pa.int32()), pa.array([b""])], schema=_SCHEMA)
             [row] = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).collect()
         except Exception as error:
-            if python := trouble_with_python(str(error)):
+            if python := describe_python_error(str(error)):
                 raise InvalidRequestError(python) from error
-            raise _gone(error) from error
-        _check_delivered(_decode(bytes(row["body"])))
+            raise _unavailable(error) from error
+        _check_loaded(_decode(bytes(row["body"])))
 
     def _add_tag(self, tag: str) -> None:
         if self._context is not None:
@@ -124,24 +131,24 @@ class SparkCluster:
             self._spark.removeTag(tag)
 
 
-def _check_delivered(outcome: Outcome) -> None:
-    """Raise ``InvalidRequestError`` where an executor could not open the handlers."""
-    if outcome.undelivered:
+def _check_loaded(outcome: HandlerOutcome) -> None:
+    """Raise ``InvalidRequestError`` if an executor could not load the handlers."""
+    if outcome.load_error:
         message = (
-            f"the executors cannot load the handlers: {outcome.undelivered}; install their module "
-            "there, send it with --py-files, or put it where all of them see it"
+            f"the executors cannot load the handlers: {outcome.load_error}; install their module "
+            "there, send it with --py-files, or put it on a disk that all of them share"
         )
         raise InvalidRequestError(message)
 
 
-def _gone(error: Exception) -> UnavailableError:
-    reason = "its process has ended" if is_gone(error) else _reason(error)
+def _unavailable(error: Exception) -> UnavailableError:
+    reason = "its process has ended" if is_connection_lost(error) else _reason(error)
     message = (
-        f"Spark runs nothing any more: {reason}; see its log where it keeps one, and start it "
-        "again, with more memory (spark.driver.memory) if the system has killed it"
+        f"Spark cannot run jobs any more: {reason}; see its log, and start it again, with more "
+        "memory (spark.driver.memory) if the system killed it"
     )
     return UnavailableError(message)
 
 
 def _reason(error: Exception) -> str:
-    return reason_of(error)[:_LONGEST_REASON]
+    return reason_of(error)[:_REASON_LENGTH_MAX]

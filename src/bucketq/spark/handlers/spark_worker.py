@@ -1,11 +1,11 @@
-"""``run``: the handlers of a ``Worker``, on Spark's executors.
+"""``run``: runs the handlers of a ``Worker`` on Spark's executors.
 
 ::
 
     tally = bucketq.spark.run(spark, "s3://bucket/jobs/queue.json", worker, burst=True)
 
-The driver speaks to the queue: it claims, keeps the leases, and settles what came back. The
-executors get jobs as rows and have no address of the queue and no key to the bucket.
+The driver talks to the queue: it claims jobs, renews their leases and settles them. The executors
+get jobs as rows, and need neither the address of the queue nor access to its bucket.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bucketq.clock import SystemClock, new_id
 from bucketq.model import check
 from bucketq.queue.base import Queue
 from bucketq.spark.handlers.batch_runner import BatchSize, SparkRunner
-from bucketq.spark.handlers.executor_task import Orders
-from bucketq.spark.handlers.pickled_handlers import pack
-from bucketq.spark.registration import check_session
+from bucketq.spark.handlers.executor_task import TaskSettings
+from bucketq.spark.handlers.pickled_handlers import pickle_handlers
+from bucketq.spark.session.compatibility import prepare_session
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bucketq.worker")
 _BUDGET_S = 2.0
-"""How long a task begins jobs. Those that are left come back, so that the others are settled."""
-_MOST_JOBS = 100_000
+"""How long a task starts jobs. It returns the rest, so that those that are done are settled."""
+_BATCH_JOBS_MAX = 100_000
+"""Far more than a driver should hold at once."""
 
 
 def run(
@@ -55,21 +56,21 @@ def run(
     drain: float | timedelta | None = None,
     **options: Unpack[Options],
 ) -> WorkerCounters:
-    """Work on a queue with Spark until Ctrl-C or SIGTERM, and tell what was done.
+    """Work on a queue with Spark until Ctrl-C or SIGTERM; return how many jobs were done.
 
-    Call it in the main thread of the driver. The first signal lets handlers finish, a second one
-    ends them and gives their jobs back.
+    Call it in the main thread of the driver. After the first signal handlers may finish; a second
+    one cancels them and releases their jobs.
 
     Args:
         spark: A session, of this process or over Spark Connect.
-        url: The address of the queue; None: that of the worker, else BUCKETQ_URL.
-        handlers: A ``Worker``, or functions by the kind of job that they work on.
+        url: The address of the queue; None: that of the worker, or else BUCKETQ_URL.
+        handlers: A ``Worker``, or functions by the kind of job that they handle.
         concurrency: How many handlers run at once in each Spark task.
-        batch_jobs: How many jobs go to Spark at once at the most; left out, it follows the pace.
-        burst: Whether to end when there is nothing to do.
-        kinds: The kinds to work on; left out, all that have a handler.
-        drain: How long it may take to end when it is stopped, in seconds.
-        **options: Those of ``connect``, beside what the worker has.
+        batch_jobs: The largest batch that is sent to Spark; by default it adapts to the speed.
+        burst: Whether to return when there is nothing to do.
+        kinds: The kinds to work on; by default all that have a handler.
+        drain: How long handlers may take to finish after a signal, in seconds.
+        **options: Those of ``connect``, in addition to those of the worker.
     """
     worker = SparkWorker(spark, handlers, batch_jobs=batch_jobs)
     worker.configure(url, concurrency=concurrency, drain=drain, **options)
@@ -87,10 +88,10 @@ class SparkWorker(Worker):
         *,
         batch_jobs: int | None = None,
     ) -> None:
-        """Take the handlers of a worker, with its queue and its options, or some by kind."""
-        check_session(spark)
+        """Use the handlers, the queue and the options of a worker, or functions by kind."""
+        prepare_session(spark)
         if batch_jobs is not None:
-            check.whole_number(batch_jobs, "batch_jobs", 1, _MOST_JOBS)
+            check.whole_number(batch_jobs, "batch_jobs", 1, _BATCH_JOBS_MAX)
         if isinstance(handlers, Worker):
             super().__init__(
                 handlers.url,
@@ -110,13 +111,13 @@ class SparkWorker(Worker):
 
     @property
     def slots(self) -> int:
-        """How many jobs it may hold: those of the batches that are under way."""
+        """How many jobs it may hold: those of the batches that are running."""
         return self.concurrency if self._runner is None else self._runner.slots
 
     async def run(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
         """Work until ``stop`` is called, or in a ``burst`` until there is nothing to do.
 
-        Raises ``UnavailableError`` where Spark goes away; what was held is given back before.
+        Raises ``UnavailableError`` if Spark goes away; claimed jobs are released before.
         """
         self._runner = None
         await super().run(burst=burst, kinds=kinds)
@@ -126,17 +127,17 @@ class SparkWorker(Worker):
     async def _make_runner(
         self, home: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
     ) -> Runner:
-        """Send the handlers to the executors, and see that they have arrived."""
+        """Check that the executors can load the handlers, and make a runner for them."""
         del home
         threads = ThreadRunner()
         try:
-            cluster, parts = await threads.call(partial(self._open, handlers))
+            cluster, parallelism = await threads.call(partial(self._open, handlers))
         finally:
             await threads.close()
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError  # It was stopped while Spark was starting.
-        at_once = parts * self.concurrency
+        at_once = parallelism * self.concurrency
         most = self._batch_jobs
         size = BatchSize(at_once) if most is None else BatchSize(min(at_once, most), most)
         self._runner = SparkRunner(cluster, size, new_id(SystemClock()))
@@ -145,19 +146,19 @@ class SparkWorker(Worker):
     def _open(self, handlers: Mapping[str, Handler]) -> tuple[SparkCluster, int]:
         from bucketq.spark.handlers.spark_cluster import SparkCluster  # noqa: PLC0415 - pyspark is an extra
 
-        orders = Orders(pack(handlers), self.concurrency, _BUDGET_S)
-        cluster = SparkCluster(self._spark, orders)
+        settings = TaskSettings(pickle_handlers(handlers), self.concurrency, _BUDGET_S)
+        cluster = SparkCluster(self._spark, settings)
         cluster.check()
         if cluster.may_run_twice:
             _log.warning(
-                "spark.speculation is on, so a handler may run twice at once: switch it off"
+                "spark.speculation is on, so a handler may run twice at once: set it to false"
             )
-        return cluster, cluster.parts
+        return cluster, cluster.parallelism
 
     def _make_engine(
         self, queue: Queue[Any], handlers: Mapping[str, Handler], runner: Runner, *, burst: bool
     ) -> Engine:
-        """Let the engine hold as many jobs as Spark's pace wants."""
+        """Make an engine that holds as many jobs as the runner can send."""
         engine = super()._make_engine(queue, handlers, runner, burst=burst)
         if self._runner is not None:
             engine.fetch_none_ahead()

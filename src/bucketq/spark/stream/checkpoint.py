@@ -1,7 +1,8 @@
-"""What a stream leaves in Spark's checkpoint: how far it has come, and whether that is committed.
+"""The offsets of a stream in Spark's checkpoint: their format, and which of them are committed.
 
-An offset names the consumer besides the number of the batch, so that a checkpoint that is used with
-another consumer is noticed.
+An offset is ``{"consumer": NAME, "batch": NUMBER}``. Checkpoints outlive versions of bucketq, so
+this format stays readable. The name is in it so that a checkpoint that is used with another
+consumer is noticed.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from bucketq.errors import InvalidRequestError
 
 
 def offset_of(consumer: str, batch: int) -> dict[str, Any]:
-    """How Spark is told of a batch."""
+    """Return the offset at the end of a micro-batch."""
     return {"consumer": consumer, "batch": batch}
 
 
-def number_in(offset: Mapping[str, Any], consumer: str) -> int:
-    """The number of a batch that Spark tells of."""
+def batch_of(offset: Mapping[str, Any], consumer: str) -> int:
+    """Return the number of the micro-batch that an offset of this consumer ends with."""
     batch = offset.get("batch")
     if not isinstance(batch, int):
         message = f"the checkpoint is not one of a bucketq stream, it has {json.dumps(offset)}"
@@ -36,7 +37,7 @@ def number_in(offset: Mapping[str, Any], consumer: str) -> int:
 
 
 def last_committed(checkpoint: str, consumer: str) -> int:
-    """The last batch of a consumer that Spark has done and committed; 0: none."""
+    """Return the last micro-batch of a consumer that Spark has committed, or 0 if there is none."""
     folder = _folder(checkpoint)
     commits = [int(path.name) for path in (folder / "commits").iterdir() if path.name.isdigit()]
     if not commits:
@@ -53,8 +54,8 @@ def _folder(checkpoint: str) -> Path:
     parts = urlsplit(checkpoint)
     if parts.scheme not in ("", "file"):
         message = (
-            f"a checkpoint at {checkpoint} cannot be read from here: see for yourself that the "
-            "query has ended well, and leave checkpoint out"
+            f"a checkpoint at {checkpoint} cannot be read from here: check yourself that the "
+            "query ended without an error, and leave checkpoint out"
         )
         raise InvalidRequestError(message)
     folder = Path(unquote(parts.path)) if parts.scheme else Path(checkpoint)
@@ -66,7 +67,7 @@ def _folder(checkpoint: str) -> Path:
 
 
 def _batches(text: str, consumer: str) -> Iterator[int]:
-    """The numbers in a line of the log, however deep it has the offset."""
+    """Yield the batch numbers in a line of Spark's offset log, at any depth of its JSON."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Cells of Arrow columns as values of Python, fast, with times in UTC."""
+"""Fast conversion of Arrow columns to Python values, with times in UTC."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pyarrow as pa
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """The values of a column, as ``to_pylist`` has them, structs and maps as dictionaries.
+    """Return the values of a column as ``to_pylist`` does, with structs and maps as dictionaries.
 
-    Arrow is fast at that except with times, and with everything that may hold a map. So structs
-    with such fields are put together here, column by column.
+    Arrow is fast at that except for timestamps, and for every type that may hold a map. So structs
+    with such fields are assembled here, column by column.
     """
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz in {None, "UTC"}:
@@ -22,11 +22,11 @@ def values_of(column: pa.Array) -> list[Any]:
     if not is_slow or not names or len(set(names)) < len(names):
         values: list[Any] = column.to_pylist(maps_as_pydicts="strict" if is_slow else None)
         return values
-    cells = zip(*map(values_of, column.flatten()), strict=True)
-    are_there = column.is_valid().to_pylist()
+    rows = zip(*map(values_of, column.flatten()), strict=True)
+    is_valid = column.is_valid().to_pylist()
     return [
-        dict(zip(names, some, strict=True)) if is_there else None
-        for some, is_there in zip(cells, are_there, strict=True)
+        dict(zip(names, row, strict=True)) if valid else None
+        for row, valid in zip(rows, is_valid, strict=True)
     ]
 
 
@@ -47,7 +47,7 @@ def _times(column: pa.Array) -> list[datetime | None]:
 
 
 def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same instants in UTC: Spark sends them in the session's time zone."""
+    """Return a batch with its timestamps in UTC: Spark sends them in the session's time zone."""
     schema = pa.schema([field.with_type(_type_in_utc(field.type)) for field in batch.schema])
     return batch if schema.equals(batch.schema) else batch.cast(schema)
 

@@ -1,4 +1,4 @@
-"""How many jobs go in which commit: decided from their sizes, before anything is pushed."""
+"""Splits the jobs of a write into commits, and rejects one that is too large before any push."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from bucketq.model.settings import Settings
 _HINT = 'push in several commits with option("maxJobsPerCommit", "{}")'
 
 
-def cut(sizes: Sequence[int], jobs_per_commit: int | None, settings: Settings) -> list[int]:
-    """The number of jobs of each commit, in order; raises where one would be too large.
+def commit_sizes(
+    sizes: Sequence[int], jobs_per_commit: int | None, settings: Settings
+) -> list[int]:
+    """Return the number of jobs of each commit, in order.
 
-    They follow from the number of jobs and the option alone. So a write that is resumed cuts as it
-    did at first, whatever the settings of the queue are by then.
+    They follow from the number of jobs and the option alone, so that a write that is resumed is
+    split as before, even if the settings of the queue have changed.
     """
     total = len(sizes)
     each = jobs_per_commit or total
@@ -30,6 +32,7 @@ def cut(sizes: Sequence[int], jobs_per_commit: int | None, settings: Settings) -
     for first in range(0, total, each or 1):
         some = sizes[first : first + each]
         if sum(some) > settings.max_batch_bytes:
+            # Half of what fits on average leaves room for rows that are larger than the average.
             fitting = max(1, settings.max_batch_bytes * len(some) // (2 * sum(some)))
             message = (
                 f"nothing was pushed: {len(some):,} jobs with {sum(some):,} bytes of payload would "

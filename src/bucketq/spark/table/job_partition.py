@@ -1,4 +1,4 @@
-"""Jobs on their way to the executors, which need no access to the queue to read them."""
+"""Partitions that carry their jobs, so that executors need no access to the queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from bucketq.archive.lines import decode_line
 from bucketq.model.job import JobRecord
-from bucketq.spark.table.job_schema import batches
+from bucketq.spark.table.job_schema import job_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,30 +20,29 @@ _decode = msgspec.json.Decoder(list[JobRecord]).decode
 _decode_lines = msgspec.json.Decoder(list[Raw]).decode
 
 
-class Rows(InputPartition):
-    """Some jobs as JSON: they were read once, by the driver."""
+class JobPartition(InputPartition):
+    """Some jobs as one JSON list, read by the driver."""
 
     def __init__(self, body: bytes) -> None:
-        """Hold the jobs of one part, a list in JSON."""
         super().__init__(None)
         self.body = body
 
     @classmethod
-    def of(cls, jobs: Sequence[JobRecord]) -> Rows:
-        """Hold jobs."""
+    def of(cls, jobs: Sequence[JobRecord]) -> JobPartition:
+        """Encode jobs."""
         return cls(msgspec.json.encode(jobs))
 
     @classmethod
-    def of_lines(cls, lines: Sequence[bytes]) -> Rows:
-        """Hold jobs that are encoded already, each by itself."""
+    def of_lines(cls, lines: Sequence[bytes]) -> JobPartition:
+        """Join jobs that are encoded already, each by itself."""
         return cls(b"[%b]" % b",".join(lines))
 
 
-def read_rows(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Turn the jobs of a part into rows."""
-    assert isinstance(partition, Rows)  # noqa: S101 - Spark gives back what it was given
+def read_job_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Decode the jobs of a partition, on an executor."""
+    assert isinstance(partition, JobPartition)  # noqa: S101 - Spark gives back what it was given
     try:
         jobs = _decode(partition.body)
-    except msgspec.ValidationError:  # A newer bucketq may have given them more fields.
+    except msgspec.ValidationError:  # A newer bucketq may have added fields.
         jobs = [decode_line(bytes(line)) for line in _decode_lines(partition.body)]
-    return batches(jobs)
+    return job_batches(jobs)

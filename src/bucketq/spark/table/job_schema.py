@@ -1,7 +1,7 @@
-"""Jobs as rows: the columns, and how records become Arrow batches.
+"""The columns of the tables ``jobs`` and ``archive``, and job records as Arrow batches.
 
-A JSON payload is in ``payload`` as text; ``payload_bytes`` holds what was pushed as bytes, or the
-bytes of the JSON. Results likewise. Columns are built one by one from many records, for that is
+A JSON payload is in ``payload`` as text; ``payload_bytes`` holds the bytes that were pushed, or
+those of the JSON. Results likewise. Batches are built column by column from many records, which is
 much faster than row by row.
 """
 
@@ -34,9 +34,20 @@ _ERRORS = pa.list_(
 )
 _TAGS = pa.map_(_TEXT, _TEXT)
 BATCH_ROWS = 10_000
+"""Spark's own size of Arrow batches (``spark.sql.execution.arrow.maxRecordsPerBatch``)."""
 _encode = msgspec.json.Encoder().encode
 _decode_texts = msgspec.json.Decoder(list[str | None]).decode
 
+_SPARK_TYPES = {
+    _TEXT: "string",
+    _BYTES: "binary",
+    _TIME: "timestamp",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.bool_(): "boolean",
+    _TAGS: "map<string,string>",
+    _ERRORS: "array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>",
+}
 
 SCHEMA = pa.schema(
     [
@@ -68,22 +79,12 @@ SCHEMA = pa.schema(
         ("errors", _ERRORS),
     ]
 )
-"""The columns of ``jobs`` and of ``archive``."""
-
-DDL = (
-    "id string, kind string, status string, outcome string, payload string, "
-    "payload_bytes binary, result string, result_bytes binary, priority bigint, seq bigint, "
-    "attempt int, failures int, lost_leases int, max_attempts bigint, pushed_at timestamp, "
-    "run_at timestamp, claimed_at timestamp, heartbeat_at timestamp, finished_at timestamp, "
-    "worker string, key string, tags map<string,string>, cancel_requested boolean, "
-    "replay_of string, error string, errors array<struct<at:timestamp,attempt:int,cause:string,"
-    "error:string,worker:string>>"
-)
-"""The same as Spark writes it."""
+DDL = ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in SCHEMA)
+"""The same columns as Spark declares them."""
 
 
-def batches(jobs: Sequence[JobRecord]) -> Iterator[pa.RecordBatch]:
-    """Turn records into Arrow batches of a size that Spark likes."""
+def job_batches(jobs: Sequence[JobRecord]) -> Iterator[pa.RecordBatch]:
+    """Turn records into Arrow batches of at most ``BATCH_ROWS`` rows."""
     for first in range(0, len(jobs), BATCH_ROWS):
         yield _batch(jobs[first : first + BATCH_ROWS])
 
@@ -105,16 +106,16 @@ def _batch(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if values.count(values[0]) == len(values):  # Most fields say the same of all jobs.
+    if values.count(values[0]) == len(values):  # True of most fields of most jobs.
         return pa.repeat(pa.scalar(values[0], kind), len(values))
     if kind == _TIME:
-        # By way of text, which Arrow reads much faster than it converts a datetime.
+        # As text, because Arrow parses text much faster than it converts a datetime.
         return pa.array(_decode_texts(_encode(values)), _TEXT).cast(kind)
     return pa.array(values, kind)
 
 
 def _bodies(jobs: Sequence[JobRecord], name: str) -> dict[str, pa.Array]:
-    """A payload or a result: as text where it is JSON, and as bytes."""
+    """Return the two columns of payloads or results: as text if it is JSON, and as bytes."""
     raws = [bytes(raw) or None for raw in map(attrgetter(name), jobs)]
     encodings = list(map(attrgetter(f"{name}_encoding"), jobs))
     texts = contents = _column(raws, _BYTES)

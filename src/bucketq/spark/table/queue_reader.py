@@ -1,93 +1,111 @@
-"""A queue at one version, as lines of JSON that are cut into parts for the executors.
+"""Reads a queue as a table, at one version.
 
-The driver reads the queue once, so that all parts are of one version, and decodes as little of it
-as it can: that is for the executors, of which there are many. Where it can reach the object, it
-takes the lines from there; through a broker it asks for the jobs.
+The driver reads the queue once, so that all partitions are of the same version, and sends the jobs
+to the executors undecoded. If it can reach the queue's object it takes the lines from there;
+through a broker it asks for a snapshot.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from math import ceil
+from typing import TYPE_CHECKING
 
 import msgspec
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from bucketq.client.blocking import connect_sync
-from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.codec import read_job_lines
 from bucketq.errors import QueueNotFoundError, UnavailableError
-from bucketq.spark.format_options import Access, ReadOptions
+from bucketq.spark.format_options import ReadOptions
+from bucketq.spark.queue_access import QueueAccess, opened_store
+from bucketq.spark.table.job_partition import JobPartition, read_job_partition
 from bucketq.store.backoff import Backoff
 from bucketq.store.base import ObjectMissingError
-from bucketq.store.url import Location, open_store
+from bucketq.store.url import Location
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS_PER_PARTITION = 25_000
+"""Takes an executor about a tenth of a second, as much as Spark needs to start a task."""
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
+"""Waits between reads grow from a network's hiccup to what a store that is down can bear."""
 _encode = msgspec.json.Encoder().encode
 
 
-class _Glance(msgspec.Struct):
-    """What of a job decides whether it is wanted."""
+class _KindAndStatus(msgspec.Struct):
+    """The fields of a job by which a read can choose."""
 
     kind: str
     status: str
 
 
-_glance = msgspec.json.Decoder(_Glance).decode
+_decode_choice = msgspec.json.Decoder(_KindAndStatus).decode
+
+
+class QueueTableReader(DataSourceReader):
+    """Reads the jobs in a queue. An executor that read for itself would see a later version."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[JobPartition]:
+        """Read the queue on the driver, and split it."""
+        lines = read_snapshot(self._options)
+        count = self._options.partitions or ceil(len(lines) / _ROWS_PER_PARTITION) or 1
+        size = ceil(len(lines) / count) or 1
+        slices = [lines[first : first + size] for first in range(0, len(lines), size)] or [[]]
+        return [JobPartition.of_lines(some) for some in slices]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Decode the jobs of a partition, on an executor."""
+        return read_job_partition(partition)
 
 
 def read_snapshot(options: ReadOptions) -> list[bytes]:
-    """The lines of the jobs that are wanted, in their order."""
+    """Return the chosen jobs of a queue in their order, each encoded as JSON."""
     access = options.access
-    if access.url.startswith(BROKERS):
-        lines = _ask_broker(access)
-    else:
-        lines = asyncio.run(_read_object(access))
+    lines = _snapshot_of_broker(access) if access.is_broker else asyncio.run(_read_object(access))
     if not options.statuses and not options.kinds:
         return lines
-    return [line for line in lines if _is_wanted(_glance(line), options)]
+    return [line for line in lines if _is_chosen(_decode_choice(line), options)]
 
 
-def _is_wanted(job: _Glance, options: ReadOptions) -> bool:
+def _is_chosen(job: _KindAndStatus, options: ReadOptions) -> bool:
     return (not options.statuses or job.status in options.statuses) and (
         not options.kinds or job.kind in options.kinds
     )
 
 
-def _ask_broker(access: Access) -> list[bytes]:
-    with connect_sync(
-        access.url, launch="never", create=False, timeout_s=access.timeout_s, token=access.token
-    ) as queue:
+def _snapshot_of_broker(access: QueueAccess) -> list[bytes]:
+    with access.open() as queue:
         return [_encode(job) for job in queue.snapshot().jobs]
 
 
-async def _read_object(access: Access) -> list[bytes]:
-    location = open_store(access.url)
-    try:
-        body = await _get(location, access.timeout_s)
-    finally:
-        await location.store.close()
-    return read_job_lines(body, location.url)
+async def _read_object(access: QueueAccess) -> list[bytes]:
+    async with opened_store(access.url) as location:
+        return read_job_lines(await _get(location, access.timeout_s), location.url)
 
 
 async def _get(location: Location, timeout_s: float) -> bytes:
-    """Read the object, trying again until the time is over."""
+    """Read the object, and retry until the timeout."""
     backoff = Backoff(SystemClock(), _FIRST_RETRY_S, _LAST_RETRY_S)
-    trouble: UnavailableError | None = None
+    last: UnavailableError | None = None
     try:
         async with asyncio.timeout(timeout_s):
             while True:
                 try:
                     return (await location.store.get(location.key)).body
                 except UnavailableError as error:
-                    trouble = error
+                    last = error
                 await backoff.wait()
     except ObjectMissingError as error:
         message = f"no queue at {location.url}; create one by pushing to it"
         raise QueueNotFoundError(message) from error
     except TimeoutError as error:
-        message = (
-            f"{location.url} could not be read within {timeout_s:g} s"
-            f"{f' ({trouble})' if trouble else ''}: try again"
-        )
+        reason = f" ({last})" if last else ""
+        message = f"{location.url} could not be read within {timeout_s:g} s{reason}: try again"
         raise UnavailableError(message) from error

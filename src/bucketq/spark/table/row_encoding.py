@@ -1,7 +1,7 @@
-"""Rows as jobs to be pushed: from Arrow batches to lines of JSON that can be staged.
+"""Encodes rows as jobs: from Arrow batches to lines of JSON that can be staged.
 
-A job's id follows from the write, the partition and the row, so that whoever writes the same rows
-again pushes the same jobs.
+A job's id follows from the write, the partition and the row, so that writing the same rows again
+pushes the same jobs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bucketq.model.job import Encoding
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.spark.table.arrow_values import in_utc, values_of
-from bucketq.spark.table.write_columns import Columns
+from bucketq.spark.table.write_columns import WriteColumns
 
 _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _ID_LENGTH = 26
@@ -38,8 +38,8 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder(NewJob).decode
 
 
-class Encoded(msgspec.Struct):
-    """The rows of a partition as lines of JSON, and how large the payload of each is."""
+class EncodedRows(msgspec.Struct):
+    """The rows of a partition as lines of JSON, and the size of each payload in bytes."""
 
     body: bytes
     sizes: array[int]
@@ -47,33 +47,33 @@ class Encoded(msgspec.Struct):
 
 def encode_rows(
     batches: Iterable[pa.RecordBatch],
-    columns: Columns,
+    columns: WriteColumns,
     settings: Settings,
     write_id: str,
     partition: int,
-) -> Encoded:
-    """Turn the rows of a partition into jobs; raises an error that names the row."""
+) -> EncodedRows:
+    """Encode the rows of a partition. Raises ``RejectedError`` that names a wrong row."""
     ids = RequestId(_session(write_id), partition).job_ids()
     lines: list[bytes] = []
     sizes = array("I")
     for each in batches:
-        # Also those that are not used: a row's id must not lean on other rows.
+        # One for every row, also if it has its own: a row's id must not depend on other rows.
         some, batch = list(islice(ids, each.num_rows)), in_utc(each)
-        encoded = encode_plainly(batch, columns, settings, some)
+        encoded = encode_fast(batch, columns, settings, some)
         if encoded is None:
-            encoded = encode_singly(batch, columns, settings, some, (len(sizes), partition))
+            encoded = encode_each(batch, columns, settings, some, (len(sizes), partition))
         lines.append(encoded.body)
         sizes.extend(encoded.sizes)
-    return Encoded(b"".join(lines), sizes)
+    return EncodedRows(b"".join(lines), sizes)
 
 
-def encode_plainly(
-    batch: pa.RecordBatch, columns: Columns, settings: Settings, ids: list[str]
-) -> Encoded | None:
-    """Turn rows into lines that say no more than a kind and a payload, as most do.
+def encode_fast(
+    batch: pa.RecordBatch, columns: WriteColumns, settings: Settings, ids: list[str]
+) -> EncodedRows | None:
+    """Encode rows that have only a kind and a payload, as most do, without a ``NewJob`` for each.
 
-    There is no object for each job in between, which makes it twice as fast. None says nothing
-    against any row: then each has to be looked at by itself, and what is wrong with it is told.
+    That is twice as fast. Returns None if it cannot, even for one row; ``encode_each`` then encodes
+    the batch, and names the row that is wrong if there is one.
     """
     if columns.form == "bytes" or not columns.fields.keys() <= {"kind"}:
         return None
@@ -86,22 +86,22 @@ def encode_plainly(
         sizes = [check.body(raw, "payload", "max_payload_bytes", limit) for raw in bodies]
     except RejectedError:
         return None
-    # An id or a kind has no letter that JSON writes in another way.
+    # Ids and kinds have no characters that JSON escapes.
     lines = [
         b'{"id":"%b","kind":"%b","payload":%b}\n' % row
         for row in zip(map(str.encode, ids), map(str.encode, kinds), bodies, strict=True)
     ]
-    return Encoded(b"".join(lines), array("I", sizes))
+    return EncodedRows(b"".join(lines), array("I", sizes))
 
 
-def encode_singly(
+def encode_each(
     batch: pa.RecordBatch,
-    columns: Columns,
+    columns: WriteColumns,
     settings: Settings,
     ids: list[str],
     place: tuple[int, int],
-) -> Encoded:
-    """Turn rows into jobs one by one; ``place`` is the number of the first, and its partition."""
+) -> EncodedRows:
+    """Encode rows one by one; ``place`` is the number of the first, and its partition."""
     number, partition = place
     jobs: list[NewJob] = []
     sizes = array("I")
@@ -113,24 +113,24 @@ def encode_singly(
         row = number + len(jobs)
         message = f"row {row} of partition {partition} cannot be pushed: {error}"
         raise type(error)(message) from None
-    return Encoded(_encode_lines(jobs), sizes)
+    return EncodedRows(_encode_lines(jobs), sizes)
 
 
 def decode_rows(body: bytes) -> Iterator[NewJob]:
-    """The jobs of staged lines, one by one, for there may be very many."""
+    """Decode staged lines one by one, because there may be very many."""
     return map(_decode, BytesIO(body))
 
 
 def _session(write_id: str) -> str:
-    """What the ids of a write are made from: its own id, or, where a user chose it, a hash."""
+    """Return what job ids are made from: the write id, or its hash if a user chose it."""
     if _ID.fullmatch(write_id):
         return write_id
     digest = blake2b(write_id.encode(), digest_size=16).digest()
     return crockford(int.from_bytes(digest), _ID_LENGTH)
 
 
-def _jobs(batch: pa.RecordBatch, columns: Columns, ids: list[str]) -> Iterator[NewJob]:
-    """The jobs of a batch; ``ids`` are for rows that have none of their own."""
+def _jobs(batch: pa.RecordBatch, columns: WriteColumns, ids: list[str]) -> Iterator[NewJob]:
+    """Yield the jobs of a batch; ``ids`` are for rows that have none of their own."""
     rows = zip(
         ids,
         _field(batch, columns, "id"),
@@ -160,30 +160,32 @@ def _jobs(batch: pa.RecordBatch, columns: Columns, ids: list[str]) -> Iterator[N
 
 
 def _field(
-    batch: pa.RecordBatch, columns: Columns, name: str, otherwise: object = None
+    batch: pa.RecordBatch, columns: WriteColumns, name: str, default: object = None
 ) -> Iterable[Any]:
-    """What the rows say of their jobs in one respect."""
-    place = columns.fields.get(name)
-    if place is None:
-        return repeat(otherwise, batch.num_rows)
-    return values_of(batch.column(place))
+    """Return one field of the jobs: the values of its column, or the default for every row."""
+    index = columns.fields.get(name)
+    if index is None:
+        return repeat(default, batch.num_rows)
+    return values_of(batch.column(index))
 
 
-def _payloads(batch: pa.RecordBatch, columns: Columns) -> Iterator[tuple[Raw, Encoding | None]]:
+def _payloads(
+    batch: pa.RecordBatch, columns: WriteColumns
+) -> Iterator[tuple[Raw, Encoding | None]]:
     if columns.payload is None:
-        arrays = [batch.column(place) for place in columns.packed.values()]
+        arrays = [batch.column(index) for index in columns.packed.values()]
         values = values_of(pa.StructArray.from_arrays(arrays, names=list(columns.packed)))
     else:
         values = values_of(batch.column(columns.payload))
     if columns.form == "json":
         return map(_json, values)
     if columns.form == "value":
-        return encoded(values)
+        return encode_values(values)
     return (payloads.encode(value, "payload") for value in values)
 
 
-def encoded(values: list[Any]) -> Iterator[tuple[Raw, Encoding | None]]:
-    """Values as JSON, encoded together: that is much faster than one by one."""
+def encode_values(values: list[Any]) -> Iterator[tuple[Raw, Encoding | None]]:
+    """Encode values as JSON all at once, which is much faster than one by one."""
     whole = _NULL
     with suppress(TypeError, ValueError, OverflowError, RecursionError, UnicodeError):
         whole = _encode_lines(values)
@@ -192,7 +194,7 @@ def encoded(values: list[Any]) -> Iterator[tuple[Raw, Encoding | None]]:
         return zip(map(Raw, lines), repeat(None))
     if len(lines) != len(values):
         lines = [_NULL] * len(values)
-    # A null may stand for a number that JSON has not, and that is refused.
+    # msgspec encodes NaN and infinity as null; `payloads.encode` rejects them.
     return (
         payloads.encode(value, "payload") if _NULL in line else (Raw(line), None)
         for line, value in zip(lines, values, strict=True)
@@ -200,7 +202,7 @@ def encoded(values: list[Any]) -> Iterator[tuple[Raw, Encoding | None]]:
 
 
 def _json(text: str | None) -> tuple[Raw, None]:
-    """JSON as it came, on one line; nothing is JSON's null."""
+    """Return JSON as it was given, but on one line; a missing value is null."""
     if text is None:
         return Raw(_NULL), None
     raw = text.strip(_BLANKS).encode()

@@ -1,10 +1,10 @@
-"""Where rows wait between the executors, which wrote them, and the driver, which publishes them.
+"""Keeps rows between the executors, which encode them, and the driver, which publishes them.
 
 Few rows travel in the message that a task sends to the driver. Many are put in an object beside the
-queue, ``<queue>/staged/<write>!<partition>-<task>-<digest>.jsonl``, which nobody reads but the
-driver of that write. A task that is repeated stages anew, under another name; the driver reads what
-the messages name, and then removes all that the write has staged. A task may stage when its write
-has failed already, and a driver may be killed: what that leaves is removed by a later write.
+queue, ``<queue>/staged/<write>!<partition>-<task>-<digest>.jsonl``, which only the driver of that
+write reads. A task that is retried stages again under another name; the driver reads what the
+messages name, and then removes everything that the write has staged. A task may stage after its
+write has failed, and a driver may be killed: a later write removes what they leave behind.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ from bucketq.archive.layout import folder_of
 from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
+from bucketq.spark.queue_access import opened_store
 from bucketq.store.base import ObjectMissingError
-from bucketq.store.url import Location, open_store
+from bucketq.store.url import Location
 
 INLINE_BYTES = 1024 * 1024
-"""What goes in a message: Spark's driver holds those of all tasks at once."""
+"""How much goes in a message: Spark's driver holds the messages of all tasks at once."""
 ABANDONED_AFTER = timedelta(days=7)
-"""No write takes so long, whatever the clocks say."""
-_TRIES = 3
+"""Longer than any write takes, with room for clocks that are wrong."""
+_ATTEMPTS = 3
 _PAUSE_S = 0.5
+"""A short fault of the store is retried here; a longer one is left to Spark, which retries the
+task."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """The rows of a task, or where they are."""
+    """The rows of a task, or the key of the object that holds them."""
 
     body: bytes | None = None
     key: str | None = None
@@ -55,7 +58,7 @@ class Staging:
         return asyncio.run(self._put(body, f"{partition:06d}-{task}-{digest}.jsonl", digest))
 
     def fetch(self, parcel: Parcel) -> bytes:
-        """Get back what was staged."""
+        """Return the rows that were staged."""
         if parcel.body is not None:
             return parcel.body
         found: list[bytes] = []
@@ -63,56 +66,50 @@ class Staging:
         return found[0]
 
     def clear(self) -> None:
-        """Remove all that this write has staged, of failed tasks as well, and what is very old.
+        """Remove everything that this write has staged, also of failed tasks, and what is very old.
 
-        What cannot be removed now harms nobody, and is no reason to call the write a failure.
+        An object that cannot be removed now does no harm, and does not fail the write.
         """
         if not self.url.startswith(BROKERS):
             with suppress(BucketQError):
                 asyncio.run(self._clear())
 
     async def _put(self, body: bytes, name: str, digest: str) -> Parcel:
-        location = open_store(self.url)
-        key = f"{self._prefix(location)}{name}"
-        try:
-            for tries_left in range(_TRIES - 1, -1, -1):
+        async with opened_store(self.url) as location:
+            key = f"{self._prefix(location)}{name}"
+            for attempts_left in range(_ATTEMPTS - 1, -1, -1):
                 try:
                     await location.store.put(key, body)
                     break
                 except UnavailableError:
-                    if not tries_left:
+                    if not attempts_left:
                         raise
                     await asyncio.sleep(_PAUSE_S)
-        finally:
-            await location.store.close()
         return Parcel(key=key, digest=digest)
 
     async def _get(self, parcel: Parcel, found: list[bytes]) -> None:
-        """Add to ``found`` what was staged.
+        """Add to ``found`` the rows that were staged.
 
-        It is not returned, because ``asyncio.run`` has what a task returns written out, for a
-        message that nobody gets to see, and for many bytes that takes longer than to read them.
+        They are not returned, because ``asyncio.run`` formats the result of its task, for a debug
+        message that is never shown, and for many bytes that takes longer than reading them.
         """
         assert parcel.key is not None  # noqa: S101 - the other form of a parcel
-        location = open_store(self.url)
-        try:
-            body = (await location.store.get(parcel.key)).body
-        except ObjectMissingError as error:
-            message = (
-                f"the staged rows {parcel.key} are gone, so nothing more of this write can be "
-                "pushed: write again, and let nobody remove objects under staged/ meanwhile"
-            )
-            raise CorruptStateError(message) from error
-        finally:
-            await location.store.close()
+        async with opened_store(self.url) as location:
+            try:
+                body = (await location.store.get(parcel.key)).body
+            except ObjectMissingError as error:
+                message = (
+                    f"the staged rows {parcel.key} are gone, so the rest of this write cannot be "
+                    "pushed: write again, and do not remove objects under staged/ meanwhile"
+                )
+                raise CorruptStateError(message) from error
         if _digest(body) != parcel.digest:
             message = f"the staged rows {parcel.key} are not those that were staged: write again"
             raise CorruptStateError(message)
         found.append(body)
 
     async def _clear(self) -> None:
-        location = open_store(self.url)
-        try:
+        async with opened_store(self.url) as location:
             own, long_ago = self._prefix(location), SystemClock().now() - ABANDONED_AFTER
             keys = [
                 info.key
@@ -121,11 +118,9 @@ class Staging:
             ]
             for key in keys:
                 await location.store.delete(key)
-        finally:
-            await location.store.close()
 
     def _prefix(self, location: Location) -> str:
-        """What the keys of this write begin with, and those of no other: no id has a ``!``.
+        """Return the prefix of this write's keys, which no other write has: ids contain no ``!``.
 
         Not a folder for each write, because on a disk it would stay behind with its lock.
         """

@@ -1,6 +1,6 @@
-"""Which column of a DataFrame says what of a job, checked by name and type before a row is read.
+"""Maps the columns of a DataFrame to fields of jobs, by name and type, before a row is read.
 
-A column that is not understood is refused and never dropped or packed unasked: a mistyped
+An unknown column is rejected, and never dropped or added to the payload silently: a mistyped
 ``priority`` would otherwise be noticed only when the jobs have run.
 """
 
@@ -13,12 +13,13 @@ from typing import Literal
 from pyspark.sql import types as t
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.format_options import EVERY_COLUMN, WriteOptions
+from bucketq.spark.format_options import ALL_COLUMNS, WriteOptions
 
 PayloadForm = Literal["json", "bytes", "value"]
-"""JSON as text, bytes as they are, or any other value, which is written as JSON."""
+"""JSON as text, bytes as they are, or another value, which is encoded as JSON."""
 
-_DEEPEST = 50
+_DEPTH_MAX = 50
+"""Far deeper than real schemas, and far below the depth at which JSON decoders give up."""
 
 
 def _is_text(kind: t.DataType) -> bool:
@@ -47,7 +48,7 @@ _FIELDS: dict[str, tuple[str, Callable[[t.DataType], bool]]] = {
     "key": ("string", _is_text),
     "tags": ("map<string,string>", _is_tags),
 }
-"""The columns that are fields of a job, the type that each should have, and whether it does."""
+"""The columns that are fields of a job: the type that each must have, and a check of it."""
 
 _ATOMS = (
     t.StringType
@@ -62,60 +63,59 @@ _ATOMS = (
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What the columns of a frame mean."""
+class WriteColumns:
+    """Which columns of a frame become which fields of a job, by their index."""
 
     fields: dict[str, int]
-    """The place of each column that is a field of a job."""
     payload: int | None
-    """The place of the column that is the payload."""
+    """The column that is the payload."""
     form: PayloadForm
     packed: dict[str, int]
-    """Or the columns that make up the payload, an object."""
+    """Or else the columns that make up the payload, an object."""
     kind: str | None
-    """The kind of all rows, where no column says it."""
+    """The kind of all rows, if there is no column for it."""
 
 
-def plan_columns(schema: t.StructType, options: WriteOptions) -> Columns:
-    """Find out what the columns mean. Raises ``InvalidRequestError`` that names the wrong one."""
-    places = _places(schema)
+def plan_columns(schema: t.StructType, options: WriteOptions) -> WriteColumns:
+    """Map the columns. Raises ``InvalidRequestError`` that names a wrong one."""
+    indexes = _indexes(schema)
     packed = _packed(schema, options)
-    payload = None if packed else _payload_place(schema, places)
+    payload = None if packed else _payload_index(schema, indexes)
     fields: dict[str, int] = {}
-    for name, place in places.items():
-        if schema[place].name in packed or place == payload:
+    for name, index in indexes.items():
+        if schema[index].name in packed or index == payload:
             continue
         if name not in _FIELDS:
-            raise _unknown(schema[place].name, has_payload=payload is not None)
-        _check_field(schema[place], name)
-        fields[name] = place
+            raise _unknown(schema[index].name, has_payload=payload is not None)
+        _check_field(schema[index], name)
+        fields[name] = index
     _check_kind(fields, options)
     if payload is not None:
         _check_value(schema[payload].dataType, "payload")
-    for name, place in packed.items():
-        _check_value(schema[place].dataType, name, depth=1)
+    for name, index in packed.items():
+        _check_value(schema[index].dataType, name, depth=1)
     form = "value" if payload is None else _form(schema[payload].dataType)
-    return Columns(fields, payload, form, packed, options.kind)
+    return WriteColumns(fields, payload, form, packed, options.kind)
 
 
-def _places(schema: t.StructType) -> dict[str, int]:
-    """The place of each column by its name in lower case; Spark does not heed case either."""
-    places: dict[str, int] = {}
-    for place, name in enumerate(schema.names):
-        if name.lower() in places:
+def _indexes(schema: t.StructType) -> dict[str, int]:
+    """Return the index of each column by its name in lower case, as Spark ignores case."""
+    indexes: dict[str, int] = {}
+    for index, name in enumerate(schema.names):
+        if name.lower() in indexes:
             message = f"two columns are called {name!r}: rename or drop one of them"
             raise InvalidRequestError(message)
-        places[name.lower()] = place
-    return places
+        indexes[name.lower()] = index
+    return indexes
 
 
 def _packed(schema: t.StructType, options: WriteOptions) -> dict[str, int]:
-    """The columns that make up the payload, by the names that they will have in it."""
+    """Return the columns that make up the payload, by the names that they have in it."""
     wanted = options.payload_columns
-    if wanted == (EVERY_COLUMN,):
+    if wanted == (ALL_COLUMNS,):
         chosen = {
-            name: place
-            for place, name in enumerate(schema.names)
+            name: index
+            for index, name in enumerate(schema.names)
             if name.lower() not in _FIELDS and name.lower() != "payload"
         }
         if not chosen:
@@ -125,31 +125,31 @@ def _packed(schema: t.StructType, options: WriteOptions) -> dict[str, int]:
             )
             raise InvalidRequestError(message)
     else:
-        places = _places(schema)
+        indexes = _indexes(schema)
         for name in wanted:
-            if name.lower() not in places:
+            if name.lower() not in indexes:
                 message = (
                     f"option payloadColumns: no column {name!r}; there are "
                     f"{', '.join(schema.names) or 'none'}"
                 )
                 raise InvalidRequestError(message)
-        chosen = {schema.names[places[name.lower()]]: places[name.lower()] for name in wanted}
-    if chosen and "payload" in _places(schema) and "payload" not in map(str.lower, chosen):
+        chosen = {schema.names[indexes[name.lower()]]: indexes[name.lower()] for name in wanted}
+    if chosen and "payload" in _indexes(schema) and "payload" not in map(str.lower, chosen):
         message = "there is a column payload and an option payloadColumns: drop one of them"
         raise InvalidRequestError(message)
     return chosen
 
 
-def _payload_place(schema: t.StructType, places: dict[str, int]) -> int:
-    place = places.get("payload")
-    if place is None:
+def _payload_index(schema: t.StructType, indexes: dict[str, int]) -> int:
+    index = indexes.get("payload")
+    if index is None:
         message = (
             "no column payload: add one, or name the columns that make up the payload, as in "
-            'option("payloadColumns", "a,b"), or "*" for all that say nothing else of a job; '
+            'option("payloadColumns", "a,b"), or "*" for all that are not fields of a job; '
             f"there are {', '.join(schema.names) or 'none'}"
         )
         raise InvalidRequestError(message)
-    return place
+    return index
 
 
 def _check_field(column: t.StructField, name: str) -> None:
@@ -182,9 +182,9 @@ def _form(kind: t.DataType) -> PayloadForm:
 
 
 def _check_value(kind: t.DataType, where: str, depth: int = 0) -> None:
-    """See that JSON has a way to say values of a type."""
-    if depth > _DEEPEST:
-        message = f"column {where} is nested deeper than {_DEEPEST} levels: flatten it"
+    """Check that values of a type can be encoded as JSON."""
+    if depth > _DEPTH_MAX:
+        message = f"column {where} is nested deeper than {_DEPTH_MAX} levels: flatten it"
         raise InvalidRequestError(message)
     if isinstance(kind, t.StructType):
         for field in kind.fields:

@@ -6,27 +6,34 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
-from bucketq.spark.archive.archive_report import Line, Numbers, Reason, Report
+from bucketq.spark.archive.archive_report import (
+    ArchiveReport,
+    FailureReason,
+    JobNumbers,
+    ReportLine,
+)
 from bucketq.spark.archive.report_page import page
 
 START = datetime(2026, 2, 15, tzinfo=UTC)
-NUMBERS = Numbers(
+NUMBERS = JobNumbers(
     jobs=10, completed=9, dead=1, retries=2, wait_s=(1.0, 2.0, 3.0), run_s=(0.1, 0.2, 0.3)
 )
 
 
-def made(hours: int, kinds: int = 1) -> Report:
-    return Report(
+def made(hours: int, kinds: int = 1) -> ArchiveReport:
+    return ArchiveReport(
         since=START,
         until=START + timedelta(hours=hours),
         total=NUMBERS,
-        kinds=[Line(kind=f"k<{place}>", hour=None, numbers=NUMBERS) for place in range(kinds)],
+        kinds=[
+            ReportLine(kind=f"k<{place}>", hour=None, numbers=NUMBERS) for place in range(kinds)
+        ],
         hours=[
-            Line(kind=None, hour=START + timedelta(hours=hour), numbers=NUMBERS)
+            ReportLine(kind=None, hour=START + timedelta(hours=hour), numbers=NUMBERS)
             for hour in range(hours)
         ],
         kind_hours=[],
-        reasons=[Reason("k", "<img src=x onerror=alert(1)>", 3, START)],
+        reasons=[FailureReason("k", "<img src=x onerror=alert(1)>", 3, START)],
     )
 
 
@@ -67,15 +74,15 @@ def test_a_short_time_is_shown_with_the_hours_around_it_that_were_asked_for() ->
 def test_each_kind_is_shown_over_time() -> None:
     report = made(3)
     lines = [
-        Line(kind="k<0>", hour=START + timedelta(hours=hour), numbers=Numbers(jobs=jobs))
+        ReportLine(kind="k<0>", hour=START + timedelta(hours=hour), numbers=JobNumbers(jobs=jobs))
         for hour, jobs in ((0, 2), (2, 4))
     ]
     assert 'd="M0 100V50h1V100h1V0h1V100z"' in page(structs.replace(report, kind_hours=lines), "x")
 
 
 def test_large_numbers_are_short_and_nothing_stands_out_where_nothing_was() -> None:
-    large = Numbers(jobs=54_000_000, completed=54_000_000)
-    line = Line(kind="k", hour=None, numbers=large)
+    large = JobNumbers(jobs=54_000_000, completed=54_000_000)
+    line = ReportLine(kind="k", hour=None, numbers=large)
     text = page(structs.replace(made(1), total=large, kinds=[line]), "x")
     assert text.count(">54M<") == 3
     assert text.count('<td class="none">0</td>') == 2

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bucketq.spark.archive.svg_charts import (
-    Series,
+    ChartSeries,
     bars,
     count,
     duration,
@@ -30,7 +30,7 @@ def heights(svg: str) -> list[float]:
 
 
 def test_bars_stand_on_one_another_in_proportion() -> None:
-    series = [Series("good", "ok", [30, 10]), Series("bad", "bad", [10, 0])]
+    series = [ChartSeries("good", "ok", [30, 10]), ChartSeries("bad", "bad", [10, 0])]
     svg = bars(hours(2), series, "jobs")
     first, second, third = heights(svg)
     assert first == pytest.approx(3 * second)
@@ -40,13 +40,13 @@ def test_bars_stand_on_one_another_in_proportion() -> None:
 
 
 def test_a_line_is_broken_where_nothing_is_known() -> None:
-    svg = lines(hours(5), [Series("p50", "a", [1, 2, None, 3, 4])], "time")
+    svg = lines(hours(5), [ChartSeries("p50", "a", [1, 2, None, 3, 4])], "time")
     assert svg.count("<polyline") == 2
     assert svg.count('class="dot a"') == 4
 
 
 def test_a_value_that_stands_alone_is_seen_however_many_places_there_are() -> None:
-    svg = lines(hours(200), [Series("p50", "a", [1.0, *[None] * 199])], "time")
+    svg = lines(hours(200), [ChartSeries("p50", "a", [1.0, *[None] * 199])], "time")
     assert (svg.count("<polyline"), svg.count('class="dot a"')) == (0, 1)
 
 
@@ -54,8 +54,8 @@ def test_a_value_that_stands_alone_is_seen_however_many_places_there_are() -> No
 def test_every_chart_is_well_formed_and_has_few_labels(number: int) -> None:
     values = [float(place % 7) for place in range(number)]
     for svg in (
-        bars(hours(number), [Series("x", "ok", values)], "a"),
-        lines(hours(number), [Series("x", "a", values)], "b"),
+        bars(hours(number), [ChartSeries("x", "ok", values)], "a"),
+        lines(hours(number), [ChartSeries("x", "a", values)], "b"),
     ):
         root = ET.fromstring(svg)
         times = [each for each in root.iter("span") if (each.get("class") or "").startswith("x")]
@@ -69,7 +69,7 @@ def words(chart: str, axis: str) -> list[str]:
 
 def test_days_are_named_at_midnight_and_hours_are_round() -> None:
     places = [START + timedelta(hours=7 + hour) for hour in range(48)]
-    chart = bars(places, [Series("x", "ok", [1] * 48)], "jobs")
+    chart = bars(places, [ChartSeries("x", "ok", [1] * 48)], "jobs")
     days = [word for word in words(chart, "x") if "Feb" in word]
     assert days == ["16 Feb", "17 Feb"]
     assert words(chart, "x")[:4] == ["12:00", "18:00", "16 Feb", "06:00"]
@@ -86,7 +86,7 @@ def test_days_are_named_at_midnight_and_hours_are_round() -> None:
     ],
 )
 def test_an_axis_of_counts_has_round_numbers(highest: float, axis: list[str]) -> None:
-    assert words(bars(hours(1), [Series("x", "ok", [highest])], "jobs"), "y") == axis
+    assert words(bars(hours(1), [ChartSeries("x", "ok", [highest])], "jobs"), "y") == axis
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_an_axis_of_counts_has_round_numbers(highest: float, axis: list[str]) ->
 def test_an_axis_of_durations_shows_small_ones_beside_large_ones(
     values: list[float], axis: list[str]
 ) -> None:
-    chart = lines(hours(len(values)), [Series("x", "a", values)], "time")
+    chart = lines(hours(len(values)), [ChartSeries("x", "a", values)], "time")
     assert words(chart, "y") == axis
     assert ("logarithmic" in chart) == (axis[0] != "0")
     heights_of = [float(each) for each in re.findall(r"[ M][\d.]+,([\d.]+)h0", chart)]
@@ -112,7 +112,7 @@ def test_an_axis_of_durations_shows_small_ones_beside_large_ones(
 
 
 def test_whoever_points_at_a_place_is_told_all_of_its_numbers() -> None:
-    series = [Series("p50", "a", [1.0, None]), Series("p95", "b", [2.0, None])]
+    series = [ChartSeries("p50", "a", [1.0, None]), ChartSeries("p95", "b", [2.0, None])]
     titles = re.findall("<title>([^<]*)</title>", lines(hours(2), series, "time"))
     assert titles == ["2026-02-15 00:00 UTC\np50: 1 s\np95: 2 s", "2026-02-15 01:00 UTC"]
 
@@ -123,7 +123,7 @@ def test_small_bars_are_as_high_as_their_values() -> None:
 
 
 def test_what_has_a_meaning_in_html_is_escaped() -> None:
-    series = [Series("<b>&", "ok", [1])]
+    series = [ChartSeries("<b>&", "ok", [1])]
     for text in (bars(hours(1), series, '"><script>'), legend(series)):
         assert "<b>" not in text
         assert "<script>" not in text

@@ -15,7 +15,7 @@ from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.job import Failure, JobRecord
 from bucketq.spark.handlers import batch_runner
 from bucketq.spark.handlers.batch_runner import BatchFailed, BatchSize, SparkRunner
-from bucketq.spark.handlers.executor_task import Care, Outcome
+from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import bind
@@ -29,7 +29,7 @@ class FakeCluster:
     """A cluster whose jobs are their payloads: what each number does is up to a test."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[Care, list[Any]]] = []
+        self.batches: list[tuple[Isolation, list[Any]]] = []
         self.deadly: set[Any] = set()
         """End the process that runs them; told of where each has a process of its own."""
         self.devastating: set[Any] = set()
@@ -44,25 +44,27 @@ class FakeCluster:
         self.gone: Exception | None = None
         self.refusal: Exception | None = None
 
-    def submit(self, bodies: Sequence[bytes], care: Care, tag: str) -> list[Outcome]:
+    def submit(
+        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
+    ) -> list[HandlerOutcome]:
         records = [msgspec.json.decode(body, type=JobRecord) for body in bodies]
         payloads = [msgspec.json.decode(record.payload) for record in records]
-        self.batches.append((care, payloads))
+        self.batches.append((isolation, payloads))
         assert self.gate.wait(PATIENCE_S)
         if self.refusal is not None:
             raise self.refusal
-        dead = self.devastating | (self.deadly if care == "together" else set())
+        dead = self.devastating | (self.deadly if isolation == "shared" else set())
         if tag in self.interrupted or self.gone or dead.intersection(payloads):
             raise BatchFailed("python worker exited")
         return [self._outcome(payload) for payload in payloads]
 
-    def _outcome(self, payload: Any) -> Outcome:
+    def _outcome(self, payload: Any) -> HandlerOutcome:
         if payload in self.unbegun:
             self.unbegun.remove(payload)
-            return Outcome()
+            return HandlerOutcome()
         if payload in self.deadly:
-            return Outcome(reply_failed(HandlerFailed(how_it_ended(3))))
-        return Outcome(reply_done(f"did {payload}"))
+            return HandlerOutcome(reply_failed(HandlerFailed(how_it_ended(3))))
+        return HandlerOutcome(reply_done(f"did {payload}"))
 
     def interrupt(self, tag: str) -> None:
         if self.deaf:
@@ -108,9 +110,9 @@ async def test_jobs_go_out_together_and_each_gets_its_own_answer() -> None:
     stage = Stage(4)
     assert await stage.all(range(10)) == [f"did {n}" for n in range(10)]
     assert sorted(stage.cluster.batches) == [
-        ("together", [0, 1, 2, 3]),
-        ("together", [4, 5, 6, 7]),
-        ("together", [8, 9]),
+        ("shared", [0, 1, 2, 3]),
+        ("shared", [4, 5, 6, 7]),
+        ("shared", [8, 9]),
     ]
     await stage.runner.close()
 
@@ -128,7 +130,7 @@ async def test_no_more_batches_are_under_way_than_may_and_others_gather() -> Non
     assert len(stage.cluster.batches) == 2
     stage.cluster.gate.set()
     assert await asyncio.gather(*tasks) == [f"did {n}" for n in range(5)]
-    assert stage.cluster.batches[2] == ("together", [2, 3, 4])
+    assert stage.cluster.batches[2] == ("shared", [2, 3, 4])
     await stage.runner.close()
 
 
@@ -139,7 +141,7 @@ async def test_a_job_that_ends_its_process_is_found_and_the_others_are_done() ->
     assert [n for n, end in enumerate(found) if isinstance(end, HandlerFailed)] == [3]
     assert str(found[3]) == "the process that ran the handler ended with exit code 3"
     assert found[:3] + found[4:] == [f"did {n}" for n in (0, 1, 2, 4, 5)]
-    assert [care for care, _ in stage.cluster.batches] == ["together", "apart"]
+    assert [isolation for isolation, _ in stage.cluster.batches] == ["shared", "isolated"]
     await stage.runner.close()
 
 
@@ -150,7 +152,7 @@ async def test_a_job_that_takes_the_executor_with_it_is_found_by_halves() -> Non
     assert [n for n, end in enumerate(found) if isinstance(end, HandlerFailed)] == [5]
     assert "ended together with its Spark executor: python worker exited" in str(found[5])
     assert stage.gone == 0
-    assert ("apart", [5]) in stage.cluster.batches
+    assert ("isolated", [5]) in stage.cluster.batches
     await stage.runner.close()
 
 
@@ -166,9 +168,9 @@ async def test_a_job_that_has_ended_its_process_before_is_kept_apart_from_others
     ]
     assert await asyncio.gather(*tasks) == ["did 1", "did 2", "did 3"]
     assert sorted(stage.cluster.batches) == [
-        ("apart", [2]),
-        ("together", [1]),
-        ("together", [3]),
+        ("isolated", [2]),
+        ("shared", [1]),
+        ("shared", [3]),
     ]
     await stage.runner.close()
 

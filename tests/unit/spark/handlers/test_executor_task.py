@@ -14,8 +14,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from bucketq.spark.handlers.executor_task import Orders, Outcome, run_bodies, run_part, try_part
-from bucketq.spark.handlers.pickled_handlers import Shipment, pack
+from bucketq.spark.handlers.executor_task import (
+    HandlerOutcome,
+    TaskSettings,
+    check_handlers,
+    run_jobs,
+    run_partition,
+)
+from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_handlers
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import Handler, bind
@@ -24,23 +30,23 @@ from tests.unit.worker import crafts
 from tests.unit.worker.stage import claimed_job
 
 
-def orders(*handlers: Handler, concurrency: int = 10, **fields: Any) -> Orders:
+def settings(*handlers: Handler, concurrency: int = 10, **fields: Any) -> TaskSettings:
     fields = {"budget_s": 60.0, **fields}
-    shipment = pack({handler.kind: handler for handler in handlers})
-    return Orders(shipment, concurrency, **fields)
+    pickled = pickle_handlers({handler.kind: handler for handler in handlers})
+    return TaskSettings(pickled, concurrency, **fields)
 
 
 def body(kind: str, payload: Any = None) -> bytes:
     return msgspec.json.encode(claimed_job(payload, kind=kind).record)
 
 
-def replies(outcomes: list[Outcome]) -> list[Reply]:
+def replies(outcomes: list[HandlerOutcome]) -> list[Reply]:
     return [outcome.reply for outcome in outcomes if outcome.reply is not None]
 
 
 def run_one(function: Callable[..., Any], payload: Any = None, **options: Any) -> Any:
-    told = orders(bind("x", function, **options))
-    [reply] = replies(run_bodies(told, [body("x", payload)]))
+    told = settings(bind("x", function, **options))
+    [reply] = replies(run_jobs(told, [body("x", payload)]))
     return value_of(reply)
 
 
@@ -68,11 +74,11 @@ def bytes_of(payload: str) -> bytes:
     return payload.encode()
 
 
-@pytest.mark.parametrize("care", ["together", "apart"])
-def test_each_job_gets_its_own_answer_in_the_order_of_the_jobs(care: Any) -> None:
-    told = orders(bind("double", double_soon), bind("fail", fail), care=care)
+@pytest.mark.parametrize("isolation", ["shared", "isolated"])
+def test_each_job_gets_its_own_answer_in_the_order_of_the_jobs(isolation: Any) -> None:
+    told = settings(bind("double", double_soon), bind("fail", fail), isolation=isolation)
     kinds = ["double", "fail", "double", "fail", "double"]
-    outcomes = run_bodies(told, [body(kind, n) for n, kind in enumerate(kinds)])
+    outcomes = run_jobs(told, [body(kind, n) for n, kind in enumerate(kinds)])
     first, second, third, fourth, fifth = replies(outcomes)
     assert [value_of(each) for each in (first, third, fifth)] == [0, 4, 8]
     for reply, number in ((second, 1), (fourth, 3)):
@@ -97,7 +103,7 @@ def test_a_handler_that_takes_too_long_has_failed() -> None:
     async def wait() -> None:
         await asyncio.sleep(60)
 
-    with pytest.raises(HandlerFailed, match=r"^it took longer than 0\.05 s, and was told to stop$"):
+    with pytest.raises(HandlerFailed, match=r"^it took longer than 0\.05 s, and was cancelled$"):
         run_one(wait, timeout=0.05)
 
 
@@ -144,8 +150,8 @@ def test_no_more_run_at_once_than_may() -> None:
         inside.pop()
         return most
 
-    told = orders(bind("x", enter), concurrency=3)
-    found = [value_of(reply) for reply in replies(run_bodies(told, [body("x")] * 12))]
+    told = settings(bind("x", enter), concurrency=3)
+    found = [value_of(reply) for reply in replies(run_jobs(told, [body("x")] * 12))]
     assert len(found) == 12
     assert max(found) == 3
 
@@ -154,8 +160,8 @@ def test_a_task_whose_time_is_up_begins_no_more_jobs() -> None:
     async def wait() -> None:
         await asyncio.sleep(0.01)
 
-    told = orders(bind("x", wait), concurrency=2, budget_s=0.0)
-    outcomes = run_bodies(told, [body("x")] * 5)
+    told = settings(bind("x", wait), concurrency=2, budget_s=0.0)
+    outcomes = run_jobs(told, [body("x")] * 5)
     assert [outcome.reply is not None for outcome in outcomes] == [True, True, False, False, False]
 
 
@@ -163,17 +169,17 @@ def test_it_is_told_how_long_handlers_kept_a_task_busy() -> None:
     async def wait(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    told = orders(bind("x", wait), concurrency=1)
-    first, last = run_bodies(told, [body("x", 0.05), body("x", 0.1)])
+    told = settings(bind("x", wait), concurrency=1)
+    first, last = run_jobs(told, [body("x", 0.05), body("x", 0.1)])
     assert 0.05 <= first.ended_s < last.ended_s
     assert last.ended_s >= 0.15
 
 
 def test_a_job_in_a_process_that_dies_costs_itself_alone() -> None:
-    told = orders(
+    told = settings(
         bind("die", crafts.die, run_in="process"), bind("echo", crafts.echo, run_in="process")
     )
-    died, echoed = replies(run_bodies(told, [body("die", "exit"), body("echo", 5)]))
+    died, echoed = replies(run_jobs(told, [body("die", "exit"), body("echo", 5)]))
     assert value_of(echoed) == 5
     with pytest.raises(HandlerFailed, match="the process that ran the handler"):
         value_of(died)
@@ -187,8 +193,8 @@ def test_a_job_that_ends_its_process_is_found_where_each_is_run_apart() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return how
 
-    told = orders(bind("x", leave), care="apart")
-    outcomes = run_bodies(told, [body("x", how) for how in ("stay", "exit", "kill", "go on")])
+    told = settings(bind("x", leave), isolation="isolated")
+    outcomes = run_jobs(told, [body("x", how) for how in ("stay", "exit", "kill", "go on")])
     assert [reply.text or value_of(reply) for reply in replies(outcomes)] == [
         "stay",
         "the process that ran the handler ended with exit code 7",
@@ -198,29 +204,29 @@ def test_a_job_that_ends_its_process_is_found_where_each_is_run_apart() -> None:
 
 
 def test_rows_come_back_under_their_numbers() -> None:
-    told = orders(bind("double", double_soon))
+    told = settings(bind("double", double_soon))
     names = ["n", "body"]
     some = pa.record_batch(
         [pa.array([4, 2], pa.int32()), [body("double", 4), body("double", 2)]], names
     )
     more = pa.record_batch([pa.array([7], pa.int32()), [body("double", 7)]], names)
-    [batch] = run_part(told, [some, more])
+    [batch] = run_partition(told, [some, more])
     assert batch.column(0).to_pylist() == [4, 2, 7]
-    found = [msgspec.json.decode(raw, type=Outcome) for raw in batch.column(1).to_pylist()]
+    found = [msgspec.json.decode(raw, type=HandlerOutcome) for raw in batch.column(1).to_pylist()]
     assert [value_of(reply) for reply in replies(found)] == [8, 4, 14]
-    assert [batch.num_rows for batch in run_part(told, [])] == [0]
+    assert [batch.num_rows for batch in run_partition(told, [])] == [0]
 
 
 def test_an_executor_without_the_handlers_says_so_and_runs_nothing() -> None:
-    broken = Orders(Shipment(b"\x80\x04cno_such_module\nwork\n.", ()), 1, 1.0)
-    [outcome] = run_bodies(broken, [body("x")])
+    broken = TaskSettings(PickledHandlers(b"\x80\x04cno_such_module\nwork\n.", ()), 1, 1.0)
+    [outcome] = run_jobs(broken, [body("x")])
     assert outcome.reply is None
-    assert "No module named 'no_such_module'" in outcome.undelivered
+    assert "No module named 'no_such_module'" in outcome.load_error
     row = pa.record_batch([pa.array([0], pa.int32()), [b""]], ["n", "body"])
-    [batch] = try_part(broken, [row])
+    [batch] = check_handlers(broken, [row])
     [raw] = batch.column(1).to_pylist()
-    assert "no_such_module" in msgspec.json.decode(raw, type=Outcome).undelivered
-    [batch] = try_part(orders(bind("x", fail)), [row])
+    assert "no_such_module" in msgspec.json.decode(raw, type=HandlerOutcome).load_error
+    [batch] = check_handlers(settings(bind("x", fail)), [row])
     assert batch.column(1).to_pylist() == [b"{}"]
 
 
@@ -240,9 +246,9 @@ def leave_a_fork(wish: list[str]) -> str:
 @pytest.mark.parametrize("end", ["dies", "returns"])
 def test_a_process_that_a_job_has_started_holds_nobody_up(tmp_path: Path, end: str) -> None:
     mark = tmp_path / "mark"
-    told = orders(bind("x", leave_a_fork), care="apart")
+    told = settings(bind("x", leave_a_fork), isolation="isolated")
     try:
-        [reply] = replies(run_bodies(told, [body("x", [str(mark), end])]))
+        [reply] = replies(run_jobs(told, [body("x", [str(mark), end])]))
     finally:
         os.kill(int(mark.read_text()), signal.SIGKILL)
     if end == "returns":

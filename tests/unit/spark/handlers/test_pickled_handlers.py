@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.handlers.pickled_handlers import NotDelivered, Shipment, pack, unpack
+from bucketq.spark.handlers.pickled_handlers import (
+    HandlersNotLoaded,
+    PickledHandlers,
+    load_handlers,
+    pickle_handlers,
+)
 from bucketq.worker.handlers import bind
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -20,19 +25,21 @@ PACK = """
 import sys
 {setup}
 import bucketq
-from bucketq.spark.handlers.pickled_handlers import pack
+from bucketq.spark.handlers.pickled_handlers import pickle_handlers
 from msgspec import msgpack
-sys.stdout.buffer.write(msgpack.encode(pack({handlers})))
+sys.stdout.buffer.write(msgpack.encode(pickle_handlers({handlers})))
 """
 UNPACK = """
 import sys
 from msgspec import msgpack
-from bucketq.spark.handlers.pickled_handlers import NotDelivered, Shipment, unpack
-shipment = msgpack.decode(sys.stdin.buffer.read(), type=Shipment)
+from bucketq.spark.handlers import pickled_handlers
+from bucketq.spark.handlers.pickled_handlers import HandlersNotLoaded, PickledHandlers
+load = pickled_handlers.load_handlers
+pickled = msgpack.decode(sys.stdin.buffer.read(), type=PickledHandlers)
 try:
-    print(unpack(shipment)["x"].function(20), unpack(shipment) is unpack(shipment))
-except NotDelivered as error:
-    print("not delivered:", error)
+    print(load(pickled)["x"].function(20), load(pickled) is load(pickled))
+except HandlersNotLoaded as error:
+    print("not loaded:", error)
 """
 TASKS = """
 import bucketq
@@ -84,7 +91,7 @@ def test_a_handler_of_a_module_is_imported_from_where_the_driver_has_it(
     assert python(UNPACK, elsewhere, packed) == b"40 True\n"
     file.unlink()
     told = python(UNPACK, elsewhere, packed).decode()
-    assert told.startswith("not delivered: ModuleNotFoundError: No module named")
+    assert told.startswith("not loaded: ModuleNotFoundError: No module named")
 
 
 def test_a_package_is_found_by_the_folder_above_it(tmp_path: Path, elsewhere: Path) -> None:
@@ -105,12 +112,12 @@ def test_a_handler_that_holds_what_cannot_be_sent_is_refused_by_name() -> None:
             del payload
 
     with pytest.raises(InvalidRequestError, match=r"'x', .*work, cannot be sent .*lock"):
-        pack({"x": bind("x", work)})
+        pickle_handlers({"x": bind("x", work)})
 
 
 def test_what_cannot_be_opened_is_told_and_tried_again() -> None:
-    shipment = Shipment(b"no pickle", ("/no/such/folder",))
+    pickled = PickledHandlers(b"no pickle", ("/no/such/folder",))
     for _ in range(2):
-        with pytest.raises(NotDelivered, match="UnpicklingError"):
-            unpack(shipment)
+        with pytest.raises(HandlersNotLoaded, match="UnpicklingError"):
+            load_handlers(pickled)
     assert "/no/such/folder" not in sys.path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +12,8 @@ import pytest
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.handlers.batch_runner import BatchFailed
-from bucketq.spark.handlers.executor_task import Orders
-from bucketq.spark.handlers.pickled_handlers import Shipment, pack
+from bucketq.spark.handlers.executor_task import TaskSettings
+from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_handlers
 from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.handlers import bind
 from bucketq.worker.reply import value_of
@@ -100,17 +99,17 @@ def session() -> FakeSession:
 
 @pytest.fixture
 def cluster(session: FakeSession) -> SparkCluster:
-    return cluster_of(session, pack({"x": bind("x", double)}))
+    return cluster_of(session, pickle_handlers({"x": bind("x", double)}))
 
 
-def cluster_of(session: Any, shipment: Shipment) -> SparkCluster:
-    return SparkCluster(session, Orders(shipment, 2, 5.0))
+def cluster_of(session: Any, pickled: PickledHandlers) -> SparkCluster:
+    return SparkCluster(session, TaskSettings(pickled, 2, 5.0))
 
 
 def test_outcomes_are_in_the_order_of_the_jobs_and_the_batch_has_its_tag(
     session: FakeSession, cluster: SparkCluster
 ) -> None:
-    outcomes = cluster.submit([body(n) for n in range(5)], "together", "t1")
+    outcomes = cluster.submit([body(n) for n in range(5)], "shared", "t1")
     assert [value_of(each.reply) for each in outcomes if each.reply] == [0, 2, 4, 6, 8]
     assert (session.seen, session.sparkContext.tags) == ([["t1"]], [])
     cluster.interrupt("t1")
@@ -122,7 +121,7 @@ def test_what_spark_says_is_told_without_its_java_calls(
 ) -> None:
     session.error = RuntimeError(JAVA)
     with pytest.raises(BatchFailed) as caught:
-        cluster.submit([body(1)], "together", "t1")
+        cluster.submit([body(1)], "shared", "t1")
     assert str(caught.value) == (
         "org.apache.spark.SparkException: Job aborted due to stage failure: python worker exited"
     )
@@ -130,29 +129,21 @@ def test_what_spark_says_is_told_without_its_java_calls(
     session.sparkContext.error = session.error
     for ask in (cluster.check, lambda: cluster.interrupt("t1")):
         with pytest.raises(
-            UnavailableError, match=r"nothing any more: org.*exited; see its log where"
+            UnavailableError, match=r"cannot run jobs any more: org.*exited; see its log"
         ):
             ask()
 
 
 def test_executors_without_handlers_are_told_of(session: FakeSession) -> None:
-    broken = cluster_of(session, Shipment(b"\x80\x04cno_such_module\nwork\n.", ()))
-    for ask in (broken.check, lambda: broken.submit([body(1)], "together", "t")):
+    broken = cluster_of(session, PickledHandlers(b"\x80\x04cno_such_module\nwork\n.", ()))
+    for ask in (broken.check, lambda: broken.submit([body(1)], "shared", "t")):
         with pytest.raises(InvalidRequestError, match="No module named 'no_such_module'"):
             ask()
 
 
-def test_spark_in_local_mode_runs_handlers_with_the_python_that_has_them(
-    session: FakeSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    cluster_of(session, pack({"x": bind("x", double)}))
-    assert session.sparkContext.pythonExec == sys.executable
-
-
 def test_a_cluster_that_is_well_passes_the_check(cluster: SparkCluster) -> None:
     cluster.check()
-    assert cluster.parts == 3
+    assert cluster.parallelism == 3
 
 
 def test_a_cluster_that_runs_tasks_twice_says_so(

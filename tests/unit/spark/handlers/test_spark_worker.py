@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,28 +13,30 @@ import pytest
 import bucketq
 from bucketq import Backoff, InvalidRequestError, JobSpec, UnavailableError, Worker
 from bucketq.spark.handlers.batch_runner import BatchFailed
-from bucketq.spark.handlers.executor_task import Care, Orders, Outcome, run_bodies
-from bucketq.spark.handlers.pickled_handlers import pack
+from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation, TaskSettings, run_jobs
+from bucketq.spark.handlers.pickled_handlers import pickle_handlers
 from bucketq.spark.handlers.spark_worker import SparkWorker
 from bucketq.worker.handlers import bind
 
-SESSION = cast("Any", SimpleNamespace(version="4.3.0"))
+SESSION = cast("Any", SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(master="yarn")))
 
 
 class NearCluster:
     """A cluster in this process."""
 
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
+    def __init__(self, settings: TaskSettings) -> None:
+        self._orders = settings
         self.sizes: list[int] = []
         self.is_gone = False
 
-    def submit(self, bodies: Sequence[bytes], care: Care, tag: str) -> list[Outcome]:
-        del care, tag
+    def submit(
+        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
+    ) -> list[HandlerOutcome]:
+        del isolation, tag
         self.sizes.append(len(bodies))
         if self.is_gone:
             raise BatchFailed("the context was stopped")
-        return run_bodies(self._orders, bodies)
+        return run_jobs(self._orders, bodies)
 
     def interrupt(self, tag: str) -> None:
         raise AssertionError(tag)
@@ -50,7 +53,7 @@ class NearWorker(SparkWorker):
     is_gone = False
 
     def _open(self, handlers: Any) -> Any:
-        self.near = NearCluster(Orders(pack(handlers), self.concurrency, 2.0))
+        self.near = NearCluster(TaskSettings(pickle_handlers(handlers), self.concurrency, 2.0))
         self.near.is_gone = self.is_gone
         return self.near, 2
 
@@ -131,3 +134,13 @@ def test_what_cannot_work_is_refused_at_once() -> None:
         SparkWorker(cast("Any", "local[2]"), {"x": double})
     with pytest.raises(InvalidRequestError, match="batch_jobs"):
         SparkWorker(SESSION, {"x": double}, batch_jobs=0)
+
+
+def test_spark_in_local_mode_runs_handlers_with_this_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    config = SimpleNamespace(contains=lambda _: False)
+    context = SimpleNamespace(master="local[2]", pythonExec="python3", getConf=lambda: config)
+    SparkWorker(cast("Any", SimpleNamespace(version="4.3.0", sparkContext=context)), {"x": double})
+    assert context.pythonExec == sys.executable

@@ -10,7 +10,8 @@ import pytest
 
 from bucketq.errors import BucketQError, CorruptStateError, InvalidRequestError, UnavailableError
 from bucketq.spark.session import command_session
-from bucketq.spark.session.command_session import demand_spark, spark_errors_told, told
+from bucketq.spark.session.command_session import require_spark
+from bucketq.spark.session.spark_errors import translate_errors, translated
 
 pytest.importorskip("pyspark")
 from py4j.protocol import Py4JNetworkError
@@ -20,7 +21,7 @@ from pyspark.logger import PySparkLogger
 def test_a_missing_pyspark_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_session, "find_spec", lambda _: None)
     with pytest.raises(InvalidRequestError, match=r'pip install "bucketq\[spark\]"'):
-        demand_spark("local[*]")
+        require_spark("local[*]")
 
 
 def test_a_pyspark_that_is_too_old_is_told_before_spark_is_started(
@@ -28,7 +29,7 @@ def test_a_pyspark_that_is_too_old_is_told_before_spark_is_started(
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.2")
     with pytest.raises(InvalidRequestError, match=r'this is 4\.1\.2: pip install "pyspark>=4\.2"'):
-        demand_spark("local[*]")
+        require_spark("local[*]")
 
 
 def test_a_missing_java_is_told_unless_spark_runs_elsewhere(
@@ -36,8 +37,8 @@ def test_a_missing_java_is_told_unless_spark_runs_elsewhere(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(InvalidRequestError, match="install Java"):
-        demand_spark("local[*]")
-    demand_spark("sc://host")
+        require_spark("local[*]")
+    require_spark("sc://host")
 
 
 def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,7 @@ def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(
         InvalidRequestError, match=r'grpc_status, .* pip install "pyspark\[connect\]"'
     ):
-        demand_spark("sc://host")
+        require_spark("sc://host")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_error_of_spark_is_told_without_its_stack(
     text: str, kind: type[BucketQError], message: str
 ) -> None:
-    error = told(RuntimeError(text))
+    error = translated(RuntimeError(text))
     assert type(error) is kind
     assert message in str(error)
     assert "\n" not in str(error)
@@ -97,8 +98,8 @@ def test_an_error_of_spark_is_told_without_its_stack(
     "master", ["cluster-7", "localhost", "spark://", "local[", "", "mesos://x"]
 )
 def test_a_master_that_is_none_is_told_before_anything_is_started(master: str) -> None:
-    with pytest.raises(InvalidRequestError, match=r"is no master of Spark: write local\[4\]"):
-        demand_spark(master)
+    with pytest.raises(InvalidRequestError, match=r"is not a Spark master: write local\[4\]"):
+        require_spark(master)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_a_master_that_is_none_is_told_before_anything_is_started(master: str) -
 )
 def test_a_master_is_taken_as_spark_takes_it(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_session, "find_java", lambda _: None)
-    demand_spark(master)
+    require_spark(master)
 
 
 def test_why_spark_does_not_start_is_told_without_the_calls_of_java() -> None:
@@ -121,7 +122,7 @@ def test_why_spark_does_not_start_is_told_without_the_calls_of_java() -> None:
     error = command_session._not_started("yarn", RuntimeError("gone"), log)
     assert str(error) == (
         'spark does not start with master yarn: Exception in thread "main" '
-        "org.apache.spark.SparkException: no such host; --debug shows all it says"
+        "org.apache.spark.SparkException: no such host; --debug shows all its output"
     )
 
 
@@ -131,7 +132,7 @@ def test_pyspark_and_py4j_are_silent_while_a_command_runs_and_as_before_after_th
     sql = PySparkLogger.getLogger("SQLQueryContextLogger")
     py4j = logging.getLogger("py4j.clientserver")
     before = (sql.level, py4j.level)
-    with command_session._quiet():
+    with command_session._quiet_loggers():
         sql.exception("no such column", errorClass="X")
         py4j.error("Exception while sending command.")
     assert capfd.readouterr() == ("", "")
@@ -142,6 +143,6 @@ def test_pyspark_and_py4j_are_silent_while_a_command_runs_and_as_before_after_th
     "error", [ConnectionRefusedError("[Errno 111]"), Py4JNetworkError("Answer from Java is empty")]
 )
 def test_a_process_of_spark_that_was_killed_is_told_of_in_one_line(error: Exception) -> None:
-    with pytest.raises(UnavailableError) as caught, spark_errors_told():
+    with pytest.raises(UnavailableError) as caught, translate_errors():
         raise error
-    assert str(caught.value).startswith("Spark's process has ended in the midst of it: run it")
+    assert str(caught.value).startswith("Spark's process ended while it was working: run it")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 import pytest
 
-from bucketq.spark.session.worker_python import choose_python, trouble_with_python, use_this_python
+from bucketq.spark.session.worker_python import (
+    describe_python_error,
+    set_python_variables,
+    use_this_python,
+)
 
 
-def test_the_python_that_has_bucketq_is_taken_unless_another_was_chosen() -> None:
-    environ: dict[str, str] = {}
-    choose_python(environ)
-    assert environ["PYSPARK_PYTHON"] == sys.executable
-    environ = {"PYSPARK_PYTHON": "/opt/python"}
-    choose_python(environ)
-    assert environ["PYSPARK_PYTHON"] == "/opt/python"
+def test_spark_runs_this_python_unless_another_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    set_python_variables()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    monkeypatch.setattr(os, "environ", {"PYSPARK_PYTHON": "/opt/python"})
+    set_python_variables()
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
 
 
 class Context:
@@ -43,10 +48,11 @@ class Context:
         (Context("spark://head:7077"), {}, "python3"),
     ],
 )
-def test_a_session_of_this_machine_takes_this_python_unless_another_was_chosen(
-    context: Any, environ: dict[str, str], taken: str
+def test_a_local_session_runs_this_python_unless_another_is_configured(
+    context: Any, environ: dict[str, str], taken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_this_python(context, environ)
+    monkeypatch.setattr(os, "environ", environ)
+    use_this_python(context)
     assert context.pythonExec == taken
 
 
@@ -56,15 +62,19 @@ def test_a_session_of_this_machine_takes_this_python_unless_another_was_chosen(
         (': java.io.IOException: Cannot run program "/no/python": error=2', "run /no/python, its"),
         ("x\nModuleNotFoundError: No module named 'bucketq'\n", "has no module bucketq: install"),
         (
+            "ModuleNotFoundError: No module named 'bucketq.spark.source'\n",
+            'has no module bucketq.spark.source: install the same version of "bucketq[spark]"',
+        ),
+        (
             "Python in worker has different version: 3.13 than that in driver: 3.11, PySpark",
             "runs Python 3.13 on executors and 3.11 on the driver: set PYSPARK_PYTHON",
         ),
     ],
 )
 def test_a_python_that_is_no_good_is_told_in_a_sentence(text: str, told: str) -> None:
-    assert told in trouble_with_python(text)
-    assert "\n" not in trouble_with_python(text)
+    assert told in describe_python_error(text)
+    assert "\n" not in describe_python_error(text)
 
 
 def test_other_errors_are_no_matter_of_python() -> None:
-    assert trouble_with_python("ModuleNotFoundError: No module named 'tasks'") == ""
+    assert describe_python_error("ModuleNotFoundError: No module named 'tasks'") == ""

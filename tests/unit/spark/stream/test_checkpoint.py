@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.stream.checkpoint import last_committed, number_in, offset_of
+from bucketq.spark.stream.checkpoint import batch_of, last_committed, offset_of
 
 
 def checkpoint(folder: Path, offsets: dict[int, str], commits: list[int]) -> Path:
@@ -28,14 +28,14 @@ def offset(consumer: str, batch: int) -> str:
 
 
 def test_an_offset_comes_back_as_the_number_that_it_was_made_of() -> None:
-    assert number_in(offset_of("c", 7), "c") == 7
+    assert batch_of(offset_of("c", 7), "c") == 7
 
 
 def test_a_checkpoint_of_another_consumer_or_source_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="one of consumer 'd', and the option consumer"):
-        number_in(offset_of("d", 7), "c")
+        batch_of(offset_of("d", 7), "c")
     with pytest.raises(InvalidRequestError, match="not one of a bucketq stream"):
-        number_in({"topic": {"0": 5}}, "c")
+        batch_of({"topic": {"0": 5}}, "c")
 
 
 def test_the_last_batch_is_the_one_of_the_last_commit(tmp_path: Path) -> None:

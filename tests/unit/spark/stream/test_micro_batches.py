@@ -19,18 +19,18 @@ from bucketq.errors import (
 )
 from bucketq.queue.base import Queue
 from bucketq.queue.job import JobSpec
-from bucketq.spark.stream.micro_batches import POLL_S, Claims
-from bucketq.spark.stream.stream_options import StreamOptions, stream_options
+from bucketq.spark.format_options import StreamOptions, stream_options
+from bucketq.spark.stream.micro_batches import POLL_S, MicroBatches
 from tests.unit.commit.worlds import World, lose_answer, lose_request, refuse, virtual
 
 OPTIONS = stream_options({"path": "file:///q.json", "consumer": "c", "leaseSeconds": "60"})
 
 
 @asynccontextmanager
-async def driving(world: World, options: StreamOptions = OPTIONS) -> AsyncIterator[Claims]:
+async def driving(world: World, options: StreamOptions = OPTIONS) -> AsyncIterator[MicroBatches]:
     """A driver that has opened the consumer."""
     async with world.direct(timeout_s=5.0) as queue:
-        claims = Claims(queue, options)
+        claims = MicroBatches(queue, options)
         await claims.open()
         try:
             yield claims
@@ -50,7 +50,7 @@ async def statuses(world: World) -> dict[str, int]:
     return found
 
 
-async def ids(claims: Claims, start: int) -> list[str]:
+async def ids(claims: MicroBatches, start: int) -> list[str]:
     return [job.id for job in await claims.jobs(start, start + 1)]
 
 
@@ -151,7 +151,7 @@ async def test_a_batch_that_lost_jobs_is_refused_with_what_to_do() -> None:
             with pytest.raises(LeaseLostError) as caught:
                 await claims.jobs(0, 1)
         told = str(caught.value)
-        assert f"1 of 3 jobs of batch 1 are lost to it ({lost})" in told
+        assert f"1 of 3 jobs of batch 1 are lost ({lost})" in told
         assert "failOnLostClaim" in told
         assert "leaseSeconds" in told
 
@@ -228,7 +228,7 @@ async def test_a_stream_that_is_to_end_takes_what_was_there_when_it_began() -> N
     await push(world, 5)
     await push(world, 1, kind="other")
     async with driving(world, replace(OPTIONS, kinds=("index",))) as claims:
-        await claims.take_no_more_than_now()
+        await claims.limit_to_queued()
         taken = start = 0
         while (end := await claims.latest(start, 2)) != start:
             taken += len(await claims.jobs(start, end))
@@ -245,7 +245,7 @@ async def test_a_batch_that_is_open_is_done_first_by_a_stream_that_is_to_end() -
     async with driving(world) as claims:
         await claims.latest(0, 3)
     async with driving(world) as claims:
-        await claims.take_no_more_than_now()
+        await claims.limit_to_queued()
         assert await claims.latest(0, 10) == 1
         assert len(await claims.jobs(0, 1)) == 3
         assert await claims.latest(1, 10) == 1
@@ -259,7 +259,7 @@ async def test_a_pause_is_told_to_a_stream_that_is_to_end(caplog: pytest.LogCapt
         await rival.pause()
     async with driving(world) as claims:
         with caplog.at_level(logging.WARNING):
-            await claims.take_no_more_than_now()
+            await claims.limit_to_queued()
         assert await claims.latest(0, 10) == 0
     assert "3 jobs are waiting, and the queue is paused" in caplog.text
     assert "may end without them" in caplog.text
@@ -280,7 +280,7 @@ async def test_a_stream_that_waits_for_a_pause_to_end_says_so_once(
             await asyncio.sleep(5)
         assert len(caplog.messages) == 1
         assert "5 jobs are waiting, and index, other is paused" in caplog.text
-        assert "the stream waits for that" in caplog.text
+        assert "the stream waits until then" in caplog.text
         await rival.resume("index")
         await rival.resume("other")
         assert await claims.latest(0, 10) == 1

@@ -11,13 +11,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import bucketq
 from bucketq import BucketQError, InvalidRequestError
-from bucketq.spark.stream.stream_writer import (
-    JobStreamWriter,
-    StagedBatch,
-    open_stream_writer,
-    stream_write_options,
-)
+from bucketq.spark.data_source import BucketQDataSource
+from bucketq.spark.stream.stream_writer import JobStreamWriter
 from bucketq.spark.table.row_encoding import encode_rows
+from bucketq.spark.table.staged_rows import StagedRows
 from bucketq.spark.table.staging import Parcel
 
 SCHEMA = StructType([StructField("payload", StringType())])
@@ -30,15 +27,17 @@ def url(tmp_path: Path) -> str:
 
 
 def opened(url: str) -> JobStreamWriter:
-    options = stream_write_options({"path": url, "kind": "x", "checkpointLocation": "/tmp/c"})
-    return open_stream_writer(SCHEMA, options, overwrite=False)
+    options = {"path": url, "kind": "x", "checkpointLocation": "/tmp/c"}
+    return BucketQDataSource(options).streamWriter(SCHEMA, overwrite=False)
 
 
-def staged(writer: JobStreamWriter, batch: int, partition: int, *payloads: str) -> StagedBatch:
+def staged(writer: JobStreamWriter, batch: int, partition: int, *payloads: str) -> StagedRows:
     """The message of a task."""
     rows = pa.RecordBatch.from_pydict({"payload": list(payloads)})
-    encoded = encode_rows([rows], writer._columns, writer._settings, f"{QUERY}/{batch}", partition)
-    return StagedBatch(partition, encoded.sizes, Parcel(encoded.body), QUERY)
+    stager = writer._stager
+    source = f"{QUERY}/{batch}"
+    encoded = encode_rows([rows], stager.columns, stager.settings, source, partition)
+    return StagedRows(partition, encoded.sizes, Parcel(encoded.body), QUERY)
 
 
 def payloads(url: str) -> list[object]:
@@ -60,7 +59,7 @@ def test_a_batch_without_rows_is_no_commit(url: str) -> None:
     writer = opened(url)
     before = Path(url.removeprefix("file://")).read_bytes()
     writer.commit([], 0)
-    writer.commit([StagedBatch(0, array("I"), Parcel(b""), QUERY)], 1)
+    writer.commit([StagedRows(0, array("I"), Parcel(b""), QUERY)], 1)
     assert Path(url.removeprefix("file://")).read_bytes() == before
 
 
@@ -75,9 +74,8 @@ def test_a_batch_that_is_too_large_is_refused_whole(url: str) -> None:
         assert queue.stats().total("queued") == 0
 
 
-def test_options_and_modes_of_other_writes_are_refused(url: str) -> None:
-    for name in ("writeId", "maxjobspercommit"):
-        with pytest.raises(InvalidRequestError, match=f"the option {name} is not for streams"):
-            stream_write_options({"path": url, name: "1"})
-    with pytest.raises(InvalidRequestError, match="a queue is not overwritten"):
-        open_stream_writer(SCHEMA, stream_write_options({"path": url}), overwrite=True)
+def test_a_queue_is_not_overwritten(url: str) -> None:
+    source = BucketQDataSource({"path": url, "kind": "x"})
+    for open_writer in (source.streamWriter, source.writer):
+        with pytest.raises(InvalidRequestError, match="a queue is not overwritten"):
+            open_writer(SCHEMA, overwrite=True)

@@ -6,37 +6,37 @@ import pytest
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError
 from bucketq.model.settings import Settings
-from bucketq.spark.table.commit_sizes import cut
+from bucketq.spark.table.commit_sizes import commit_sizes
 
 SETTINGS = Settings(max_batch_jobs=10, max_batch_bytes=100)
 
 
 def test_all_jobs_go_in_one_commit_where_nobody_says_otherwise() -> None:
-    assert cut([10] * 10, None, SETTINGS) == [10]
-    assert cut([], None, SETTINGS) == []
+    assert commit_sizes([10] * 10, None, SETTINGS) == [10]
+    assert commit_sizes([], None, SETTINGS) == []
 
 
 def test_jobs_are_cut_by_their_number_alone() -> None:
-    assert cut([1] * 25, 10, SETTINGS) == [10, 10, 5]
-    assert cut([1] * 25, 10, Settings()) == [10, 10, 5]
-    assert cut([1] * 3, 10, SETTINGS) == [3]
+    assert commit_sizes([1] * 25, 10, SETTINGS) == [10, 10, 5]
+    assert commit_sizes([1] * 25, 10, Settings()) == [10, 10, 5]
+    assert commit_sizes([1] * 3, 10, SETTINGS) == [3]
 
 
 def test_too_many_jobs_for_one_commit_are_refused_with_the_way_out() -> None:
     with pytest.raises(InvalidRequestError, match="nothing was pushed: the write has 11 jobs") as e:
-        cut([1] * 11, None, SETTINGS)
+        commit_sizes([1] * 11, None, SETTINGS)
     assert 'option("maxJobsPerCommit", "10")' in str(e.value)
     assert "max_batch_jobs" in str(e.value)
     with pytest.raises(InvalidRequestError, match="option maxJobsPerCommit asks for 11 jobs"):
-        cut([1] * 20, 11, SETTINGS)
+        commit_sizes([1] * 20, 11, SETTINGS)
 
 
 def test_an_option_above_the_limit_does_no_harm_where_the_jobs_are_few() -> None:
-    assert cut([1] * 5, 1000, SETTINGS) == [5]
+    assert commit_sizes([1] * 5, 1000, SETTINGS) == [5]
 
 
 def test_too_many_bytes_are_refused_even_in_the_last_commit_before_any_is_pushed() -> None:
     with pytest.raises(PayloadTooLargeError, match="nothing was pushed: 4 jobs with 120 bytes"):
-        cut([1] * 4 + [30] * 4, 4, SETTINGS)
+        commit_sizes([1] * 4 + [30] * 4, 4, SETTINGS)
     with pytest.raises(PayloadTooLargeError, match="max_batch_bytes"):
-        cut([60, 60], None, SETTINGS)
+        commit_sizes([60, 60], None, SETTINGS)

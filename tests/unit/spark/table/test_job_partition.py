@@ -12,7 +12,7 @@ from msgspec import Raw
 from pyspark.sql.datasource import InputPartition
 
 from bucketq.model.job import JobRecord
-from bucketq.spark.table.job_partition import Rows, read_rows
+from bucketq.spark.table.job_partition import JobPartition, read_job_partition
 
 
 def record(number: int) -> JobRecord:
@@ -28,22 +28,22 @@ def record(number: int) -> JobRecord:
 
 def payloads(part: InputPartition) -> list[Any]:
     travelled = pickle.loads(pickle.dumps(part))
-    return [row["payload"] for batch in read_rows(travelled) for row in batch.to_pylist()]
+    return [row["payload"] for batch in read_job_partition(travelled) for row in batch.to_pylist()]
 
 
 def test_jobs_and_their_lines_arrive_alike() -> None:
     jobs = [record(1), record(2)]
-    assert payloads(Rows.of(jobs)) == ["1", "2"]
-    assert payloads(Rows.of_lines([msgspec.json.encode(job) for job in jobs])) == ["1", "2"]
-    assert payloads(Rows.of([])) == payloads(Rows.of_lines([])) == []
+    assert payloads(JobPartition.of(jobs)) == ["1", "2"]
+    assert payloads(JobPartition.of_lines([msgspec.json.encode(job) for job in jobs])) == ["1", "2"]
+    assert payloads(JobPartition.of([])) == payloads(JobPartition.of_lines([])) == []
 
 
 def test_a_field_of_a_newer_bucketq_is_left_out() -> None:
     line = msgspec.json.encode(record(1))
     newer = line[:-1] + b',"colour":"red"}'
-    assert payloads(Rows.of_lines([newer, line])) == ["1", "1"]
+    assert payloads(JobPartition.of_lines([newer, line])) == ["1", "1"]
 
 
 def test_a_line_that_is_no_job_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="missing required field"):
-        payloads(Rows.of_lines([b'{"id":"1"}']))
+        payloads(JobPartition.of_lines([b'{"id":"1"}']))

@@ -13,7 +13,7 @@ from msgspec import Raw
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from bucketq.model.job import NOTHING, Failure, JobRecord
-from bucketq.spark.table.job_schema import BATCH_ROWS, DDL, SCHEMA, batches
+from bucketq.spark.table.job_schema import BATCH_ROWS, DDL, SCHEMA, job_batches
 
 NOW = datetime(2026, 11, 15, 10, 30, 0, 123456, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ def record(**fields: Any) -> JobRecord:
 
 
 def row(**fields: Any) -> dict[str, Any]:
-    [batch] = batches([record(**fields)])
+    [batch] = job_batches([record(**fields)])
     [found] = batch.to_pylist()
     assert isinstance(found, dict)
     return found
@@ -91,9 +91,9 @@ def test_tags_are_a_map() -> None:
 
 def test_many_jobs_come_in_batches_and_none_in_no_batch() -> None:
     jobs = [record(seq=number) for number in range(BATCH_ROWS + 1)]
-    found = list(batches(jobs))
+    found = list(job_batches(jobs))
     assert [batch.num_rows for batch in found] == [BATCH_ROWS, 1]
-    assert list(batches([])) == []
+    assert list(job_batches([])) == []
 
 
 def read_singly(job: JobRecord) -> dict[str, Any]:
@@ -145,5 +145,5 @@ def records(draw: st.DrawFn) -> JobRecord:
 
 @given(st.lists(records(), min_size=1, max_size=5))
 def test_many_rows_say_what_each_would_say_alone(jobs: list[JobRecord]) -> None:
-    [batch] = batches(jobs)
+    [batch] = job_batches(jobs)
     assert batch.to_pylist() == [read_singly(job) for job in jobs]

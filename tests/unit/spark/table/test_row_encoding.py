@@ -20,25 +20,25 @@ from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.spark.table.row_encoding import (
     decode_rows,
-    encode_plainly,
+    encode_each,
+    encode_fast,
     encode_rows,
-    encode_singly,
-    encoded,
+    encode_values,
 )
-from bucketq.spark.table.write_columns import Columns, PayloadForm
+from bucketq.spark.table.write_columns import PayloadForm, WriteColumns
 
 WRITE = "01M7F5B2YZ8Q4X1VJ6T3N9KDAE"
 
 
-def columns(form: PayloadForm, *fields: str) -> Columns:
+def columns(form: PayloadForm, *fields: str) -> WriteColumns:
     """The payload is the first column, and these fields follow."""
     places = {name: place for place, name in enumerate(fields, start=1)}
-    return Columns(places, 0, form, {}, None if "kind" in places else "x")
+    return WriteColumns(places, 0, form, {}, None if "kind" in places else "x")
 
 
 def specs(
     batch: pa.RecordBatch,
-    meaning: Columns,
+    meaning: WriteColumns,
     *,
     settings: Settings | None = None,
     write_id: str = WRITE,
@@ -107,7 +107,7 @@ def test_a_value_is_written_as_a_push_of_the_same_would_write_it() -> None:
 
 
 def test_packed_columns_become_one_object() -> None:
-    meaning = Columns({}, None, "value", {"name": 1, "n": 0}, "x")
+    meaning = WriteColumns({}, None, "value", {"name": 1, "n": 0}, "x")
     found = specs(batch(pa.array([1, None]), pa.array(["a", "b"])), meaning)
     assert [pushed(job) for job in found] == [b'{"name":"a","n":1}', b'{"name":"b","n":null}']
 
@@ -208,7 +208,7 @@ VALUES = st.recursive(
 
 @given(st.lists(VALUES, max_size=20))
 def test_values_are_encoded_together_as_each_would_be_alone(values: list[Any]) -> None:
-    assert told(lambda: encoded(values)) == told(
+    assert told(lambda: encode_values(values)) == told(
         lambda: (payloads.encode(value, "payload") for value in values)
     )
 
@@ -224,7 +224,7 @@ def told(encode: Callable[[], Iterator[payloads.Body]]) -> list[object]:
 
 
 def test_one_value_that_cannot_be_encoded_takes_no_other_with_it() -> None:
-    together = encoded(["a", object(), "b"])
+    together = encode_values(["a", object(), "b"])
     assert next(together)[0] == msgspec.Raw(b'"a"')
     with pytest.raises(PayloadError, match="cannot be encoded as JSON"):
         next(together)
@@ -246,12 +246,12 @@ def test_plain_rows_become_the_lines_that_they_become_singly(
     given_rows = batch(pa.array(texts, pa.string()), pa.array(kinds, pa.string()))
     meaning, settings = columns("json", "kind"), Settings(max_payload_bytes=100)
     ids = [f"id-{number}" for number in range(len(rows))]
-    plain = encode_plainly(given_rows, meaning, settings, ids)
+    plain = encode_fast(given_rows, meaning, settings, ids)
     if plain is None:
         with pytest.raises(BucketQError, match=r"row .* of partition 4 cannot be pushed"):
-            encode_singly(given_rows, meaning, settings, ids, (0, 4))
+            encode_each(given_rows, meaning, settings, ids, (0, 4))
     else:
-        assert plain == encode_singly(given_rows, meaning, settings, ids, (0, 4))
+        assert plain == encode_each(given_rows, meaning, settings, ids, (0, 4))
 
 
 def test_rows_that_say_more_are_not_taken_for_plain_ones() -> None:
@@ -261,9 +261,9 @@ def test_rows_that_say_more_are_not_taken_for_plain_ones() -> None:
         ("priority", pa.array([1])),
     ):
         rows = batch(pa.array(["1"]), more)
-        assert encode_plainly(rows, columns("json", name), Settings(), ["made"]) is None
+        assert encode_fast(rows, columns("json", name), Settings(), ["made"]) is None
     raw = batch(pa.array([b"x"]))
-    assert encode_plainly(raw, columns("bytes"), Settings(), ["made"]) is None
+    assert encode_fast(raw, columns("bytes"), Settings(), ["made"]) is None
 
 
 def test_a_bad_row_is_named_by_its_number_in_the_partition_and_not_in_its_batch() -> None:

@@ -7,7 +7,7 @@ from pyspark.sql import types as t
 
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.format_options import write_options
-from bucketq.spark.table.write_columns import Columns, plan_columns
+from bucketq.spark.table.write_columns import WriteColumns, plan_columns
 
 TEXT, WHOLE = t.StringType(), t.LongType()
 
@@ -16,7 +16,7 @@ def frame(**columns: t.DataType) -> t.StructType:
     return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
 
 
-def plan(schema: t.StructType, **options: str) -> Columns:
+def plan(schema: t.StructType, **options: str) -> WriteColumns:
     return plan_columns(schema, write_options({"path": "file:///q/queue.json", **options}))
 
 

@@ -148,11 +148,11 @@ def _on_spark(
 ) -> Iterator[Worker]:
     """Start Spark, and let it run the handlers of a worker."""
     from bucketq.spark.handlers.spark_worker import SparkWorker
-    from bucketq.spark.session.command_session import demand_spark, session
+    from bucketq.spark.session.command_session import command_session, require_spark
 
-    demand_spark(master)
+    require_spark(master)
     _log.info("starting Spark: %s", master)
-    with session(master, "work", is_loud=is_loud) as spark:
+    with command_session(master, "work", is_loud=is_loud) as spark:
         yield SparkWorker(spark, worker, batch_jobs=batch_jobs)
 
 

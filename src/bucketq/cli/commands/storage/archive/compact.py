@@ -1,4 +1,4 @@
-"""``bucketq archive compact``: old segments become a table of Parquet files."""
+"""``bucketq archive compact``: turn old archive files into a table of Parquet files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(
     ] = "1h",
     master: Master = "local[*]",
 ) -> None:
-    """Turn old segments into Parquet, as a Delta table beside them.
+    """Turn old archive files into Parquet, as a Delta table beside them.
 
     Each job is in it once, by date and kind. Everything that reads the archive reads both. It can
     be stopped at any moment, also by kill -9, and run again, also twice at once: no job is lost
@@ -54,7 +54,10 @@ def run(
         message = f"--from {since} is not before --to {until}"
         raise InvalidRequestError(message)
     age = timedelta(seconds=parse_duration(settled_after, "--settled-after"))
-    with started(out, url, master, "archive compact") as spark, Bar(out, None, "segment") as bar:
+    with (
+        started(out, url, master, "archive compact") as spark,
+        Bar(out, None, "archive file") as bar,
+    ):
         from bucketq.spark.archive.compact_archive import compact
 
         bar.begin("compacting", 0)
@@ -64,15 +67,15 @@ def run(
             since=begin,
             until=end,
             settled_after=age,
-            tell=bar.show,
+            on_progress=bar.show,
         )
     text = (
-        f"{counted(done.jobs, 'job')} of {counted(done.segments, 'segment')} compacted into "
-        f"{counted(done.files, 'file')} ({size(done.size_bytes)})"
+        f"{counted(done.jobs, 'job')} of {counted(done.archive_files, 'archive file')} compacted "
+        f"into {counted(done.files, 'file')} ({size(done.size_bytes)})"
     )
     if done.repeated:
         text += f"; {counted(done.repeated, 'job')} stood there twice"
-    if not done.segments:
+    if not done.archive_files:
         text = f"nothing to compact in hours that have been over for {settled_after}"
         text += " (--settled-after)"
     out.done(text, msgspec.to_builtins(done))

@@ -74,7 +74,7 @@ def run(
             name=chosen,
             dry_run=dry_run,
             timeout_s=timeout_s,
-            tell=bar.show,
+            on_progress=bar.show,
         )
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(done.kinds.items()))
     what = "would be pushed" if dry_run else "pushed"

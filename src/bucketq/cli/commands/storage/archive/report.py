@@ -17,7 +17,7 @@ from bucketq.cli.terminal.text_table import Column
 from bucketq.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from bucketq.spark.archive.archive_report import Numbers, Report
+    from bucketq.spark.archive.archive_report import ArchiveReport, JobNumbers
 
 _MOST_REASONS = 10
 
@@ -67,7 +67,7 @@ def run(
         _tell(out, found)
 
 
-def _tell(out: Output, found: Report) -> None:
+def _tell(out: Output, found: ArchiveReport) -> None:
     if not found.total.jobs:
         print("nothing finished in this time")
         return
@@ -76,7 +76,7 @@ def _tell(out: Output, found: Report) -> None:
     def spelled(values: Sequence[float]) -> list[str]:
         return [duration(value) for value in values] or ["", "", ""]
 
-    def cells(name: str, numbers: Numbers) -> tuple[object, ...]:
+    def cells(name: str, numbers: JobNumbers) -> tuple[object, ...]:
         counts = (numbers.jobs, numbers.dead, numbers.retries)
         return (
             name,

@@ -1,0 +1,54 @@
+"""How the driver and the executors open a queue, or the store that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from bucketq.client.blocking import BlockingConnection
+from bucketq.client.connect import BROKERS, Connection, connect
+from bucketq.store.url import Location, open_store
+
+
+@dataclass(frozen=True)
+class QueueAccess:
+    """The address of a queue and what is needed to open it. It is pickled and sent to executors.
+
+    No process of Spark ever starts a broker: it would end with its task.
+    """
+
+    url: str
+    timeout_s: float = 60.0
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the address is that of a broker, so that the store cannot be reached."""
+        return self.url.startswith(BROKERS)
+
+    def connection(self, *, create: bool = False) -> Connection[Any]:
+        """Return a connection to be used with ``async with``."""
+        return connect(
+            self.url,
+            launch="never",
+            create=create,
+            timeout_s=self.timeout_s,
+            token=self.token,
+        )
+
+    def open(self, *, create: bool = False) -> BlockingConnection[Any]:
+        """Return a blocking connection to be used with ``with``."""
+        return BlockingConnection(self.connection(create=create))
+
+
+@asynccontextmanager
+async def opened_store(url: str) -> AsyncIterator[Location]:
+    """Open the store of a queue, and close it at the end."""
+    location = open_store(url)
+    try:
+        yield location
+    finally:
+        if not location.is_lent:
+            await location.store.close()
