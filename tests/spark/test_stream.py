@@ -162,6 +162,22 @@ def test_a_batch_that_failed_is_done_again_as_it_was_and_not_acknowledged(
     assert total(file_url, "done") == 4
 
 
+def test_a_checkpoint_of_an_older_version_is_resumed(file_url: str, streams: Streams) -> None:
+    """It has committed batch 1, and planned batch 2, which is open in the queue."""
+    pushed = push(file_url, 5)
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        epoch = queue.open_consumer("c").epoch
+        for batch in (1, 2):
+            queue.claim_batch("c", epoch, batch, limit=2, lease_s=600)
+            if batch == 1:
+                queue.ack_batch("c", epoch, batch)
+    shutil.copytree(Path(__file__).with_name("checkpoint-1"), streams.checkpoint)
+    log = Log()
+    streams.run(file_url, log)
+    assert log.batches == [pushed[2:4], pushed[4:]]
+    assert total(file_url, "done") == 5
+
+
 def test_a_deleted_checkpoint_loses_nothing(file_url: str, streams: Streams) -> None:
     pushed = push(file_url, 4)
     log = Log()

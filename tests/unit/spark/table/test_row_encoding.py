@@ -154,6 +154,23 @@ def test_ids_follow_from_write_partition_and_row_and_from_nothing_else() -> None
     assert ids([["1", "2", "3"]], "nightly.7") == others[1]
 
 
+@pytest.mark.parametrize(
+    ("write_id", "first"),
+    [
+        ("2f1c9f2e-3a38-4a52-9f0e-0c8d0f3f6a11/0", "5MH8G43VV80EET36WPB4MB4Y53"),
+        ("nightly-2026-11-01", "5PJRQ7R8118TTF4G5MYTFMJPZH"),
+        ("01JCXJ5V9E8K3Q2N7T4W6Y1Z0A", "01JCXJ5V9E31MJD5P6JT7ZZMG9"),
+    ],
+    ids=["of a stream", "of a user", "made"],
+)
+def test_ids_are_those_that_older_versions_made(write_id: str, first: str) -> None:
+    """So that a write or a stream that an older version began is resumed, and not repeated."""
+    rows = pa.RecordBatch.from_pydict({"payload": ["1"]})
+    columns = WriteColumns({}, 0, "json", {}, "x")
+    encoded = encode_rows([rows], columns, Settings(), write_id, 3)
+    assert [job.id for job in decode_rows(encoded.body)] == [first]
+
+
 def test_an_id_of_a_row_does_not_lean_on_rows_that_bring_their_own() -> None:
     meaning = columns("json", "id")
     texts = pa.array(["1", "2"])
