@@ -44,7 +44,7 @@ test-all: $(VENV)/.dev servers java ## run the tests and their full matrices, as
 	@$(PYTEST) --full
 
 places: $(VENV)/.dev java ## try everything on a standalone Spark cluster and over Spark Connect
-	@PLACES=all $(PY) -m pytest --full tests/spark/test_places.py
+	@PLACES=all $(PY) -m pytest --full tests/spark/test_clusters.py
 
 # The first half is played before anything is installed for the second, which needs Spark.
 demo: $(VENV)/.core ## see it work, without an account: a queue in one process, then a search engine

@@ -15,9 +15,9 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile("ci" if IS_ALL_REQUIRED else "here")
 
 _LONGEST_FIRST = (
-    "tests/spark/test_stream_killed",
-    "tests/spark/test_places",
-    "tests/spark/test_executor_lost",
+    "tests/spark/stream/test_stream_killed",
+    "tests/spark/test_clusters",
+    "tests/spark/handlers/test_executor_lost",
     "tests/spark/",
     "tests/simulation/",
     "tests/chaos/",

@@ -20,9 +20,9 @@ from bucketq.spark.session.java import find_java
 from tests.environ import IS_ALL_REQUIRED
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
-from tests.spark.classes import java_options
-from tests.spark.home import ROOT, spark_home
+from tests.spark.class_data_sharing import java_options
 from tests.spark.session import configured
+from tests.spark.spark_home import ROOT, spark_home
 
 TIMEOUT_S = 180
 """The JVM included; a test that comes later takes a second or two."""

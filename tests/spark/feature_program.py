@@ -17,8 +17,8 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 import bucketq.spark
+from tests.spark.executor_losses import write_beside_a_copy
 from tests.spark.features import COMMANDS, FEATURES
-from tests.spark.losses import write_beside_a_copy
 from tests.spark.session import configured
 
 T = TypeVar("T")

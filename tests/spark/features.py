@@ -33,17 +33,17 @@ from bucketq.spark.handlers.executor_task import TaskSettings
 from bucketq.spark.handlers.pickled_handlers import pickle_handlers
 from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.handlers import bind
-from tests.spark import crafts
-from tests.spark.finished import archive, finished, hours_ago, listed
+from tests.spark import sample_handlers
+from tests.spark.finished_jobs import archive, finished, hours_ago, listed
 
 DEADLINE_S = 150
 DEAD = "outcome = 'dead' and error like '%timeout%'"
 TASKS = """
 import bucketq
-from tests.spark import crafts
+from tests.spark import sample_handlers
 
 worker = bucketq.Worker(concurrency=2, mode="direct")
-worker.handler("double")(crafts.double)
+worker.handler("double")(sample_handlers.double)
 """
 
 
@@ -191,8 +191,8 @@ def run(spark: SparkSession, folder: Path) -> None:
         return number + 1
 
     worker = Worker(concurrency=2, mode="direct")
-    worker.handler("double")(crafts.double)
-    worker.handler("leave", max_attempts=1)(crafts.leave)
+    worker.handler("double")(sample_handlers.double)
+    worker.handler("leave", max_attempts=1)(sample_handlers.leave)
     worker.handler("code")(code)
     others: list[JobSpec[Any]] = [
         JobSpec(kind="leave", payload={"number": 5}),
@@ -222,7 +222,9 @@ def interrupted(spark: SparkSession, folder: Path) -> None:
     mark = folder / "mark"
     url = fresh(folder, JobSpec(kind="wait", payload={"number": 1, "mark": str(mark)}))
     [record] = records(url)
-    settings = TaskSettings(pickle_handlers({"wait": bind("wait", crafts.wait_for)}), 1, 2.0)
+    settings = TaskSettings(
+        pickle_handlers({"wait": bind("wait", sample_handlers.wait_for)}), 1, 2.0
+    )
     cluster = SparkCluster(spark, settings)
 
     def end() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import bucketq.spark
-from tests.spark import losses
+from tests.spark import executor_losses
 from tests.spark.feature_program import Features, try_each
 from tests.spark.session import configured
 
@@ -24,11 +24,11 @@ def main(folder: Path, url: str) -> None:
     spark.sparkContext.setLogLevel("OFF")
     bucketq.spark.register(spark)
     plan: Features = {
-        "write": losses.write,
-        "write_that_was_staged": losses.write_that_was_staged,
-        "write_on_a_store": partial(losses.write, url=url),
-        "stream": losses.stream,
-        "run": losses.run,
+        "write": executor_losses.write,
+        "write_that_was_staged": executor_losses.write_that_was_staged,
+        "write_on_a_store": partial(executor_losses.write, url=url),
+        "stream": executor_losses.stream,
+        "run": executor_losses.run,
     }
     try_each(plan, spark, folder)
     spark.stop()

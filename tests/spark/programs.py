@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from tests.spark.home import ROOT
+from tests.spark.spark_home import ROOT
 
 _TIMEOUT_S = 800
 """Generous, for a machine that does much else; it takes a minute on one that does not."""

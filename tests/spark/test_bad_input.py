@@ -17,8 +17,8 @@ import bucketq.spark
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.spark.session.command_session import _silence_accumulator_server
 from tests.servers.process import free_ports
-from tests.spark import crafts
-from tests.spark.finished import archive, finished, hours_ago
+from tests.spark import sample_handlers
+from tests.spark.finished_jobs import archive, finished, hours_ago
 
 
 def told(caught: pytest.ExceptionInfo[PySparkException]) -> str:
@@ -165,7 +165,11 @@ SINCE = datetime(2026, 11, 1, tzinfo=UTC)
         lambda spark: bucketq.spark.report(spark, "file:///nowhere/queue.json", SINCE),
         lambda spark: bucketq.spark.replay(spark, "file:///nowhere/queue.json", "1", since=SINCE),
         lambda spark: bucketq.spark.run(
-            spark, "file:///nowhere/queue.json", {"x": crafts.in_thread}, create=False, burst=True
+            spark,
+            "file:///nowhere/queue.json",
+            {"x": sample_handlers.in_thread},
+            create=False,
+            burst=True,
         ),
     ],
     ids=["compact", "report", "replay", "run"],
@@ -179,7 +183,7 @@ def test_work_on_a_queue_that_is_not_there_says_so_in_one_line(
 
 def test_handlers_on_spark_name_a_broker_that_does_not_answer(spark: SparkSession) -> None:
     [port] = free_ports(1)
-    url, handlers = f"bucketq://127.0.0.1:{port}/queue", {"x": crafts.in_thread}
+    url, handlers = f"bucketq://127.0.0.1:{port}/queue", {"x": sample_handlers.in_thread}
     with pytest.raises(UnavailableError, match=f"no broker listens at 127.0.0.1:{port}"):
         bucketq.spark.run(spark, url, handlers, timeout_s=2, burst=True)
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from bucketq.spark.format_options import read_options, stream_options, write_options
 from bucketq.spark.table.job_schema import SCHEMA
-from tests.spark.home import ROOT
+from tests.spark.spark_home import ROOT
 
 GUIDE = ROOT / "docs" / "guides" / "spark.md"
 _SCRIPT = re.compile(

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from bucketq.errors import (
     ConsumerFencedError,
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class MicroBatches:
-    """The micro-batches of one driver, under the name of a consumer. Call ``open`` first."""
+    """The micro-batches of one driver, under the name of a consumer. Use it as ``async with``."""
 
     def __init__(self, queue: Queue[Any], options: StreamOptions) -> None:
         self._queue = queue
@@ -75,7 +75,7 @@ class MicroBatches:
         self._lock = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Open the consumer; the queue rejects an earlier driver of it from now on."""
         settings = await self._queue.config()
         state = await self._queue.open_consumer(self._name)
@@ -83,8 +83,9 @@ class MicroBatches:
         self._epoch, self._last = state.epoch, state.batch
         self._pending = state.pending > 0
         self._renewing = asyncio.create_task(self._renew_leases())
+        return self
 
-    async def close(self) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Stop renewing leases. An open batch stays as it is, to be repeated."""
         if self._renewing is not None:
             self._renewing.cancel()

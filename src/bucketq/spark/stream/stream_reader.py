@@ -8,6 +8,7 @@ micro-batch travel to the executors with their tasks, so executors need no acces
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack
 from functools import cached_property
 from itertools import pairwise
 from math import ceil
@@ -42,22 +43,17 @@ class _OpenStream:
     """The open queue and its micro-batches, on an event loop in a thread, which renews leases."""
 
     def __init__(self, options: StreamOptions) -> None:
-        self._connection = options.access.connection()
+        self._stack = AsyncExitStack()
         self._portal = Portal()
         try:
             self.batches = self._portal.call(lambda: self._open(options))
         except BaseException:
-            self._portal.stop()
+            self.close()
             raise
 
     async def _open(self, options: StreamOptions) -> MicroBatches:
-        batches = MicroBatches(await self._connection.__aenter__(), options)
-        try:
-            await batches.open()
-        except BaseException:
-            await self._connection.__aexit__()
-            raise
-        return batches
+        queue = await self._stack.enter_async_context(options.access.connection())
+        return await self._stack.enter_async_context(MicroBatches(queue, options))
 
     def call(self, make: Callable[[], Coroutine[Any, Any, A]]) -> A:
         """Run a coroutine on the loop, and wait for its result."""
@@ -66,8 +62,7 @@ class _OpenStream:
     def close(self) -> None:
         """Stop renewing leases, and close the queue."""
         try:
-            self._portal.call(self.batches.close)
-            self._portal.call(self._connection.__aexit__)
+            self._portal.call(self._stack.aclose)
         finally:
             self._portal.stop()
 

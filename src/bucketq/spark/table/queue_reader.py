@@ -15,24 +15,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from bucketq.admin.place import Place, look
 from bucketq.clock import SystemClock
 from bucketq.codec import read_job_lines
-from bucketq.errors import QueueNotFoundError, UnavailableError
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.job_partition import JobPartition, read_job_partition
-from bucketq.store.backoff import Backoff
-from bucketq.store.base import ObjectMissingError
-from bucketq.store.url import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS_PER_PARTITION = 25_000
 """Takes an executor about a tenth of a second, as much as Spark needs to start a task."""
-_FIRST_RETRY_S = 0.05
-_LAST_RETRY_S = 3.0
-"""Waits between reads grow from a network's hiccup to what a store that is down can bear."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -87,25 +81,5 @@ def _snapshot_of_broker(access: QueueAccess) -> list[bytes]:
 
 async def _read_object(access: QueueAccess) -> list[bytes]:
     async with opened_store(access.url) as location:
-        return read_job_lines(await _get(location, access.timeout_s), location.url)
-
-
-async def _get(location: Location, timeout_s: float) -> bytes:
-    """Read the object, and retry until the timeout."""
-    backoff = Backoff(SystemClock(), _FIRST_RETRY_S, _LAST_RETRY_S)
-    last: UnavailableError | None = None
-    try:
-        async with asyncio.timeout(timeout_s):
-            while True:
-                try:
-                    return (await location.store.get(location.key)).body
-                except UnavailableError as error:
-                    last = error
-                await backoff.wait()
-    except ObjectMissingError as error:
-        message = f"no queue at {location.url}; create one by pushing to it"
-        raise QueueNotFoundError(message) from error
-    except TimeoutError as error:
-        reason = f" ({last})" if last else ""
-        message = f"{location.url} could not be read within {timeout_s:g} s{reason}: try again"
-        raise UnavailableError(message) from error
+        place = Place(location.store, location.key, location.url, SystemClock(), access.timeout_s)
+        return read_job_lines((await look(place)).body, location.url)

@@ -29,13 +29,8 @@ OPTIONS = stream_options({"path": "file:///q.json", "consumer": "c", "leaseSecon
 @asynccontextmanager
 async def driving(world: World, options: StreamOptions = OPTIONS) -> AsyncIterator[MicroBatches]:
     """A driver that has opened the consumer."""
-    async with world.direct(timeout_s=5.0) as queue:
-        claims = MicroBatches(queue, options)
-        await claims.open()
-        try:
-            yield claims
-        finally:
-            await claims.close()
+    async with world.direct(timeout_s=5.0) as queue, MicroBatches(queue, options) as batches:
+        yield batches
 
 
 async def push(world: World, count: int, kind: str = "index") -> None:
@@ -50,24 +45,24 @@ async def statuses(world: World) -> dict[str, int]:
     return found
 
 
-async def ids(claims: MicroBatches, start: int) -> list[str]:
-    return [job.id for job in await claims.jobs(start, start + 1)]
+async def ids(batches: MicroBatches, start: int) -> list[str]:
+    return [job.id for job in await batches.jobs(start, start + 1)]
 
 
 @virtual
 async def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for_and_not_before() -> None:
     world = World()
     await push(world, 5)
-    async with driving(world) as claims:
-        assert claims.first() == 0
-        assert await claims.latest(0, 3) == 1
-        first = await ids(claims, 0)
+    async with driving(world) as batches:
+        assert batches.first() == 0
+        assert await batches.latest(0, 3) == 1
+        first = await ids(batches, 0)
         assert first == (await world.ids())[:3]
-        assert await ids(claims, 0) == first
+        assert await ids(batches, 0) == first
         assert await statuses(world) == {"running": 3, "queued": 2}
-        assert await claims.latest(1, 3) == 2
+        assert await batches.latest(1, 3) == 2
         assert await statuses(world) == {"done": 3, "running": 2}
-        assert await claims.latest(2, 3) == 2
+        assert await batches.latest(2, 3) == 2
         assert await statuses(world) == {"done": 5}
 
 
@@ -75,15 +70,15 @@ async def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for_and_not_be
 async def test_the_next_driver_finds_the_identical_batch_before_it_asks_for_offsets() -> None:
     world = World()
     await push(world, 4)
-    async with driving(world) as claims:
-        await claims.latest(0, 3)
-        before = await ids(claims, 0)
-    async with driving(world) as claims:
-        assert await ids(claims, 0) == before
-        assert await claims.latest(1, 3) == 2
-    async with driving(world) as claims:
+    async with driving(world) as batches:
+        await batches.latest(0, 3)
+        before = await ids(batches, 0)
+    async with driving(world) as batches:
+        assert await ids(batches, 0) == before
+        assert await batches.latest(1, 3) == 2
+    async with driving(world) as batches:
         # This one has a checkpoint in which the last batch is committed.
-        assert await claims.latest(2, 3) == 2
+        assert await batches.latest(2, 3) == 2
     assert await statuses(world) == {"done": 4}
 
 
@@ -91,16 +86,16 @@ async def test_the_next_driver_finds_the_identical_batch_before_it_asks_for_offs
 async def test_without_its_checkpoint_a_stream_begins_with_what_is_not_acknowledged() -> None:
     world = World()
     await push(world, 4)
-    async with driving(world) as claims:
-        await claims.latest(0, 2)
-        await claims.latest(1, 2)
-        before = await ids(claims, 1)
-    async with driving(world) as claims:
-        assert claims.first() == 1
-        assert await claims.latest(1, 1) == 2
-        assert await ids(claims, 1) == before
-        assert await claims.latest(2, 2) == 2
-        assert claims.first() == 2
+    async with driving(world) as batches:
+        await batches.latest(0, 2)
+        await batches.latest(1, 2)
+        before = await ids(batches, 1)
+    async with driving(world) as batches:
+        assert batches.first() == 1
+        assert await batches.latest(1, 1) == 2
+        assert await ids(batches, 1) == before
+        assert await batches.latest(2, 2) == 2
+        assert batches.first() == 2
 
 
 @virtual
@@ -122,12 +117,12 @@ async def test_leases_are_kept_for_as_long_as_a_batch_runs() -> None:
     await push(world, 3)
     async with world.rival() as rival:
         await rival.config(clock_margin_s=0)
-        async with driving(world) as claims:
-            await claims.latest(0, 3)
+        async with driving(world) as batches:
+            await batches.latest(0, 3)
             for _ in range(50):
                 await asyncio.sleep(30)
                 assert await rival.claim() == []
-            assert len(await claims.jobs(0, 1)) == 3
+            assert len(await batches.jobs(0, 1)) == 3
             assert {job.attempt for job in (await world.state()).jobs} == {1}
 
 
@@ -144,12 +139,12 @@ async def test_a_batch_that_lost_jobs_is_refused_with_what_to_do() -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:
-        async with driving(world) as claims:
-            await claims.latest(0, 3)
+        async with driving(world) as batches:
+            await batches.latest(0, 3)
         lost = await lose_one(rival)
-        async with driving(world) as claims:
+        async with driving(world) as batches:
             with pytest.raises(LeaseLostError) as caught:
-                await claims.jobs(0, 1)
+                await batches.jobs(0, 1)
         told = str(caught.value)
         assert f"1 of 3 jobs of batch 1 are lost ({lost})" in told
         assert "failOnLostClaim" in told
@@ -161,14 +156,14 @@ async def test_a_stream_can_go_on_without_the_jobs_that_it_lost() -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:
-        async with driving(world) as claims:
-            await claims.latest(0, 3)
+        async with driving(world) as batches:
+            await batches.latest(0, 3)
         lost = await lose_one(rival)
-        async with driving(world, replace(OPTIONS, fail_on_lost=False)) as claims:
-            kept = await ids(claims, 0)
+        async with driving(world, replace(OPTIONS, fail_on_lost=False)) as batches:
+            kept = await ids(batches, 0)
             assert len(kept) == 2
             assert lost not in kept
-            assert await claims.latest(1, 3) == 1
+            assert await batches.latest(1, 3) == 1
         assert await statuses(world) == {"done": 2, "running": 1}
 
 
@@ -176,29 +171,29 @@ async def test_a_stream_can_go_on_without_the_jobs_that_it_lost() -> None:
 async def test_a_batch_that_somebody_closed_is_lost_as_a_whole() -> None:
     world = World()
     await push(world, 2)
-    async with driving(world) as claims:
-        await claims.latest(0, 2)
+    async with driving(world) as batches:
+        await batches.latest(0, 2)
     async with world.rival() as rival:
         state = await rival.open_consumer("c")
         await rival.release_batch("c", state.epoch, 1)
-    async with driving(world) as claims:
+    async with driving(world) as batches:
         with pytest.raises(LeaseLostError, match="batch 1 was acknowledged or released"):
-            await claims.jobs(0, 1)
-    async with driving(world, replace(OPTIONS, fail_on_lost=False)) as claims:
-        assert await claims.jobs(0, 1) == []
-        assert await claims.latest(1, 2) == 2
+            await batches.jobs(0, 1)
+    async with driving(world, replace(OPTIONS, fail_on_lost=False)) as batches:
+        assert await batches.jobs(0, 1) == []
+        assert await batches.latest(1, 2) == 2
 
 
 @virtual
 async def test_a_checkpoint_of_other_batches_is_refused() -> None:
     world = World()
     await push(world, 2)
-    async with driving(world) as claims:
+    async with driving(world) as batches:
         with pytest.raises(InvalidRequestError, match="ends with batch 7, and consumer 'c' is at"):
-            await claims.latest(7, 1)
+            await batches.latest(7, 1)
         with pytest.raises(InvalidRequestError, match="begin with a new checkpoint"):
-            await claims.jobs(6, 7)
-        assert await claims.jobs(7, 7) == []
+            await batches.jobs(6, 7)
+        assert await batches.jobs(7, 7) == []
     assert await statuses(world) == {"queued": 2}
 
 
@@ -207,18 +202,18 @@ async def test_an_idle_stream_asks_seldom_and_writes_nothing() -> None:
     world = World()
     await push(world, 1, kind="other")
     loop = asyncio.get_running_loop()
-    async with driving(world, replace(OPTIONS, kinds=("index",))) as claims:
-        await claims.latest(0, 10)
+    async with driving(world, replace(OPTIONS, kinds=("index",))) as batches:
+        await batches.latest(0, 10)
         before, writes, began = await world.body(), world.store.count("replace"), loop.time()
         asked = len(world.store.calls)
         for _ in range(100):
-            assert await claims.latest(0, 10) == 0
+            assert await batches.latest(0, 10) == 0
         assert loop.time() - began >= 99 * POLL_S
         assert len(world.store.calls) - asked < 300
         assert (await world.body(), world.store.count("replace")) == (before, writes)
         await push(world, 1)
         began = loop.time()
-        assert await claims.latest(0, 10) == 1
+        assert await batches.latest(0, 10) == 1
         assert loop.time() - began <= 0.5
 
 
@@ -227,11 +222,11 @@ async def test_a_stream_that_is_to_end_takes_what_was_there_when_it_began() -> N
     world = World()
     await push(world, 5)
     await push(world, 1, kind="other")
-    async with driving(world, replace(OPTIONS, kinds=("index",))) as claims:
-        await claims.limit_to_queued()
+    async with driving(world, replace(OPTIONS, kinds=("index",))) as batches:
+        await batches.limit_to_queued()
         taken = start = 0
-        while (end := await claims.latest(start, 2)) != start:
-            taken += len(await claims.jobs(start, end))
+        while (end := await batches.latest(start, 2)) != start:
+            taken += len(await batches.jobs(start, end))
             start = end
             await push(world, 2)
         assert (start, taken) == (3, 5)
@@ -242,13 +237,13 @@ async def test_a_stream_that_is_to_end_takes_what_was_there_when_it_began() -> N
 async def test_a_batch_that_is_open_is_done_first_by_a_stream_that_is_to_end() -> None:
     world = World()
     await push(world, 3)
-    async with driving(world) as claims:
-        await claims.latest(0, 3)
-    async with driving(world) as claims:
-        await claims.limit_to_queued()
-        assert await claims.latest(0, 10) == 1
-        assert len(await claims.jobs(0, 1)) == 3
-        assert await claims.latest(1, 10) == 1
+    async with driving(world) as batches:
+        await batches.latest(0, 3)
+    async with driving(world) as batches:
+        await batches.limit_to_queued()
+        assert await batches.latest(0, 10) == 1
+        assert len(await batches.jobs(0, 1)) == 3
+        assert await batches.latest(1, 10) == 1
 
 
 @virtual
@@ -257,10 +252,10 @@ async def test_a_pause_is_told_to_a_stream_that_is_to_end(caplog: pytest.LogCapt
     await push(world, 3)
     async with world.rival() as rival:
         await rival.pause()
-    async with driving(world) as claims:
+    async with driving(world) as batches:
         with caplog.at_level(logging.WARNING):
-            await claims.limit_to_queued()
-        assert await claims.latest(0, 10) == 0
+            await batches.limit_to_queued()
+        assert await batches.latest(0, 10) == 0
     assert "3 jobs are waiting, and the queue is paused" in caplog.text
     assert "may end without them" in caplog.text
 
@@ -272,30 +267,30 @@ async def test_a_stream_that_waits_for_a_pause_to_end_says_so_once(
     world = World()
     await push(world, 3)
     await push(world, 2, "other")
-    async with world.rival() as rival, driving(world) as claims:
+    async with world.rival() as rival, driving(world) as batches:
         await rival.pause("other")
         await rival.pause("index")
         for _ in range(3):
-            assert await claims.latest(0, 10) == 0
+            assert await batches.latest(0, 10) == 0
             await asyncio.sleep(5)
         assert len(caplog.messages) == 1
         assert "5 jobs are waiting, and index, other is paused" in caplog.text
         assert "the stream waits until then" in caplog.text
         await rival.resume("index")
         await rival.resume("other")
-        assert await claims.latest(0, 10) == 1
-        assert len(await claims.jobs(0, 1)) == 5
+        assert await batches.latest(0, 10) == 1
+        assert len(await batches.jobs(0, 1)) == 5
 
 
 @virtual
 async def test_lost_requests_and_answers_do_not_end_a_stream() -> None:
     world = World()
     await push(world, 4)
-    async with driving(world) as claims:
+    async with driving(world) as batches:
         world.store.plan("replace", lose_request, lose_answer, lose_request)
-        assert await claims.latest(0, 2) == 1
+        assert await batches.latest(0, 2) == 1
         world.store.break_down(lose_request)
-        asking = asyncio.create_task(claims.latest(1, 2))
+        asking = asyncio.create_task(batches.latest(1, 2))
         await asyncio.sleep(30)
         assert not asking.done()
         world.store.break_down(None)
@@ -307,12 +302,12 @@ async def test_lost_requests_and_answers_do_not_end_a_stream() -> None:
 async def test_a_queue_that_stays_away_longer_than_a_lease_ends_the_stream() -> None:
     world = World()
     await push(world, 1)
-    async with driving(world) as claims:
-        await claims.latest(0, 2)
+    async with driving(world) as batches:
+        await batches.latest(0, 2)
         world.store.break_down(lose_request)
         began = asyncio.get_running_loop().time()
         with pytest.raises(UnavailableError):
-            await claims.latest(1, 2)
+            await batches.latest(1, 2)
         assert 60 <= asyncio.get_running_loop().time() - began <= 75
         world.store.break_down(None)
 
@@ -322,9 +317,9 @@ async def test_progress_tells_how_many_jobs_are_waiting() -> None:
     world = World()
     await push(world, 5)
     await push(world, 2, kind="other")
-    async with driving(world, replace(OPTIONS, kinds=("index",))) as claims:
-        await claims.latest(0, 2)
-        assert claims.progress == (1, 3)
+    async with driving(world, replace(OPTIONS, kinds=("index",))) as batches:
+        await batches.latest(0, 2)
+        assert batches.progress == (1, 3)
 
 
 @virtual
@@ -333,24 +328,24 @@ async def test_a_batch_is_never_larger_than_the_queue_allows() -> None:
     await push(world, 5)
     async with world.rival() as rival:
         await rival.config(max_batch_jobs=3)
-    async with driving(world) as claims:
-        await claims.latest(0, None)
-        assert len(await claims.jobs(0, 1)) == 3
-        await claims.latest(1, 100)
-        assert len(await claims.jobs(1, 2)) == 2
+    async with driving(world) as batches:
+        await batches.latest(0, None)
+        assert len(await batches.jobs(0, 1)) == 3
+        await batches.latest(1, 100)
+        assert len(await batches.jobs(1, 2)) == 2
 
 
 @virtual
 async def test_leases_are_kept_again_after_the_store_refused_for_a_while() -> None:
     world = World()
     await push(world, 2)
-    async with driving(world) as claims:
-        await claims.latest(0, 2)
-        before = await ids(claims, 0)
+    async with driving(world) as batches:
+        await batches.latest(0, 2)
+        before = await ids(batches, 0)
         world.store.break_down(refuse)
         await asyncio.sleep(25)
         world.store.break_down(None)
         async with world.rival() as rival:
             assert await rival.claim(limit=2, wait_s=300) == [], "nobody else has got them"
-        assert await ids(claims, 0) == before
+        assert await ids(batches, 0) == before
         assert [job.attempt for job in (await world.state()).jobs] == [1, 1]

@@ -19,7 +19,7 @@ import bucketq.spark
 from bucketq import Backoff, InvalidRequestError, JobSpec, Worker
 from bucketq.model.job import JobRecord
 from bucketq.queue.job import Job
-from tests.spark import crafts
+from tests.spark import sample_handlers
 
 PATIENCE_S = 120
 
@@ -39,13 +39,13 @@ def push(url: str, *specs: JobSpec[Any], **settings: Any) -> None:
 
 def test_each_handler_ends_as_in_any_worker(spark: SparkSession, url: str) -> None:
     worker = Worker(concurrency=4, mode="direct")
-    worker.handler("double")(crafts.double)
-    worker.handler("thread")(crafts.in_thread)
-    worker.handler("process", run_in="process")(crafts.in_process)
-    worker.handler("fail", max_attempts=1)(crafts.fail)
-    worker.handler("give-up")(crafts.give_up)
-    worker.handler("again")(crafts.ask_again)
-    worker.handler("dawdle", timeout=0.2, max_attempts=1)(crafts.dawdle)
+    worker.handler("double")(sample_handlers.double)
+    worker.handler("thread")(sample_handlers.in_thread)
+    worker.handler("process", run_in="process")(sample_handlers.in_process)
+    worker.handler("fail", max_attempts=1)(sample_handlers.fail)
+    worker.handler("give-up")(sample_handlers.give_up)
+    worker.handler("again")(sample_handlers.ask_again)
+    worker.handler("dawdle", timeout=0.2, max_attempts=1)(sample_handlers.dawdle)
     push(
         url,
         *(JobSpec(kind="double", payload={"number": n}, id=f"d{n}") for n in range(30)),
@@ -84,7 +84,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_wa
     worker = Worker(file_url, mode="direct")
     run_in = None if place == "spark" else place
     at_once = Backoff(base_s=0, factor=1, max_s=0)
-    for function in (crafts.unsayable, crafts.too_large):
+    for function in (sample_handlers.unsayable, sample_handlers.too_large):
         name = function.__name__
         worker.handler(name, run_in=run_in, max_attempts=2, backoff=at_once)(function)
     push(file_url, *(JobSpec(kind=kind, payload=None, id=kind) for kind in worker.handlers))
@@ -113,7 +113,7 @@ def test_a_job_that_ends_its_process_fails_alone(spark: SparkSession, file_url: 
     ]
     push(file_url, *specs)
     tally = bucketq.spark.run(
-        spark, file_url, {"leave": crafts.leave}, burst=True, mode="direct", concurrency=6
+        spark, file_url, {"leave": sample_handlers.leave}, burst=True, mode="direct", concurrency=6
     )
     jobs = jobs_of(file_url)
     assert tally.ends == {"done": 11, "dead": 1}
@@ -126,7 +126,9 @@ def test_what_comes_of_a_job_whose_lease_is_lost_is_dropped(
     spark: SparkSession, file_url: str
 ) -> None:
     push(file_url, JobSpec(kind="lose", payload=file_url, id="a"))
-    tally = bucketq.spark.run(spark, file_url, {"lose": crafts.lose}, burst=True, mode="direct")
+    tally = bucketq.spark.run(
+        spark, file_url, {"lose": sample_handlers.lose}, burst=True, mode="direct"
+    )
     assert tally.ends == {"lost": 1, "done": 1}
     assert jobs_of(file_url)["a"].result == "attempt 2"
 
@@ -163,10 +165,10 @@ def test_executors_that_cannot_load_a_handler_are_told_of_before_anything_is_cla
 
 TASKS = """
 import bucketq
-from tests.spark import crafts
+from tests.spark import sample_handlers
 
 worker = bucketq.Worker(concurrency=1, mode="direct")
-worker.handler("wait")(crafts.wait_for)
+worker.handler("wait")(sample_handlers.wait_for)
 """
 
 

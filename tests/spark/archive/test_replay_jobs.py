@@ -17,8 +17,8 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.queue.job import JobSpec
 from bucketq.spark.archive.replay_jobs import ReplayedJobs
-from tests.spark import crafts
-from tests.spark.finished import archive, finished, hours_ago
+from tests.spark import sample_handlers
+from tests.spark.finished_jobs import archive, finished, hours_ago
 
 DEAD = "outcome = 'dead' and error like '%timeout%'"
 
@@ -121,7 +121,7 @@ def test_the_archive_is_read_once(spark: SparkSession, file_url: str, tmp_path: 
     jobs = [finished(f"job{n}", hours_ago(1 + n % 4)) for n in range(50)]
     archive(file_url, jobs[:25], jobs[25:])
     noted = str(tmp_path / "noted")
-    note = udf(lambda name: crafts.note(noted, name), "boolean")
+    note = udf(lambda name: sample_handlers.note(noted, name), "boolean")
     # One that is not deterministic is not called twice for one row.
     spark.udf.register("noted", note.asNondeterministic())
     assert run(spark, file_url, "noted(id)").pushed == 50

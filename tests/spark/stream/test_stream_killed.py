@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 import bucketq
 from bucketq import JobSpec
 from tests.spark import stream_program
+from tests.spark.executor_losses import payloads, staged
 from tests.spark.features import fresh, records, statuses
-from tests.spark.home import ROOT
-from tests.spark.losses import payloads, staged
+from tests.spark.spark_home import ROOT
 from tests.spark.stream_program import A_BATCH, DEADLINE_S
 
 NOTED, COPIED = 10, 18

@@ -1,7 +1,7 @@
 """An archive of the classes that Spark loads: with it a JVM starts with half the work.
 
 The tests start a dozen JVMs and more, so it pays even when it is made for one run. It is kept in
-``build`` for the next ones. ``python -m tests.spark.classes FILE`` makes one.
+``build`` for the next ones. ``python -m tests.spark.class_data_sharing FILE`` makes one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pyspark
 from pyspark import SparkContext
 
 from bucketq.spark.session.java import find_java
-from tests.spark.home import BUILD, ROOT
 from tests.spark.session import JAVA, configured
+from tests.spark.spark_home import BUILD, ROOT
 
 _TIMEOUT_S = 300
 
@@ -51,7 +51,7 @@ def _make(file: Path, environ: Mapping[str, str]) -> None:
     fresh = file.with_suffix(".part")
     fresh.unlink(missing_ok=True)
     subprocess.run(
-        [sys.executable, "-m", "tests.spark.classes", str(fresh)],
+        [sys.executable, "-m", "tests.spark.class_data_sharing", str(fresh)],
         cwd=ROOT,
         env={**os.environ, **environ},
         stdout=subprocess.DEVNULL,

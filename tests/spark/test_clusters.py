@@ -14,8 +14,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.spark.clusters import start_connect, start_standalone
 from tests.spark.features import COMMANDS, FEATURES
-from tests.spark.places import start_connect, start_standalone
 from tests.spark.programs import came_of
 from tests.spark.session import CONFIG
 

@@ -16,7 +16,7 @@ import bucketq
 from bucketq.errors import CorruptStateError
 from bucketq.spark.archive.compact_archive import CompactedArchive, compact
 from bucketq.spark.session.spark_errors import translated
-from tests.spark.finished import HOUR, archive, finished, hours_ago, listed
+from tests.spark.finished_jobs import HOUR, archive, finished, hours_ago, listed
 
 KINDS = ("index", "mail/out")
 

@@ -26,7 +26,7 @@ from bucketq import JobSpec
 from bucketq.spark.data_source import BucketQDataSource
 from bucketq.spark.table.job_writer import JobWriter
 from bucketq.store.url import open_store
-from tests.spark import crafts, stream_program
+from tests.spark import sample_handlers, stream_program
 from tests.spark.features import fresh, records, statuses
 from tests.spark.stream_program import DEADLINE_S, executor
 
@@ -158,7 +158,7 @@ def run(spark: SparkSession, folder: Path) -> None:
     (folder / "driver").write_text(str(spark._jvm.java.lang.ProcessHandle.current().pid()))
     payload = {"mark": str(folder)}
     url = fresh(folder, *(JobSpec(kind="kill", payload=payload | {"number": n}) for n in range(60)))
-    tally = bucketq.spark.run(spark, url, {"kill": crafts.kill_executor}, burst=True)
+    tally = bucketq.spark.run(spark, url, {"kill": sample_handlers.kill_executor}, burst=True)
     assert tally.ends == {"done": 60}
     assert (folder / "killed").exists(), "no executor was killed, so this shows nothing"
     jobs = records(url)

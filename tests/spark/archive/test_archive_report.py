@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from bucketq.spark import page, report
 from bucketq.spark.archive.archive_report import ArchiveReport
-from tests.spark.finished import HOUR, archive, finished, hours_ago
+from tests.spark.finished_jobs import HOUR, archive, finished, hours_ago
 
 TIMEOUTS = [f"TimeoutError: no answer from 10.0.0.{n} after {n}.5s\n  File x" for n in (1, 22)]
 
