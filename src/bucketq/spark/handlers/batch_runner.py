@@ -87,15 +87,15 @@ class BatchSize:
         self._least = least
         self._most = max(least, most)
         self.jobs = least
-        self.is_brisk = False
+        self.is_fast = False
         """Whether batches are short enough that a third one should wait here for its turn."""
 
     def note(self, jobs: int, took_s: float, busy_s: float | None = None) -> None:
         """Adapt to the duration of a batch, and of the part of it in which handlers were busy."""
         busy_s = took_s if busy_s is None else min(busy_s, took_s)
-        self.is_brisk = busy_s <= _LONG_S
+        self.is_fast = busy_s <= _LONG_S
         short_s = min(max(_SHORT_S, took_s - busy_s), _LONG_S / 2)
-        if not self.is_brisk:
+        if not self.is_fast:
             self.jobs = max(self._least, self.jobs // 2)
         elif busy_s < short_s and jobs >= self.jobs:
             # By a large factor if even that batch would be short, as each step costs a batch.
@@ -166,7 +166,7 @@ class SparkRunner:
         another ends. If handlers are slow that does not matter, and jobs that wait here are jobs
         that other workers cannot claim.
         """
-        return self._size.jobs * (self._batches + self._size.is_brisk)
+        return self._size.jobs * (self._batches + self._size.is_fast)
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler on the cluster, where its timeout is measured too."""
@@ -227,7 +227,7 @@ class SparkRunner:
         """Return the next batch, without jobs that were cancelled."""
         while self._again:
             batch = self._again.popleft()
-            batch.jobs = [job for job in batch.jobs if not _is_settled(job)]
+            batch.jobs = [job for job in batch.jobs if not _drop_if_cancelled(job)]
             if batch.jobs:
                 return batch
         jobs: list[_PendingJob] = []
@@ -235,7 +235,7 @@ class SparkRunner:
             if jobs and self._waiting[0].is_suspect != jobs[0].is_suspect:
                 break
             job = self._waiting.popleft()
-            if not _is_settled(job):
+            if not _drop_if_cancelled(job):
                 jobs.append(job)
         return _Batch(jobs, "isolated" if jobs[0].is_suspect else "shared") if jobs else None
 
@@ -254,13 +254,13 @@ class SparkRunner:
         if batch.isolation == "shared":
             busy_s = max(outcome.ended_s for outcome in outcomes)
             self._size.note(len(bodies), loop.time() - began_s, busy_s)
-        unbegun: list[_PendingJob] = []
+        not_started: list[_PendingJob] = []
         for job, outcome in zip(batch.jobs, outcomes, strict=True):
             if outcome.reply is not None:
                 _set(job, outcome)
-            elif not _is_settled(job):
-                unbegun.append(job)
-        self._waiting.extendleft(reversed(unbegun))
+            elif not _drop_if_cancelled(job):
+                not_started.append(job)
+        self._waiting.extendleft(reversed(not_started))
         if self.slots != before:
             self.on_size(self.slots)
 
@@ -317,7 +317,7 @@ class SparkRunner:
                     self._interrupt(batch)
                 return
         self._send_soon()
-        _is_settled(job)
+        _drop_if_cancelled(job)
 
     def _interrupt(self, batch: _Batch) -> None:
         if not batch.is_interrupted:
@@ -337,8 +337,8 @@ class SparkRunner:
             await asyncio.wait([running], timeout=_INTERRUPT_AGAIN_S)
 
 
-def _is_settled(job: _PendingJob) -> bool:
-    """Return whether a job need not be run: it was cancelled, or has an outcome."""
+def _drop_if_cancelled(job: _PendingJob) -> bool:
+    """Give up a job that was cancelled; return whether it need not be run."""
     if job.is_cancelled:
         job.outcome.cancel()
     return job.is_cancelled or job.outcome.done()

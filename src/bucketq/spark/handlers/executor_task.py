@@ -39,6 +39,9 @@ _STOP_S = 1.0
 Isolation = Literal["shared", "isolated"]
 """Isolated: each job runs in a process of its own, to find the one that ends its process."""
 
+NO_JOB = b""
+"""Sent instead of a job to check that an executor can load the handlers."""
+
 
 class HandlerOutcome(Struct, frozen=True, omit_defaults=True):
     """The outcome of a job on an executor."""
@@ -82,32 +85,14 @@ def run_partition(
     )
 
 
-def check_handlers(
-    settings: TaskSettings, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Check that the handlers can be loaded: one row in, and one out, as from ``run_partition``."""
-    import pyarrow as pa  # noqa: PLC0415 - it is an extra
-
-    for batch in batches:
-        try:
-            load_handlers(settings.handlers)
-            found = HandlerOutcome()
-        except HandlersNotLoaded as error:
-            found = HandlerOutcome(load_error=str(error))
-        bodies = [msgspec.json.encode(found)] * batch.num_rows
-        yield pa.RecordBatch.from_arrays(
-            [batch.column(0), pa.array(bodies, pa.binary())], names=["n", "body"]
-        )
-
-
 def run_jobs(settings: TaskSettings, bodies: Sequence[bytes]) -> list[HandlerOutcome]:
     """Run jobs, given as the JSON of their records; return their outcomes in order."""
     try:
         handlers = load_handlers(settings.handlers)
     except HandlersNotLoaded as error:
         return [HandlerOutcome(load_error=str(error)) for _ in bodies]
-    if not bodies:
-        return []
+    if not any(bodies):
+        return [HandlerOutcome() for _ in bodies]
     records = [msgspec.json.decode(body, type=JobRecord) for body in bodies]
     if settings.isolation == "isolated":
         return [

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.spark.handlers.batch_runner import BatchFailed
 from bucketq.spark.handlers.executor_task import (
+    NO_JOB,
     HandlerOutcome,
     Isolation,
     TaskSettings,
-    check_handlers,
     run_partition,
 )
 from bucketq.spark.session.compatibility import is_connect_session
@@ -66,23 +66,20 @@ class SparkCluster:
         self, bodies: Sequence[bytes], isolation: Isolation, tag: str
     ) -> list[HandlerOutcome]:
         """Run jobs, and return their outcomes in the same order."""
-        table = pa.table(
-            [pa.array(range(len(bodies)), pa.int32()), pa.array(bodies, pa.binary())],
-            schema=_SCHEMA,
+        spark, context = self._spark, self._context
+        add, remove = (
+            (spark.addTag, spark.removeTag)
+            if context is None
+            else (context.addJobTag, context.removeJobTag)
         )
-        run = partial(run_partition, replace(self._settings, isolation=isolation))
-        self._add_tag(tag)
+        add(tag)
         try:
-            frame = self._spark.createDataFrame(table).mapInArrow(run, _ROWS)
-            rows = frame.collect()
+            outcomes = self._run(bodies, isolation)
         except Exception as error:
             raise BatchFailed(_reason(error)) from error
         finally:
-            self._remove_tag(tag)
-        found = {row["n"]: _decode(bytes(row["body"])) for row in rows}
-        outcomes = [found[number] for number in range(len(bodies))]
-        for outcome in outcomes:
-            _check_loaded(outcome)
+            remove(tag)
+        _check_loaded(outcomes)
         return outcomes
 
     def interrupt(self, tag: str) -> None:
@@ -108,37 +105,31 @@ class SparkCluster:
 
         Raises ``InvalidRequestError`` if the executors cannot load the handlers.
         """
-        run = partial(check_handlers, self._settings)
         try:
-            table = pa.table([pa.array([0], pa.int32()), pa.array([b""])], schema=_SCHEMA)
-            [row] = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).collect()
+            outcomes = self._run([NO_JOB], "shared")
         except Exception as error:
-            if python := describe_python_error(str(error)):
-                raise InvalidRequestError(python) from error
+            if problem := describe_python_error(str(error)):
+                raise InvalidRequestError(problem) from error
             raise _unavailable(error) from error
-        _check_loaded(_decode(bytes(row["body"])))
+        _check_loaded(outcomes)
 
-    def _add_tag(self, tag: str) -> None:
-        if self._context is not None:
-            self._context.addJobTag(tag)
-        else:
-            self._spark.addTag(tag)
-
-    def _remove_tag(self, tag: str) -> None:
-        if self._context is not None:
-            self._context.removeJobTag(tag)
-        else:
-            self._spark.removeTag(tag)
+    def _run(self, bodies: Sequence[bytes], isolation: Isolation) -> list[HandlerOutcome]:
+        table = pa.table({"n": range(len(bodies)), "body": list(bodies)}, schema=_SCHEMA)
+        run = partial(run_partition, replace(self._settings, isolation=isolation))
+        rows = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).collect()
+        found = {row["n"]: _decode(bytes(row["body"])) for row in rows}
+        return [found[number] for number in range(len(bodies))]
 
 
-def _check_loaded(outcome: HandlerOutcome) -> None:
+def _check_loaded(outcomes: Sequence[HandlerOutcome]) -> None:
     """Raise ``InvalidRequestError`` if an executor could not load the handlers."""
-    if outcome.load_error:
-        message = (
-            f"the executors cannot load the handlers: {outcome.load_error}; install their module "
-            "there, send it with --py-files, or put it on a disk that all of them share"
-        )
-        raise InvalidRequestError(message)
+    for outcome in outcomes:
+        if outcome.load_error:
+            message = (
+                f"the executors cannot load the handlers: {outcome.load_error}; install their "
+                "module there, send it with --py-files, or put it on a disk that all of them share"
+            )
+            raise InvalidRequestError(message)
 
 
 def _unavailable(error: Exception) -> UnavailableError:

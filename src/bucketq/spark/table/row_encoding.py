@@ -79,7 +79,9 @@ def encode_fast(
         return None
     limit = settings.max_payload_bytes
     try:
-        kinds = list(_field(batch, columns, "kind", columns.kind))
+        kinds: list[Any] = [columns.kind] * batch.num_rows
+        if "kind" in columns.fields:
+            kinds = values_of(batch.column(columns.fields["kind"]))
         for kind in set(kinds):
             check.kind(kind)
         bodies = [raw for raw, _ in _payloads(batch, columns)]
@@ -131,42 +133,14 @@ def _session(write_id: str) -> str:
 
 def _jobs(batch: pa.RecordBatch, columns: WriteColumns, ids: list[str]) -> Iterator[NewJob]:
     """Yield the jobs of a batch; ``ids`` are for rows that have none of their own."""
-    rows = zip(
-        ids,
-        _field(batch, columns, "id"),
-        _field(batch, columns, "kind", columns.kind),
-        _payloads(batch, columns),
-        _field(batch, columns, "priority"),
-        _field(batch, columns, "delay_s"),
-        _field(batch, columns, "run_at"),
-        _field(batch, columns, "max_attempts"),
-        _field(batch, columns, "key"),
-        _field(batch, columns, "tags"),
-        strict=True,
-    )
-    for made, job_id, kind, (raw, encoding), priority, delay_s, run_at, attempts, key, tags in rows:
-        yield NewJob(
-            id=made if job_id is None else job_id,
-            kind=kind,
-            payload=raw,
-            payload_encoding=encoding,
-            priority=priority or 0,
-            delay_s=delay_s,
-            run_at=run_at,
-            max_attempts=attempts,
-            key=key,
-            tags=tags,
-        )
-
-
-def _field(
-    batch: pa.RecordBatch, columns: WriteColumns, name: str, default: object = None
-) -> Iterable[Any]:
-    """Return one field of the jobs: the values of its column, or the default for every row."""
-    index = columns.fields.get(name)
-    if index is None:
-        return repeat(default, batch.num_rows)
-    return values_of(batch.column(index))
+    fields = {name: values_of(batch.column(index)) for name, index in columns.fields.items()}
+    rows = zip(ids, _payloads(batch, columns), strict=True)
+    for number, (made, (raw, encoding)) in enumerate(rows):
+        given: dict[str, Any] = {"id": made, "kind": columns.kind}
+        for name, values in fields.items():
+            if values[number] is not None:
+                given[name] = values[number]
+        yield NewJob(payload=raw, payload_encoding=encoding, **given)
 
 
 def _payloads(

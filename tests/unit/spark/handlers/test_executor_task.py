@@ -17,7 +17,6 @@ import pytest
 from bucketq.spark.handlers.executor_task import (
     HandlerOutcome,
     TaskSettings,
-    check_handlers,
     run_jobs,
     run_partition,
 )
@@ -223,10 +222,10 @@ def test_an_executor_without_the_handlers_says_so_and_runs_nothing() -> None:
     assert outcome.reply is None
     assert "No module named 'no_such_module'" in outcome.load_error
     row = pa.record_batch([pa.array([0], pa.int32()), [b""]], ["n", "body"])
-    [batch] = check_handlers(broken, [row])
+    [batch] = run_partition(broken, [row])
     [raw] = batch.column(1).to_pylist()
     assert "no_such_module" in msgspec.json.decode(raw, type=HandlerOutcome).load_error
-    [batch] = check_handlers(settings(bind("x", fail)), [row])
+    [batch] = run_partition(settings(bind("x", fail)), [row])
     assert batch.column(1).to_pylist() == [b"{}"]
 
 
