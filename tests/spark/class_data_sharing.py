@@ -40,7 +40,7 @@ def _archive(environ: Mapping[str, str]) -> Path | None:
     file = BUILD / f"classes-{name}.jsa"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
-        # It is made once, whoever else wants it meanwhile.
+        # It is made once, even if other processes want it too.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
             _make(file, environ)
@@ -78,7 +78,7 @@ def main(file: str) -> None:
         java = SparkContext._gateway
         assert java is not None
         spark.stop()
-        # It ends when nobody can tell it anything any more, and writes the archive last.
+        # It ends when its input is closed, and writes the archive last.
         java.proc.stdin.close()
         java.proc.wait()
 

@@ -48,7 +48,7 @@ def start_connect(
 ) -> str:
     """Start a Connect server with Spark in local mode; what to connect to."""
     log = folder / "connect.log"
-    # It tells in its log where it listens.
+    # Its log says where it listens.
     settings = {**config, "spark.connect.grpc.binding.port": "0", "spark.log.level": "INFO"}
     submit = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--class", _CONNECT]
     for name, value in settings.items():

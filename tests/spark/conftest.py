@@ -54,7 +54,7 @@ def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    # For every JVM, whoever starts it. One that is killed leaves its files behind.
+    # For every JVM that is started. One that is killed leaves its files behind.
     options = java_options({**os.environ, **environ})
     place = tmp_path_factory.mktemp("java")
     return {**environ, "JDK_JAVA_OPTIONS": f"{options} -Djava.io.tmpdir={place}"}
@@ -82,7 +82,7 @@ _SERVER = pytest.param("seaweedfs", marks=[pytest.mark.servers, pytest.mark.full
 
 @pytest.fixture(params=["file", _SERVER])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where a queue is that nobody has used yet: on a file, and on a real object store."""
+    """The address of a new queue: on a file, and on a real object store."""
     if request.param == "file":
         return (tmp_path / "queue.json").as_uri()
     for name, value in ENVIRON.items():

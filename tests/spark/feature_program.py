@@ -52,7 +52,7 @@ def try_each(features: Mapping[str, Callable[[T, Path], None]], given: T, folder
 def _wrong(feature: Callable[[T, Path], None], given: T, place: Path) -> str:
     try:
         feature(given, place)
-    except BaseException:  # noqa: BLE001 - one that fails is told of, and the next one tried
+    except BaseException:  # noqa: BLE001 - one that fails is reported, and the next one is run
         return traceback.format_exc()
     return ""
 

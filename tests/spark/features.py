@@ -115,7 +115,7 @@ def write_staged(spark: SparkSession, folder: Path) -> None:
 
 
 def write_wrong(spark: SparkSession, folder: Path) -> None:
-    """What is wrong with a write is told, wherever it is found out."""
+    """An error in a write is reported, on the driver and on executors."""
     url = fresh(folder)
     rows = spark.sql("SELECT 'x' AS kind, 1 AS colour")
     with pytest.raises(Exception, match="colour"):
@@ -206,7 +206,7 @@ def run(spark: SparkSession, folder: Path) -> None:
 
 
 def run_missing(spark: SparkSession, folder: Path) -> None:
-    """Handlers that executors cannot load are told of before a job is claimed."""
+    """Handlers that executors cannot load are reported before a job is claimed."""
     url, file = fresh(folder, *numbered(1)), folder / "vanishing_work.py"
     file.write_text("async def work() -> None: ...\n")
     sys.path.append(str(folder))

@@ -1,4 +1,4 @@
-"""Runs programs that try several things with one Spark, and tells what came of each."""
+"""Runs programs that try several things with one Spark, and reports the outcome of each."""
 
 from __future__ import annotations
 

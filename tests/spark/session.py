@@ -1,4 +1,4 @@
-"""How a Spark session is configured so that it starts fast and listens to nobody else."""
+"""Configures a Spark session so that it starts fast and listens on loopback only."""
 
 from __future__ import annotations
 

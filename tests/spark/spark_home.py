@@ -19,7 +19,7 @@ _PARTS = ("bin", "jars")
 
 
 def spark_home() -> Path:
-    """The folder, made where there is none, whoever else makes it meanwhile."""
+    """Return the folder; make it if it is missing, even if another process does so too."""
     installed = Path(pyspark.__file__).parent
     home = BUILD / f"home-{blake2b(bytes(installed), digest_size=8).hexdigest()}"
     home.mkdir(parents=True, exist_ok=True)

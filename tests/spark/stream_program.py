@@ -102,7 +102,7 @@ def _triggered(stream: DataStreamWriter, trigger: str) -> DataStreamWriter:
 
 
 def main(folder: Path, trigger: str) -> None:
-    """Run the streams until somebody kills this."""
+    """Run the streams until this process is killed."""
     spark = configured("local[2]", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     bucketq.spark.register(spark)

@@ -1,4 +1,4 @@
-"""What is wrong is told in one line, first or last of what a user sees, with the way out."""
+"""An error is one line, the first or last that a user sees, and says what to do."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_queue_that_is_full_takes_nothing(spark: SparkSession, file_url: str) 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({}, "InvalidRequestError: the option consumer is missing: a name of this stream's own"),
+        ({}, "InvalidRequestError: the option consumer is missing: a name for this stream alone"),
         one_more(
             {"consumer": "c", "maxJobPerTrigger": "3"},
             "did you mean maxJobsPerTrigger? for streams",
@@ -188,7 +188,7 @@ def test_handlers_on_spark_name_a_broker_that_does_not_answer(spark: SparkSessio
         bucketq.spark.run(spark, url, handlers, timeout_s=2, burst=True)
 
 
-def test_a_condition_that_fails_on_some_job_is_told_of_in_one_line(
+def test_a_condition_that_fails_on_some_job_is_reported_in_one_line(
     spark: SparkSession, file_url: str
 ) -> None:
     with bucketq.connect_sync(file_url, mode="direct"):
@@ -220,10 +220,10 @@ def test_a_paused_queue_takes_jobs_and_is_read(spark: SparkSession, file_url: st
     assert spark.read.format("bucketq").load(file_url).count() == 1
 
 
-def test_a_thread_of_pyspark_prints_no_traceback_where_the_jvm_is_killed(
+def test_a_thread_of_pyspark_prints_no_traceback_if_the_jvm_is_killed(
     spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It hears of the end of the JVM first; whoever waits for Spark is told in one line."""
+    """It notices the end of the JVM first; the call that waits raises an error of one line."""
     server: Any = spark.sparkContext._accumulatorServer
     server.handle_error(None, ("127.0.0.1", 1))
     assert "Exception occurred" in capfd.readouterr().err, "else there is nothing to silence"

@@ -23,7 +23,7 @@ BASICS = ("read", "write_staged", "read_stream", "run")
 """Rows that come from the driver and from executors, a source that lives on, and handlers."""
 IS_ALL_WANTED = os.environ.get("PLACES") == "all"
 CHOSEN = () if IS_ALL_WANTED else BASICS
-"""What the program is told to try; nothing: all that it knows."""
+"""The features that the program tries; empty means all."""
 NAMES = (*FEATURES, *COMMANDS) if IS_ALL_WANTED else BASICS
 COPIES = ("write_beside_a_copy",) if IS_ALL_WANTED else ()
 """Spark makes copies of slow tasks on a cluster only."""

@@ -1,4 +1,4 @@
-"""An archive is compacted by Spark, and whoever reads it sees the same as before."""
+"""Spark compacts an archive, and readers see the same jobs as before."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_progress_counts_the_archive_files_that_were_read(
     assert told.count((total, total)) > 1  # When all were read, and when that was published.
 
 
-def test_spark_in_local_mode_runs_the_python_of_whoever_compacts(
+def test_spark_in_local_mode_runs_the_python_that_compacts(
     spark: SparkSession, file_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
@@ -110,7 +110,7 @@ def test_a_damaged_segment_is_named_and_nothing_is_deleted(
     assert listed(file_url)[0] == before
 
 
-def test_an_error_of_spark_is_told_in_a_sentence(spark: SparkSession) -> None:
+def test_an_error_of_spark_is_translated_to_a_sentence(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="nothing") as caught:
         spark.sql("select nothing from nowhere").collect()
     text = str(translated(caught.value))

@@ -129,7 +129,7 @@ def test_the_archive_is_read_once(spark: SparkSession, file_url: str, tmp_path: 
     assert sorted(names) == sorted(job.id for job in jobs)
 
 
-def test_a_condition_that_spark_does_not_understand_is_told_of(
+def test_a_condition_that_spark_does_not_understand_is_reported(
     spark: SparkSession, file_url: str
 ) -> None:
     with bucketq.connect_sync(file_url, mode="direct"):

@@ -135,7 +135,7 @@ def test_what_comes_of_a_job_whose_lease_is_lost_is_dropped(
 
 def test_a_lease_is_kept_while_its_handler_runs(spark: SparkSession, file_url: str) -> None:
     def work() -> int:
-        """Tell how many jobs another worker gets when the lease has had the time to run out."""
+        """Return how many jobs another worker gets after the lease could have expired."""
         time.sleep(8)
         with bucketq.connect_sync(file_url, mode="direct") as queue:
             return len(queue.claim())
@@ -148,7 +148,7 @@ def test_a_lease_is_kept_while_its_handler_runs(spark: SparkSession, file_url: s
     assert (tally.ends, job.result, job.attempt) == ({"done": 1}, 0, 1)
 
 
-def test_executors_that_cannot_load_a_handler_are_told_of_before_anything_is_claimed(
+def test_executors_that_cannot_load_a_handler_are_reported_before_a_claim(
     spark: SparkSession, file_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "lib" / "vanishing_tasks.py"

@@ -76,7 +76,7 @@ def test_a_batch_that_comes_again_is_not_doubled(
     # As if the driver had been killed between its push and Spark's commit of the second batch.
     for name in ("1", ".1.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink()
-    # Its rows are computed anew and are others, so the ids of its jobs alone would not tell.
+    # Its rows are computed anew and are others, so the ids of its jobs alone would not show it.
     add(1, count=5)
     add(2)
     run(frame, url, kind="x")

@@ -203,7 +203,7 @@ def test_a_split_write_that_stops_half_way_goes_on_under_its_id(
         with pytest.raises(PySparkException) as caught:
             write(frame, file_url, kind="x", maxJobsPerCommit="10")
         told = str(caught.value)
-        assert "10 of 25 jobs are pushed" in told
+        assert "10 of 25 jobs were pushed" in told
         write_id = told.partition('option("writeId", "')[2].partition('"')[0]
         queue.complete_many(queue.claim("x", limit=10))
         queue.flush_archive()

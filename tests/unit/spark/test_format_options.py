@@ -86,7 +86,7 @@ def test_a_wrong_option_of_a_write_is_named(given: dict[str, str], told: str) ->
         write_options(given)
 
 
-def test_the_token_is_not_shown_where_options_are() -> None:
+def test_the_token_is_not_in_the_repr_of_options() -> None:
     options = read_options({"path": URL, "token": "open-sesame"})
     assert options.access.token == "open-sesame"
     assert "sesame" not in repr(options)

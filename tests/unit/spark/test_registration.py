@@ -27,7 +27,7 @@ def test_a_spark_that_is_new_enough_learns_the_format(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.5.3", "4.0.1", "4.1.9"])
-def test_a_spark_that_is_too_old_is_told_so(version: str) -> None:
+def test_a_spark_that_is_too_old_is_refused(version: str) -> None:
     spark, registered = session(version)
     with pytest.raises(
         InvalidRequestError, match=f"needs Spark 4.2 or newer, and this is {version}"

@@ -37,7 +37,7 @@ def made(hours: int, kinds: int = 1) -> ArchiveReport:
     )
 
 
-def test_it_needs_nothing_from_elsewhere_and_runs_nothing() -> None:
+def test_the_page_requests_nothing_and_has_no_script() -> None:
     text = page(made(3), "s3://bucket/queue.json")
     assert "default-src 'none'" in text
     for word in ("<script", "<img", "http:", "https:", "url(", "@import"):
@@ -80,7 +80,7 @@ def test_each_kind_is_shown_over_time() -> None:
     assert 'd="M0 100V50h1V100h1V0h1V100z"' in page(structs.replace(report, kind_hours=lines), "x")
 
 
-def test_large_numbers_are_short_and_nothing_stands_out_where_nothing_was() -> None:
+def test_large_numbers_are_short_and_zeros_are_grey() -> None:
     large = JobNumbers(jobs=54_000_000, completed=54_000_000)
     line = ReportLine(kind="k", hour=None, numbers=large)
     text = page(structs.replace(made(1), total=large, kinds=[line]), "x")

@@ -39,7 +39,7 @@ def test_bars_stand_on_one_another_in_proportion() -> None:
     assert high == pytest.approx(low - second)
 
 
-def test_a_line_is_broken_where_nothing_is_known() -> None:
+def test_a_line_is_interrupted_if_there_is_no_value() -> None:
     svg = lines(hours(5), [ChartSeries("p50", "a", [1, 2, None, 3, 4])], "time")
     assert svg.count("<polyline") == 2
     assert svg.count('class="dot a"') == 4
@@ -111,7 +111,7 @@ def test_an_axis_of_durations_shows_small_ones_beside_large_ones(
     assert len(heights_of) == len(values)
 
 
-def test_whoever_points_at_a_place_is_told_all_of_its_numbers() -> None:
+def test_a_tooltip_shows_all_numbers_of_a_point_in_time() -> None:
     series = [ChartSeries("p50", "a", [1.0, None]), ChartSeries("p95", "b", [2.0, None])]
     titles = re.findall("<title>([^<]*)</title>", lines(hours(2), series, "time"))
     assert titles == ["2026-02-15 00:00 UTC\np50: 1 s\np95: 2 s", "2026-02-15 01:00 UTC"]

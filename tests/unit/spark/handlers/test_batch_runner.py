@@ -31,7 +31,7 @@ class FakeCluster:
     def __init__(self) -> None:
         self.batches: list[tuple[Isolation, list[Any]]] = []
         self.deadly: set[Any] = set()
-        """End the process that runs them; told of where each has a process of its own."""
+        """End the process that runs them; reported if each has a process of its own."""
         self.devastating: set[Any] = set()
         """End the executor as well, so that not even that helps."""
         self.unbegun: set[Any] = set()
@@ -184,7 +184,7 @@ async def test_jobs_that_were_not_begun_go_out_again_before_others() -> None:
 
 
 @pytest.mark.parametrize("deaf", [0, 1])
-async def test_a_batch_that_nobody_wants_any_more_is_ended(deaf: int) -> None:
+async def test_a_batch_is_cancelled_if_all_its_jobs_are(deaf: int) -> None:
     stage = Stage(3)
     stage.cluster.deaf = deaf
     stage.cluster.gate.clear()
@@ -230,7 +230,7 @@ async def test_a_job_that_still_waits_when_it_is_to_stop_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("way", ["gone", "refusal"])
-async def test_where_spark_is_gone_no_job_is_to_blame(way: str) -> None:
+async def test_if_spark_is_gone_no_job_has_failed(way: str) -> None:
     stage = Stage(2)
     error = UnavailableError("gone") if way == "gone" else InvalidRequestError("no such module")
     setattr(stage.cluster, way, error)
@@ -241,7 +241,7 @@ async def test_where_spark_is_gone_no_job_is_to_blame(way: str) -> None:
     await stage.runner.close()
 
 
-async def test_where_spark_goes_while_there_is_nothing_to_do_that_is_noticed(
+async def test_a_spark_that_goes_while_there_is_nothing_to_do_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(batch_runner, "_PING_S", 0.01)
@@ -268,7 +268,7 @@ async def test_closing_lets_go_of_what_is_under_way_and_of_what_waits() -> None:
     assert not stage.runner._tasks
 
 
-async def test_the_engine_is_told_when_more_jobs_may_be_held() -> None:
+async def test_the_engine_learns_that_more_jobs_may_be_held() -> None:
     stage = Stage(2)
     stage.runner._size = BatchSize(2, 20)
     told: list[int] = []
@@ -311,7 +311,7 @@ def test_what_spark_itself_takes_makes_batches_larger_and_not_smaller() -> None:
     assert size.jobs == 160
 
 
-async def test_a_batch_waits_for_its_turn_only_where_handlers_are_short() -> None:
+async def test_a_batch_waits_for_its_turn_only_if_handlers_are_fast() -> None:
     stage = Stage(4)
     assert stage.runner.slots == 8
     told: list[int] = []

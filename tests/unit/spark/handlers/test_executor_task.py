@@ -1,4 +1,4 @@
-"""Jobs on an executor: each ends alone, in time, and is told of as a reply."""
+"""Jobs on an executor: each ends by itself, in time, with a reply."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_stubborn_thread_is_not_waited_for() -> None:
         run_one(sleep, timeout=0.05)
 
 
-def test_a_handler_that_ends_well_when_it_is_told_to_stop_is_believed() -> None:
+def test_a_handler_that_returns_when_it_is_cancelled_has_succeeded() -> None:
     def look(context: Context) -> str:
         while not context.cancelled:
             time.sleep(0.01)
@@ -164,7 +164,7 @@ def test_a_task_whose_time_is_up_begins_no_more_jobs() -> None:
     assert [outcome.reply is not None for outcome in outcomes] == [True, True, False, False, False]
 
 
-def test_it_is_told_how_long_handlers_kept_a_task_busy() -> None:
+def test_outcomes_say_how_long_handlers_kept_a_task_busy() -> None:
     async def wait(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
@@ -184,7 +184,7 @@ def test_a_job_in_a_process_that_dies_costs_itself_alone() -> None:
         value_of(died)
 
 
-def test_a_job_that_ends_its_process_is_found_where_each_is_run_apart() -> None:
+def test_a_job_that_ends_its_process_is_found_if_each_is_isolated() -> None:
     def leave(how: str) -> str:
         if how == "exit":
             os._exit(7)
@@ -243,7 +243,7 @@ def leave_a_fork(wish: list[str]) -> str:
 
 
 @pytest.mark.parametrize("end", ["dies", "returns"])
-def test_a_process_that_a_job_has_started_holds_nobody_up(tmp_path: Path, end: str) -> None:
+def test_a_process_that_a_job_has_started_delays_nothing(tmp_path: Path, end: str) -> None:
     mark = tmp_path / "mark"
     told = settings(bind("x", leave_a_fork), isolation="isolated")
     try:

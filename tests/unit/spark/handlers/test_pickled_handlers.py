@@ -115,7 +115,7 @@ def test_a_handler_that_holds_what_cannot_be_sent_is_refused_by_name() -> None:
         pickle_handlers({"x": bind("x", work)})
 
 
-def test_what_cannot_be_opened_is_told_and_tried_again() -> None:
+def test_handlers_that_cannot_be_loaded_raise_and_are_tried_again() -> None:
     pickled = PickledHandlers(b"no pickle", ("/no/such/folder",))
     for _ in range(2):
         with pytest.raises(HandlersNotLoaded, match="UnpicklingError"):

@@ -1,4 +1,4 @@
-"""Spark as the runner sees it: batches under tags, numbers in order, errors in a line."""
+"""Batches have tags, outcomes come in order, and errors take one line."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_outcomes_are_in_the_order_of_the_jobs_and_the_batch_has_its_tag(
     assert session.sparkContext.log == ["cancel t1"]
 
 
-def test_what_spark_says_is_told_without_its_java_calls(
+def test_an_error_shows_the_reason_without_the_java_stack(
     session: FakeSession, cluster: SparkCluster
 ) -> None:
     session.error = RuntimeError(JAVA)
@@ -134,7 +134,7 @@ def test_what_spark_says_is_told_without_its_java_calls(
             ask()
 
 
-def test_executors_without_handlers_are_told_of(session: FakeSession) -> None:
+def test_executors_that_cannot_load_handlers_are_reported(session: FakeSession) -> None:
     broken = cluster_of(session, PickledHandlers(b"\x80\x04cno_such_module\nwork\n.", ()))
     for ask in (broken.check, lambda: broken.submit([body(1)], "shared", "t")):
         with pytest.raises(InvalidRequestError, match="No module named 'no_such_module'"):

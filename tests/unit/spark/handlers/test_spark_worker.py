@@ -115,7 +115,7 @@ async def test_no_more_jobs_go_out_at_once_than_is_said() -> None:
     assert max(worker.near.sizes) == 4
 
 
-async def test_where_spark_goes_away_jobs_are_given_back_and_the_run_ends() -> None:
+async def test_if_spark_goes_away_jobs_are_released_and_the_run_ends() -> None:
     url = "memory://spark-gone"
     async with bucketq.connect(url) as queue:
         await push(url, "double", 3)

@@ -1,4 +1,4 @@
-"""What is told before Spark is started, and of what Spark itself says."""
+"""What is checked before Spark starts, and how its errors are translated."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.logger import PySparkLogger
 
 
-def test_a_missing_pyspark_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyspark_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(command_session, "find_spec", lambda _: None)
     with pytest.raises(InvalidRequestError, match=r'pip install "bucketq\[spark\]"'):
         require_spark("local[*]")
 
 
-def test_a_pyspark_that_is_too_old_is_told_before_spark_is_started(
+def test_a_pyspark_that_is_too_old_is_reported_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.2")
@@ -32,7 +34,7 @@ def test_a_pyspark_that_is_too_old_is_told_before_spark_is_started(
         require_spark("local[*]")
 
 
-def test_a_missing_java_is_told_unless_spark_runs_elsewhere(
+def test_a_missing_java_is_reported_unless_spark_runs_elsewhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -41,7 +43,7 @@ def test_a_missing_java_is_told_unless_spark_runs_elsewhere(
     require_spark("sc://host")
 
 
-def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_connect_needs_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         command_session, "find_spec", lambda name: None if name == "grpc_status" else name
     )
@@ -84,7 +86,7 @@ def test_what_connect_needs_beside_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         ("Job aborted\n\tat org.apache.spark.x\n\tat java.y", UnavailableError, "Job aborted"),
     ],
 )
-def test_an_error_of_spark_is_told_without_its_stack(
+def test_an_error_of_spark_is_translated_without_its_stack(
     text: str, kind: type[BucketQError], message: str
 ) -> None:
     error = translated(RuntimeError(text))
@@ -97,7 +99,7 @@ def test_an_error_of_spark_is_told_without_its_stack(
 @pytest.mark.parametrize(
     "master", ["cluster-7", "localhost", "spark://", "local[", "", "mesos://x"]
 )
-def test_a_master_that_is_none_is_told_before_anything_is_started(master: str) -> None:
+def test_a_bad_master_is_reported_before_spark_starts(master: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"is not a Spark master: write local\[4\]"):
         require_spark(master)
 
@@ -111,7 +113,7 @@ def test_a_master_is_taken_as_spark_takes_it(master: str, monkeypatch: pytest.Mo
     require_spark(master)
 
 
-def test_why_spark_does_not_start_is_told_without_the_calls_of_java() -> None:
+def test_the_reason_for_a_failed_start_has_no_java_stack() -> None:
     said = [
         "WARNING: Using incubator modules: jdk.incubator.vector",
         'Exception in thread "main" org.apache.spark.SparkException: no such host',
@@ -142,7 +144,7 @@ def test_pyspark_and_py4j_are_silent_while_a_command_runs_and_as_before_after_th
 @pytest.mark.parametrize(
     "error", [ConnectionRefusedError("[Errno 111]"), Py4JNetworkError("Answer from Java is empty")]
 )
-def test_a_process_of_spark_that_was_killed_is_told_of_in_one_line(error: Exception) -> None:
+def test_a_killed_spark_process_is_reported_in_one_line(error: Exception) -> None:
     with pytest.raises(UnavailableError) as caught, translate_errors():
         raise error
     assert str(caught.value).startswith("Spark's process ended while it was working: run it")

@@ -1,4 +1,4 @@
-"""Java is found, or what to do is told."""
+"""Java is found, or the error says what to install."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_java_that_is_too_old_or_broken_is_named(
     assert "openjdk-17-jre-headless" in str(caught.value)
 
 
-def test_where_there_is_no_java_it_is_told_what_to_install(tmp_path: Path) -> None:
+def test_if_there_is_no_java_the_error_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="none at PATH: install Java 17"):
         find_java({"PATH": str(tmp_path)})
     with pytest.raises(InvalidRequestError, match="none at JAVA_HOME"):

@@ -1,4 +1,4 @@
-"""Addresses of Spark at which nobody listens are told of at once."""
+"""A master that does not listen is reported at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("form", ["spark://127.0.0.1:{}", "sc://127.0.0.1:{}/;user_id=me"])
-def test_somebody_who_listens_is_found_and_nobody_is_told_of(form: str, port: int) -> None:
+def test_a_master_that_does_not_listen_is_reported(form: str, port: int) -> None:
     check_reachable(form.format(port))
     [nobody] = free_ports(1)
     with pytest.raises(UnavailableError, match=rf"answers: 127\.0\.0\.1:{nobody} \(.*running"):

@@ -1,4 +1,4 @@
-"""Which Python Spark runs, and what is told of a wrong one."""
+"""Which Python Spark runs, and the errors that a wrong one causes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_local_session_runs_this_python_unless_another_is_configured(
         ),
     ],
 )
-def test_a_python_that_is_no_good_is_told_in_a_sentence(text: str, told: str) -> None:
+def test_an_error_about_python_is_described_in_a_sentence(text: str, told: str) -> None:
     assert told in describe_python_error(text)
     assert "\n" not in describe_python_error(text)
 

@@ -46,6 +46,6 @@ def test_a_batch_that_spark_has_not_committed_stays_open(url: str, tmp_path: Pat
     assert done(url) == 0
 
 
-def test_a_consumer_that_is_not_there_is_told_with_those_that_are(url: str) -> None:
+def test_an_unknown_consumer_is_reported_with_those_that_exist(url: str) -> None:
     with pytest.raises(InvalidRequestError, match="no consumer 'd' in the queue; there are: c"):
         finish(url, "d")

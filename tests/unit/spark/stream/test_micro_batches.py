@@ -168,7 +168,7 @@ async def test_a_stream_can_go_on_without_the_jobs_that_it_lost() -> None:
 
 
 @virtual
-async def test_a_batch_that_somebody_closed_is_lost_as_a_whole() -> None:
+async def test_a_batch_that_another_driver_closed_is_lost_as_a_whole() -> None:
     world = World()
     await push(world, 2)
     async with driving(world) as batches:
@@ -247,7 +247,7 @@ async def test_a_batch_that_is_open_is_done_first_by_a_stream_that_is_to_end() -
 
 
 @virtual
-async def test_a_pause_is_told_to_a_stream_that_is_to_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stream_that_is_to_end_logs_a_pause(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:

@@ -11,7 +11,7 @@ from bucketq.spark.table.commit_sizes import commit_sizes
 SETTINGS = Settings(max_batch_jobs=10, max_batch_bytes=100)
 
 
-def test_all_jobs_go_in_one_commit_where_nobody_says_otherwise() -> None:
+def test_all_jobs_go_in_one_commit_by_default() -> None:
     assert commit_sizes([10] * 10, None, SETTINGS) == [10]
     assert commit_sizes([], None, SETTINGS) == []
 
@@ -31,7 +31,7 @@ def test_too_many_jobs_for_one_commit_are_refused_with_the_way_out() -> None:
         commit_sizes([1] * 20, 11, SETTINGS)
 
 
-def test_an_option_above_the_limit_does_no_harm_where_the_jobs_are_few() -> None:
+def test_an_option_above_the_limit_does_no_harm_if_there_are_few_jobs() -> None:
     assert commit_sizes([1] * 5, 1000, SETTINGS) == [5]
 
 

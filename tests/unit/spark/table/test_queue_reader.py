@@ -40,7 +40,7 @@ def test_jobs_come_in_their_order_chosen_by_kind_and_status(url: str) -> None:
     assert payloads(url, kind="none") == []
 
 
-def test_a_queue_that_is_not_there_or_not_sound_is_told_of(url: str, tmp_path: Path) -> None:
+def test_a_missing_or_corrupt_queue_is_reported(url: str, tmp_path: Path) -> None:
     with pytest.raises(QueueNotFoundError, match=r"no queue at .*queue.json"):
         payloads(url)
     (tmp_path / "queue.json").write_bytes(b'{"format":1}')

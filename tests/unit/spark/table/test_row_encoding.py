@@ -112,7 +112,7 @@ def test_packed_columns_become_one_object() -> None:
     assert [pushed(job) for job in found] == [b'{"name":"a","n":1}', b'{"name":"b","n":null}']
 
 
-def test_fields_are_taken_from_their_columns_and_left_out_where_null() -> None:
+def test_fields_are_read_from_their_columns_and_left_out_if_null() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     rows = batch(
         pa.array(["1", "2"]),

@@ -64,7 +64,7 @@ def test_through_a_broker_all_rows_travel_in_the_message() -> None:
     rows.clear()
 
 
-def test_rows_that_are_gone_or_changed_are_told_of(tmp_path: Path) -> None:
+def test_rows_that_are_gone_or_changed_are_reported(tmp_path: Path) -> None:
     rows = staging(tmp_path)
     parcel = rows.stage(b"x" * 11, 0, 0)
     assert parcel.key is not None

@@ -56,7 +56,7 @@ def test_a_payload_of_any_type_that_json_can_say_is_a_value(kind: t.DataType) ->
     assert plan(frame(kind=TEXT, payload=kind)).form == "value"
 
 
-def test_all_columns_that_say_nothing_of_a_job_are_packed_where_that_is_asked_for() -> None:
+def test_a_star_packs_all_columns_that_are_not_fields_of_a_job() -> None:
     found = plan(frame(kind=TEXT, a=WHOLE, key=TEXT, b=TEXT), payloadColumns="*")
     assert (found.payload, found.packed) == (None, {"a": 1, "b": 3})
     assert found.fields == {"kind": 0, "key": 2}
