@@ -1,14 +1,14 @@
 """A simulated network: hosts with addresses, and faults between them.
 
 ``network.host("host1")`` is the ``Transport`` of every process on that host; the process that calls
-it listens or dials. The network is harsher than TCP: a message of a conversation may be late, lost,
-duplicated or overtaken while the conversation stays open, because ``Transport`` promises no more,
+it listens or dials. The network is harsher than TCP: a message of a connection may be late, lost,
+duplicated or overtaken while the connection stays open, because ``Transport`` promises no more,
 and the simulator must find code that relies on more. Without faults, messages in one direction of
-one conversation arrive in order.
+one connection arrive in order.
 
 What happens to processes:
 
-* **Killed or exited**: its ports are free, new connections are refused, and its conversations are
+* **Killed or exited**: its ports are free, new connections are refused, and its connections are
   reset. After a power cut no reset is sent, and its addresses do not answer for a while. Messages
   that it sent still arrive, unless they had not left the host.
 * **Frozen**: it keeps its ports and does not answer; what arrives meanwhile waits for it.

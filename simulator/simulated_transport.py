@@ -26,7 +26,7 @@ from bucketq.errors import BucketQError, QueueNotFoundError, SupersededError
 from bucketq.model.job import JobRecord
 from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Refusal, Welcome
 from bucketq.rpc.refusals import error_of, refusal_of
-from bucketq.rpc.transport import Conversation, LinkLostError, NobodyThereError, Service
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, ServedConnection, Service
 from bucketq.testing.process import Process
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Flow:
 
 
 class SimulatedConnection:
-    """A connection between a client and an address, for a ping or a conversation."""
+    """A connection between a client and an address, for a ping or a connection."""
 
     def __init__(self, network: SimulatedNetwork, number: int, source: str, address: str) -> None:
         """Dial, on behalf of the running process. Nothing is sent yet."""
@@ -154,7 +154,7 @@ class End:
 
 
 class ClientEnd(End):
-    """The client's end: a ``Wire`` once the broker has sent its welcome."""
+    """The client's end: a ``Connection`` once the broker has sent its welcome."""
 
     def __init__(self, connection: SimulatedConnection) -> None:
         """Make the end of the running process."""
@@ -170,7 +170,7 @@ class ClientEnd(End):
     def welcome(self) -> Welcome:
         """The broker's welcome."""
         if self._welcome is None:
-            raise LinkLostError("the conversation has not begun")
+            raise ConnectionLostError("the connection has not begun")
         return self._welcome
 
     async def ping(self, ping: Ping, timeout_s: float) -> Pong:
@@ -181,9 +181,11 @@ class ClientEnd(End):
             self.hang_up()
         if not isinstance(answer, Pong):
             error = self._error_of(answer)
-            raise error if isinstance(error, LinkLostError) else NobodyThereError(str(error))
+            if not isinstance(error, ConnectionLostError):
+                raise NoBrokerThereError(str(error))
+            raise error
         if ping.incarnation not in {"", answer.incarnation}:
-            raise NobodyThereError(f"{self.connection.address} serves {answer.incarnation}")
+            raise NoBrokerThereError(f"{self.connection.address} serves {answer.incarnation}")
         return answer
 
     async def open(self, hello: Hello, timeout_s: float) -> ClientEnd:
@@ -221,7 +223,7 @@ class ClientEnd(End):
     async def close(self) -> None:
         """Close it, and drop what was not received."""
         if not self.is_over:
-            self._reason = f"the conversation with {self.connection.address} was closed"
+            self._reason = f"the connection with {self.connection.address} was closed"
         self._inbox.clear()
         self.hang_up()
 
@@ -251,24 +253,26 @@ class ClientEnd(End):
             async with asyncio.timeout(timeout_s):
                 return await self._first
         except TimeoutError:
-            raise LinkLostError(
+            raise ConnectionLostError(
                 f"no answer from {self.connection.address} within {timeout_s} s"
             ) from None
 
-    def _error_of(self, answer: object) -> LinkLostError | QueueNotFoundError | SupersededError:
+    def _error_of(
+        self, answer: object
+    ) -> ConnectionLostError | QueueNotFoundError | SupersededError:
         """Return the error for a first answer of the wrong type."""
         if isinstance(answer, str):
-            return NobodyThereError(answer)
+            return NoBrokerThereError(answer)
         if not isinstance(answer, Refusal):
-            return LinkLostError(self._reason)
+            return ConnectionLostError(self._reason)
         error = error_of(answer)
         if isinstance(error, QueueNotFoundError | SupersededError):
             return error
-        return LinkLostError(str(error))
+        return ConnectionLostError(str(error))
 
     def _check(self) -> None:
         if self.is_over:
-            raise LinkLostError(self._reason)
+            raise ConnectionLostError(self._reason)
 
 
 class ServerEnd(End):
@@ -284,7 +288,7 @@ class ServerEnd(End):
         """Make the listener's end; ``forget`` is called when it has ended."""
         self._service = service
         self._forget = forget
-        self._conversation: Conversation | None = None
+        self._served: ServedConnection | None = None
         super().__init__(connection, process)
 
     def begin(self, first: Hello | Ping) -> None:
@@ -326,12 +330,12 @@ class ServerEnd(End):
 
     def _open(self, hello: Hello) -> None:
         try:
-            self._conversation = self._service.open(hello, self.send)
+            self._served = self._service.open(hello, self.send)
         except BucketQError as error:
             self._answer_for_good(refusal_of(error))
         else:
             if not self.is_over:
-                self.connection.to_client(self._conversation.welcome)
+                self.connection.to_client(self._served.welcome)
 
     def _answer_for_good(self, answer: Pong | Refusal) -> None:
         """Send the last answer."""
@@ -340,12 +344,12 @@ class ServerEnd(End):
             self.hang_up(telling=False)
 
     def _receive(self, calls: list[Call]) -> None:
-        if self._conversation is not None:
-            self._conversation.receive(calls)
+        if self._served is not None:
+            self._served.receive(calls)
 
     def _close(self, _: None) -> None:
-        if self._conversation is not None:
-            self._conversation.close()
+        if self._served is not None:
+            self._served.close()
 
 
 class SimulatedListener:
@@ -378,7 +382,7 @@ class SimulatedListener:
     async def close(self, grace_s: float = 0.0) -> None:
         """Refuse new connections; end the open ones after ``grace_s``, or when none is left.
 
-        Calls on open conversations are still accepted meanwhile.
+        Calls on open connections are still accepted meanwhile.
         """
         self._network.unbind(self)
         try:
@@ -410,7 +414,7 @@ class SimulatedTransport:
         return await self._network.connect(self.name, address).ping(ping, timeout_s)
 
     async def open(self, address: str, hello: Hello, timeout_s: float) -> ClientEnd:
-        """Begin a conversation."""
+        """Begin a connection."""
         return await self._network.connect(self.name, address).open(hello, timeout_s)
 
     async def listen(self, address: str, service: Service) -> SimulatedListener:

@@ -18,7 +18,7 @@ from bucketq.model.operations import Push, Request
 from bucketq.rpc.grpc import grpc_server
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.grpc.grpc_methods import SERVICE
-from bucketq.rpc.grpc.grpc_stream import Session
+from bucketq.rpc.grpc.grpc_stream import ServerStream
 from bucketq.rpc.messages import Answer, Call, Hello, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import read_answer
@@ -50,7 +50,7 @@ async def test_an_older_broker_gets_a_large_message_in_one_piece(
 ) -> None:
     options = dict(grpc_server._OPTIONS) | {"grpc.max_receive_message_length": OLD_LIMIT_BYTES}
     monkeypatch.setattr(grpc_server, "_OPTIONS", tuple(options.items()))
-    monkeypatch.setattr(Session, "_keep_part", ignore)
+    monkeypatch.setattr(ServerStream, "_keep_part", ignore)
     older = Welcome(incarnation="i1", broker="b1", epoch=2, version=7, operations=added)
     monkeypatch.setattr(services, "WELCOME", older)
     service = FakeService()
@@ -105,6 +105,6 @@ async def test_an_older_client_may_send_a_large_message_in_one_piece(
     await listener.close()
 
 
-def ignore(_session: Session, _part: bytes) -> None:
+def ignore(_session: ServerStream, _part: bytes) -> None:
     """An older broker knows no such field."""
     raise AssertionError("an older broker was sent a part")

@@ -18,13 +18,13 @@ import pytest
 
 import bucketq
 from bucketq.rpc.grpc import admission
-from bucketq.rpc.grpc.admission import MAX_GUESTS_OF_A_HOST
+from bucketq.rpc.grpc.admission import MAX_ACTIVE_OF_A_HOST
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.grpc.grpc_methods import SERVICE
 from bucketq.rpc.grpc.grpc_stream import MAX_MESSAGE_BYTES
 from bucketq.rpc.messages import Hello, Ping
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
-from bucketq.rpc.transport import LinkLostError
+from bucketq.rpc.transport import ConnectionLostError
 from tests.chaos.fleet import BrokerProcess
 from tests.security.strangers import Stream, push_of, unary
 from tests.unit.rpc.service import FakeService
@@ -186,7 +186,7 @@ async def test_a_host_has_so_many_conversations_and_no_more(
     )
     try:
         for taken in (channel, other):
-            streams = [Stream(taken) for _ in range(MAX_GUESTS_OF_A_HOST // 2)]
+            streams = [Stream(taken) for _ in range(MAX_ACTIVE_OF_A_HOST // 2)]
             for stream in streams:
                 await stream.say(hello=pb.Hello(queue="jobs"))
             for stream in streams:
@@ -197,7 +197,7 @@ async def test_a_host_has_so_many_conversations_and_no_more(
             one_more = Stream(other)
             await one_more.say(hello=pb.Hello(queue="jobs"))
             code, details = await status(one_more.hear())
-        assert (code, "too many conversations" in details) == ("RESOURCE_EXHAUSTED", True)
+        assert (code, "too many connections" in details) == ("RESOURCE_EXHAUSTED", True)
         assert await unary(other, "Ping", pb.PingRequest(queue="jobs"))
     finally:
         await other.close(None)
@@ -206,9 +206,9 @@ async def test_a_host_has_so_many_conversations_and_no_more(
 
 
 async def refusal(transport: GrpcTransport, address: str) -> str:
-    """Why no conversation can be begun."""
+    """Why no connection can be begun."""
     while True:
-        with pytest.raises(LinkLostError) as caught:
+        with pytest.raises(ConnectionLostError) as caught:
             await transport.open(address, Hello(), 60.0)
         # So gRPC calls what was refused before it had sent anything.
         if "Internal error from Core" not in str(caught.value):
@@ -218,12 +218,12 @@ async def refusal(transport: GrpcTransport, address: str) -> str:
 async def test_all_hosts_together_have_so_many_conversations_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admission, "MAX_GUESTS", 3)
+    monkeypatch.setattr(admission, "MAX_ACTIVE", 3)
     transport = GrpcTransport()
     listener = await transport.listen("127.0.0.1:0", FakeService())
     try:
         wires = [await transport.open(listener.address, Hello(), 60.0) for _ in range(3)]
-        assert "too many conversations" in await refusal(transport, listener.address)
+        assert "too many connections" in await refusal(transport, listener.address)
         await wires[0].close()
         async with asyncio.timeout(60):
             while True:

@@ -14,7 +14,7 @@ import pytest
 
 import bucketq
 from bucketq.model.tokens import parse_token
-from bucketq.rpc.grpc.admission import MAX_STRANGERS
+from bucketq.rpc.grpc.admission import MAX_UNAUTHENTICATED
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.grpc.grpc_stream import MAX_MESSAGE_BYTES
 from bucketq.rpc.messages import Ping
@@ -163,7 +163,7 @@ async def test_unfinished_messages_cost_little_memory(
                 hoarder.begin(path, declared_bytes, declared_bytes - 1)
         await asyncio.gather(*(hoarder.send(5.0) for hoarder in hoarders))
         # What one stranger may send, for each of them, and as much again for copies.
-        assert memory_bytes(broker) - before < 2 * MAX_STRANGERS * MAX_MESSAGE_BYTES
+        assert memory_bytes(broker) - before < 2 * MAX_UNAUTHENTICATED * MAX_MESSAGE_BYTES
         await push_with(admin, broker)
     finally:
         for hoarder in hoarders:

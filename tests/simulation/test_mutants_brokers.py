@@ -1,6 +1,6 @@
 """The same for what brokers and their clients promise: without its reason, each breaks.
 
-One reason is missing here. That a conversation names the broker's id cannot be shown to be needed:
+One reason is missing here. That a connection names the broker's id cannot be shown to be needed:
 a ping names it as well, the queue's incarnation is checked by server and transport, and whoever
 leads the same queue at the same address under another id is a good broker of it.
 """
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bucketq.broker import election, standby
 from bucketq.broker import leader as leader_module
 from bucketq.broker.broker import Broker
-from bucketq.broker.conversation import Incoming
+from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import Identity, Sign
 from bucketq.broker.leader import Leader
 from bucketq.broker.server import Server
@@ -33,7 +33,7 @@ from bucketq.model.operations import Expire, Lead, Push, Request, Retire
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.rpc.messages import Ping
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, Transport
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, Transport
 from tests.simulation.test_mutants import expect
 
 Patch = pytest.MonkeyPatch
@@ -200,9 +200,9 @@ def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
     async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
         try:
             pong = await transport.ping(record.address, Ping(incarnation=incarnation), 1.5)
-        except NobodyThereError:
+        except NoBrokerThereError:
             return Sign.GONE
-        except LinkLostError:
+        except ConnectionLostError:
             return Sign.SILENT
         return Sign.ALIVE if judge(pong, record) else Sign.GONE
 
@@ -247,5 +247,5 @@ def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
 
 def test_jobs_for_claims_of_clients_that_are_gone_are_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Leader, "forget", lambda *_: None)
-    monkeypatch.setattr(Incoming, "is_told", property(lambda self: self._told))
+    monkeypatch.setattr(RemoteRequest, "is_told", property(lambda self: self._told))
     expect("no job is handed to the dead", faults="kills", scenario="many-clients", first=20)

@@ -72,7 +72,7 @@ what was left and not a new lease: brokers that keep crashing still reclaim.
 * *Two brokers at once.* Each believes to lead until it writes or must prove itself. One succeeds,
   the other is deposed by that. Slow, never wrong.
 * *The address is used again by something else.* A broker has a random id, in the object and in each
-  conversation. Whoever answers under another id is not the broker that is recorded.
+  connection. Whoever answers under another id is not the broker that is recorded.
 * *The broker is told to stop while its successor leads already.* It clears the address only under
   its own id and epoch.
 

@@ -1,7 +1,7 @@
 """Who is let in at a broker, and what may they ask for?
 
 The queue's tokens are in its state, so every broker knows them, and what is granted or revoked is
-so from the next call on, in conversations that are open too. A queue that does not ask for tokens
+so from the next call on, in connections that are open too. A queue that does not ask for tokens
 lets everybody in.
 
 What is told to strangers is the same whichever part of a token was wrong.
@@ -30,7 +30,7 @@ _NONE_SHOWN = (
 _NOT_GOOD = "the token is not good: it is wrong, has expired or was revoked"
 
 
-class Shown(NamedTuple):
+class ShownToken(NamedTuple):
     """A token that was shown and was good then."""
 
     id: str
@@ -49,7 +49,7 @@ class Guard:
 
     def greet(
         self, state: State | None, hello: Hello, welcome: Welcome
-    ) -> tuple[Welcome, Shown | None]:
+    ) -> tuple[Welcome, ShownToken | None]:
         """Answer a greeting: with the broker's proof, where a token is named.
 
         Raises ``AccessDeniedError`` where a token is wanted and none is named, or is shown and bad.
@@ -72,7 +72,7 @@ class Guard:
             raise AccessDeniedError(_NONE_SHOWN)
         return welcome, None  # Each of its calls is looked at again.
 
-    def admit(self, state: State | None, token: str) -> Shown | None:
+    def admit(self, state: State | None, token: str) -> ShownToken | None:
         """Take a token that is shown. Raises ``AccessDeniedError`` on one that is bad."""
         state = self._known(state)
         if not state.settings.require_token:
@@ -84,7 +84,7 @@ class Guard:
         digest = token_digest(token)
         if not compare_digest(self._digest_of(state, token_id), digest):
             raise AccessDeniedError(_NOT_GOOD)
-        return Shown(token_id, digest)
+        return ShownToken(token_id, digest)
 
     def trusts(self, state: State | None, token: str) -> bool:
         """Whether a client with this token may be here; an empty one was not shown.
@@ -103,7 +103,7 @@ class Guard:
             self._asks = state.settings.require_token
         return self._asks
 
-    def check(self, state: State | None, shown: Shown | None, operation: object) -> None:
+    def check(self, state: State | None, shown: ShownToken | None, operation: object) -> None:
         """Keep strangers out before anything is kept of their requests.
 
         Whoever applies a request asks ``refusal`` again. Raises ``AccessDeniedError``.
@@ -132,7 +132,7 @@ class Guard:
 
 
 def refusal(
-    state: State, shown: Shown | None, operation: object, now: datetime
+    state: State, shown: ShownToken | None, operation: object, now: datetime
 ) -> AccessDeniedError | None:
     """Why this may not be done by whoever has shown this, as things are now; None: it may."""
     if not state.settings.require_token:

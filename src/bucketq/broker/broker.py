@@ -1,6 +1,6 @@
 """``Broker``: the life of one broker of one queue: standing by, leading, stepping down, retired.
 
-It owns the conversations of the queue's clients. While it leads, their calls go through the inbox
+It owns the connections of the queue's clients. While it leads, their calls go through the inbox
 to the leader; when it does not, they are told where to go.
 """
 
@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable
 
 from bucketq.archive import SegmentWriter
-from bucketq.broker.access import Guard, Shown
+from bucketq.broker.access import Guard, ShownToken
+from bucketq.broker.broker_connection import BrokerConnection, RemoteRequest
 from bucketq.broker.candidacy import Candidacy
-from bucketq.broker.conversation import Conversation, Incoming
 from bucketq.broker.election import DeposedError, Identity
 from bucketq.broker.inbox import Inbox
 from bucketq.broker.leader import Leader
@@ -89,8 +89,8 @@ class Broker:
             register, clock, transport, self._candidacy, is_shared=is_shared, takeover=takeover
         )
         self._no_takeover = PassingFault(clock, _log, f"{register.where}: cannot take over")
-        self._conversations: dict[int, Conversation] = {}
-        self._inbox: Inbox[Incoming] = Inbox(self._waiting, self._pace_s, _drop)
+        self._connections: dict[int, BrokerConnection] = {}
+        self._inbox: Inbox[RemoteRequest] = Inbox(self._waiting, self._pace_s, _drop)
         self._guard = Guard(clock)
         self._is_draining = False
         self._pulse: asyncio.TimerHandle | None = None
@@ -212,11 +212,11 @@ class Broker:
                 _log.warning("%s: the address could not be cleared in time", self.where)
         if self._pulse is not None:
             self._pulse.cancel()
-        for conversation in list(self._conversations.values()):
-            conversation.flush()
+        for connection in list(self._connections.values()):
+            connection.flush()
 
-    def converse(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
-        """Begin a conversation with a client, if this broker leads and is whom it expects."""
+    def accept_connection(self, hello: Hello, send: Callable[[Answers], None]) -> BrokerConnection:
+        """Begin a connection with a client, if this broker leads and is whom it expects."""
         leader, identity = self._leader, self._identity
         if leader is None or identity is None or self._is_retired:
             raise self._superseded()
@@ -230,20 +230,20 @@ class Broker:
             version=leader.version,
         )
         welcome, shown = self._guard.greet(leader.state, hello, welcome)
-        conversation = Conversation(self, welcome, send, shown)
-        self._conversations[id(conversation)] = conversation
+        connection = BrokerConnection(self, welcome, send, shown)
+        self._connections[id(connection)] = connection
         self.idle_since = None
-        return conversation
+        return connection
 
-    def leave(self, conversation: Conversation, parked: list[Waiting]) -> None:
+    def leave(self, connection: BrokerConnection, parked: list[Waiting]) -> None:
         """Note that a client is gone; what it waited for is not handed out to it."""
-        self._conversations.pop(id(conversation), None)
-        if not self._conversations:
+        self._connections.pop(id(connection), None)
+        if not self._connections:
             self.idle_since = asyncio.get_running_loop().time()
         if self._leader is not None:
             self._leader.forget(parked)
 
-    def admit(self, token: str) -> Shown | None:
+    def admit(self, token: str) -> ShownToken | None:
         """Check a token. Raises ``AccessDeniedError`` on one that is bad."""
         if self._leader is None:
             raise self._superseded()
@@ -253,7 +253,7 @@ class Broker:
         """Whether a client with this token may talk to it; an empty one was not shown."""
         return self._leader is not None and self._guard.trusts(self._leader.state, token)
 
-    def take(self, incoming: Incoming) -> None:
+    def take(self, incoming: RemoteRequest) -> None:
         """Take a call into the inbox; what cannot be taken is answered at once."""
         leader = self._leader
         if leader is None or self._is_retired:
@@ -268,33 +268,33 @@ class Broker:
             self._is_draining = True
             asyncio.get_running_loop().call_soon(self._drain)
 
-    def flush_archive(self, conversation: Conversation, tag: int) -> None:
+    def flush_archive(self, connection: BrokerConnection, tag: int) -> None:
         """Archive everything that is finished, and answer the call with how many jobs left."""
         leader = self._leader
         if leader is None:
-            conversation.answer(tag, None, self._superseded())
+            connection.answer(tag, None, self._superseded())
             return
 
         async def flush() -> None:
             try:
-                self._guard.check(leader.state, conversation.shown, FlushArchive())
-                conversation.answer(tag, await leader.flush_archive(), None)
+                self._guard.check(leader.state, connection.shown, FlushArchive())
+                connection.answer(tag, await leader.flush_archive(), None)
             except BucketQError as error:
-                conversation.answer(tag, None, error)
+                connection.answer(tag, None, error)
 
-        conversation.keep(asyncio.get_running_loop().create_task(flush()))
+        connection.keep(asyncio.get_running_loop().create_task(flush()))
 
     @property
     def version(self) -> int:
         """The newest version that it has seen or written."""
         return self._register.version
 
-    def _admit(self, incoming: Incoming, leader: Leader) -> None:
+    def _admit(self, incoming: RemoteRequest, leader: Leader) -> None:
         operation = incoming.request.operation
         if type(operation) not in _OFFERED:
             message = f"{type(operation).__name__.lower()} is not for clients to ask for"
             raise InvalidRequestError(message)
-        self._guard.check(leader.state, incoming.conversation.shown, operation)
+        self._guard.check(leader.state, incoming.connection.shown, operation)
         if isinstance(operation, Claim):
             if not 0 <= operation.wait_s <= MAX_WAIT_S:
                 message = f"wait_s must be between 0 and {MAX_WAIT_S:.0f} seconds"
@@ -325,8 +325,8 @@ class Broker:
                 self.where,
                 self._leader.unproven_s,
             )
-        for conversation in list(self._conversations.values()):
-            conversation.show_life()
+        for connection in list(self._connections.values()):
+            connection.show_life()
         self._pulse = asyncio.get_running_loop().call_later(PULSE_S, self._show_life)
 
     def _waiting(self) -> tuple[int, int]:
@@ -381,6 +381,6 @@ class Broker:
         await asyncio.sleep((pause_s or _JITTER_S) * (0.5 + fraction(self._clock)))
 
 
-def _drop(expired: Incoming) -> None:
+def _drop(expired: RemoteRequest) -> None:
     """Let go of a call that nobody waits for any more; it has changed nothing."""
     expired.tell(None, UnavailableError("the call had expired before it was applied"))

@@ -20,9 +20,9 @@ from bucketq.model.transitions import apply
 from bucketq.rpc.address import Whereabouts, is_loopback, secured
 from bucketq.rpc.messages import Ping
 from bucketq.rpc.transport import (
-    CannotAskError,
-    LinkLostError,
-    NobodyThereError,
+    CannotDialError,
+    ConnectionLostError,
+    NoBrokerThereError,
     Transport,
     UntrustedError,
 )
@@ -64,17 +64,17 @@ ENOUGH = 2
 async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
     """Ask the broker that is recorded whether it is there.
 
-    Raises ``UntrustedError`` if it may not be asked, and ``CannotAskError`` if this side cannot
+    Raises ``UntrustedError`` if it may not be asked, and ``CannotDialError`` if this side cannot
     ask now. Neither says anything about the broker.
     """
     try:
         address = secured(record.address, tls=record.tls)
         pong = await transport.ping(address, Ping(incarnation=incarnation), PING_S)
-    except NobodyThereError:
+    except NoBrokerThereError:
         return Sign.GONE
-    except (UntrustedError, CannotAskError):
+    except (UntrustedError, CannotDialError):
         raise
-    except LinkLostError:
+    except ConnectionLostError:
         return Sign.SILENT
     is_it = pong.broker == record.id and pong.epoch == record.epoch
     # Its takeover may have landed before it knows; then it names itself as the leader to be.

@@ -38,7 +38,7 @@ _PORTION = 256
 _SHORTEST_RETRY_S = 0.05
 
 
-class Incoming(Protocol):
+class InboxItem(Protocol):
     """A call that has come."""
 
     @property
@@ -57,7 +57,7 @@ class Incoming(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Incoming)
+C = TypeVar("C", bound=InboxItem)
 
 
 class Inbox(Generic[C]):

@@ -15,7 +15,7 @@ from typing import Any
 
 from bucketq.archive import SegmentWriter
 from bucketq.broker.access import refusal
-from bucketq.broker.conversation import Incoming
+from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import DeposedError, Identity, check_leads, elect
 from bucketq.broker.silence import SilenceWatch
 from bucketq.clock import Clock
@@ -234,9 +234,9 @@ class Leader(GroupCommitQueue[Any]):
             self._writing_since = None
 
     def _apply(self, waiting: Waiting, document: Document) -> None:
-        if document.state.settings.require_token and isinstance(waiting, Incoming):
+        if document.state.settings.require_token and isinstance(waiting, RemoteRequest):
             # Asked again whenever the state was read anew, and when a parked claim is served.
-            operation, shown = waiting.request.operation, waiting.conversation.shown
+            operation, shown = waiting.request.operation, waiting.connection.shown
             error = refusal(document.state, shown, operation, self._clock.now())
             if error is not None:
                 self._backlog.drop(waiting)

@@ -17,7 +17,7 @@ from bucketq.broker.election import Identity
 from bucketq.clock import Clock, new_id
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.rpc.messages import Answers, Hello, Ping, Pong
-from bucketq.rpc.transport import Conversation, Listener, Transport
+from bucketq.rpc.transport import Listener, ServedConnection, Transport
 
 _log = logging.getLogger("bucketq.broker")
 
@@ -136,9 +136,9 @@ class Server:
         """Whether one of the queues takes calls from a client that has shown this token."""
         return any(broker.trusts(token) for broker in self._brokers.values())
 
-    def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
-        """Begin a conversation about one of the queues."""
-        return self._find(hello.queue, hello.incarnation).converse(hello, send)
+    def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:
+        """Begin a connection about one of the queues."""
+        return self._find(hello.queue, hello.incarnation).accept_connection(hello, send)
 
     def _find(self, name: str, incarnation: str) -> Broker:
         candidates = list(self._brokers.values())

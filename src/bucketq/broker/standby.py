@@ -23,7 +23,7 @@ from bucketq.commit.register import Register
 from bucketq.commit.transient_faults import PassingFault
 from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
 from bucketq.model.job import BrokerRecord
-from bucketq.rpc.transport import CannotAskError, Transport, UntrustedError
+from bucketq.rpc.transport import CannotDialError, Transport, UntrustedError
 from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq.broker")
@@ -106,7 +106,7 @@ class Standby:
                 evidence = 0
                 self._unasked.passed()
                 await self._pause(_WATCH_S)
-        except CannotAskError as error:
+        except CannotDialError as error:
             await self._unasked.wait(error)
             return evidence
         except UntrustedError as error:

@@ -46,7 +46,7 @@ from bucketq.queue.arguments import as_several, lease_of
 from bucketq.queue.base import Held
 from bucketq.queue.give_back import give_back
 from bucketq.queue.verbs import Verbs
-from bucketq.rpc.transport import CannotAskError
+from bucketq.rpc.transport import CannotDialError
 
 T = TypeVar("T")
 
@@ -291,7 +291,7 @@ class Client(Verbs[T]):
             await asyncio.sleep(_WATCH_S)
             try:
                 await self._look_after()
-            except CannotAskError as error:
+            except CannotDialError as error:
                 if not fault:
                     _log.warning("%s: cannot ping its broker: %s", self._where, error)
                 fault = str(error)

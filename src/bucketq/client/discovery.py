@@ -30,9 +30,9 @@ from bucketq.model.operations import Request, Retire
 from bucketq.rpc.address import SECURE, is_loopback, secured
 from bucketq.rpc.messages import Hello, Ping, Pong
 from bucketq.rpc.transport import (
-    CannotAskError,
-    LinkLostError,
-    NobodyThereError,
+    CannotDialError,
+    ConnectionLostError,
+    NoBrokerThereError,
     Transport,
     UntrustedError,
     WrongProtocolError,
@@ -74,7 +74,7 @@ class Finder(Protocol):
     async def sign_of(self, route: BrokerRoute) -> Sign:
         """Ask the broker at the other end of a route whether it is there.
 
-        Raises ``CannotAskError`` if this side cannot ask now, or may not trust the answer.
+        Raises ``CannotDialError`` if this side cannot ask now, or may not trust the answer.
         """
         ...
 
@@ -176,7 +176,7 @@ class ObjectFinder:
         if self._evidence < ENOUGH:
             try:
                 sign = await self._probe(record)
-            except CannotAskError as error:
+            except CannotDialError as error:
                 raise NotYetError(str(error)) from error
             if sign is Sign.ALIVE:
                 self._in_vain_since = None
@@ -193,7 +193,7 @@ class ObjectFinder:
         try:
             return await self._probe(record)
         except NotForUsError as error:
-            raise CannotAskError(str(error)) from error
+            raise CannotDialError(str(error)) from error
 
     def _is_out_of_reach(self, record: BrokerRecord) -> bool:
         return self._is_shared and is_out_of_reach(record, self._host)
@@ -248,7 +248,7 @@ class ObjectFinder:
             wire = await self._transport.open(address, hello, _OPEN_S)
         except (UntrustedError, AccessDeniedError) as error:
             raise NotForUsError(str(error)) from error
-        except (LinkLostError, SupersededError, QueueNotFoundError) as error:
+        except (ConnectionLostError, SupersededError, QueueNotFoundError) as error:
             raise NotYetError(str(error)) from error
         return BrokerRoute(wire, record.address, on_stray_jobs)
 
@@ -348,8 +348,8 @@ class AddressFinder:
                 misfits += 1
                 trouble = error
                 continue
-            except LinkLostError as error:
-                strangers += isinstance(error, NobodyThereError)
+            except ConnectionLostError as error:
+                strangers += isinstance(error, NoBrokerThereError)
                 trouble = error
                 continue
             if pong.role == "leading":
@@ -372,13 +372,13 @@ class AddressFinder:
         """Ask whether a leader is still there."""
         try:
             pong = await self._transport.ping(route.address, self._ping(), PING_S)
-        except NobodyThereError:
+        except NoBrokerThereError:
             return Sign.GONE
         except UntrustedError as error:
-            raise CannotAskError(str(error)) from error
-        except CannotAskError:
+            raise CannotDialError(str(error)) from error
+        except CannotDialError:
             raise
-        except LinkLostError:
+        except ConnectionLostError:
             return Sign.SILENT
         is_it = pong.broker == route.broker and pong.role == "leading"
         return Sign.ALIVE if is_it else Sign.GONE
@@ -408,7 +408,7 @@ class AddressFinder:
                 wire = await self._transport.open(address, hello, _OPEN_S)
             except QueueNotFoundError as error:
                 unknown = error
-            except (LinkLostError, SupersededError):
+            except (ConnectionLostError, SupersededError):
                 return
             else:
                 await wire.close()
@@ -427,7 +427,7 @@ class AddressFinder:
             wire = await self._transport.open(address, hello, _OPEN_S)
         except UntrustedError as error:
             raise AccessDeniedError(str(error)) from error
-        except (LinkLostError, SupersededError, QueueNotFoundError) as error:
+        except (ConnectionLostError, SupersededError, QueueNotFoundError) as error:
             raise NotYetError(str(error)) from error
         self._incarnation = wire.welcome.incarnation
         return BrokerRoute(wire, address, on_stray_jobs)

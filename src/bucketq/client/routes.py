@@ -27,7 +27,7 @@ from bucketq.model.operations import Claim, ReleaseMany, Request, Withdraw
 from bucketq.queue.direct import DirectQueue
 from bucketq.rpc.messages import Answer, Call, FlushArchive, Refusal
 from bucketq.rpc.refusals import error_of
-from bucketq.rpc.transport import LinkLostError, Wire
+from bucketq.rpc.transport import Connection, ConnectionLostError
 
 _log = logging.getLogger("bucketq.client")
 
@@ -127,7 +127,7 @@ class BrokerRoute:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: Connection,
         address: str,
         on_stray_jobs: Callable[[Sequence[JobRecord]], None],
     ) -> None:
@@ -280,7 +280,7 @@ class BrokerRoute:
         """Send or receive; however that ends, no caller waits for an answer any longer."""
         try:
             await talk()
-        except LinkLostError as error:
+        except ConnectionLostError as error:
             self.lose(str(error))
         except Exception as error:  # noqa: BLE001 - callers must hear, whatever it is
             _log.exception("the conversation with %s failed", self.address)

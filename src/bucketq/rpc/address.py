@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.credentials import Network
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, UntrustedError
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, UntrustedError
 
 SECURE = "tls://"
 """What stands before the address of a broker that speaks TLS, on its way to a transport."""
@@ -66,7 +66,7 @@ def secured(address: str, *, tls: bool) -> str:
     return SECURE + address if tls or address.startswith(SECURE) else address
 
 
-class Place(NamedTuple):
+class ResolvedAddress(NamedTuple):
     """Where an address leads: the host as it was written, and every IP address that it has."""
 
     host: str
@@ -88,19 +88,19 @@ class Place(NamedTuple):
         return "ipv6:" + ",".join(f"[{ip}]:{self.port}" for ip in wide)
 
 
-async def find_place(address: str, networks: Collection[Network]) -> Place:
+async def resolve_address(address: str, networks: Collection[Network]) -> ResolvedAddress:
     """Find out where an address leads, and whether it may be gone to.
 
     Raises:
-        NobodyThereError: It is no address.
-        LinkLostError: Nobody can tell now where it leads.
+        NoBrokerThereError: It is no address.
+        ConnectionLostError: Nobody can tell now where it leads.
         UntrustedError: It leads to where no broker of ours is.
     """
     try:
         host, port = split_address(address)
     except InvalidRequestError as error:
         message = f"no broker can listen there: {error}"
-        raise NobodyThereError(message) from error
+        raise NoBrokerThereError(message) from error
     try:
         ips = [ipaddress.ip_address(host)]
     except ValueError:
@@ -111,7 +111,7 @@ async def find_place(address: str, networks: Collection[Network]) -> Place:
             shown = host if host == str(ip) else f"{host} ({ip})"
             message = f"{shown} {refusal}, so no broker is looked for at {address}"
             raise UntrustedError(message)
-    return Place(host, port, tuple(ips))
+    return ResolvedAddress(host, port, tuple(ips))
 
 
 async def _resolve(host: str, port: int) -> list[_Ip]:
@@ -120,7 +120,7 @@ async def _resolve(host: str, port: int) -> list[_Ip]:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         message = f"cannot find out where {host} is: {error}"
-        raise LinkLostError(message) from error
+        raise ConnectionLostError(message) from error
     ips = dict.fromkeys(str(where[0]).partition("%")[0] for *_, where in found)
     return [ipaddress.ip_address(ip) for ip in ips]
 

@@ -1,6 +1,6 @@
 """What travels between a client and a broker, whatever carries it.
 
-A client opens a conversation about one queue (``Hello``, answered by ``Welcome``) and sends calls,
+A client opens a connection about one queue (``Hello``, answered by ``Welcome``) and sends calls,
 many in one message; the answers come in any order, each under the tag of its call. A call carries
 the request as it is applied, ids and all, so that it can be sent again, here or to another broker,
 to the effect of one.
@@ -72,7 +72,7 @@ class FlushArchive(Struct, frozen=True, tag="flush_archive"):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """The beginning of a conversation: which queue, and whom the client expects to find."""
+    """The beginning of a connection: which queue, and whom the client expects to find."""
 
     queue: str = ""
     """The name under which the broker serves the queue; empty where ``incarnation`` tells."""
@@ -85,7 +85,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     token_id: str = ""
     """Which token will be shown once the broker has proved itself; empty: none."""
     nonce: bytes = b""
-    """Drawn for this conversation, for that proof."""
+    """Drawn for this connection, for that proof."""
     token: str = ""
     """The token itself, in a unary call, which has no second message."""
 

@@ -5,7 +5,7 @@ clients are written against this and know neither.
 
 A transport promises little, and no more may be assumed: a message that was sent may arrive late,
 twice, out of order or never, and the sender may not be told. What it must do: keep one
-conversation's messages whole, tell both ends when it *knows* that a conversation is over, and
+connection's messages whole, tell both ends when it *knows* that a connection is over, and
 tell apart "nobody listens there" from "no answer yet", because the first is evidence.
 """
 
@@ -17,22 +17,22 @@ from typing import Protocol
 from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Welcome
 
 
-class LinkLostError(Exception):
-    """The conversation is over, or there never was one. Nothing is known of what was sent."""
+class ConnectionLostError(Exception):
+    """The connection is over, or there never was one. Nothing is known of what was sent."""
 
 
-class NobodyThereError(LinkLostError):
+class NoBrokerThereError(ConnectionLostError):
     """The address refused, or whatever listens there is no broker of this queue."""
 
 
-class UntrustedError(LinkLostError):
+class UntrustedError(ConnectionLostError):
     """Whoever may be there is not to be talked to: the address is refused, or it proved nothing.
 
     That is no evidence that a broker is gone.
     """
 
 
-class WrongProtocolError(LinkLostError):
+class WrongProtocolError(ConnectionLostError):
     """Whatever listens there speaks TLS where none was expected, or the other way round.
 
     For whoever was told how to dial by the object that is silence: the broker that wrote it there
@@ -40,7 +40,7 @@ class WrongProtocolError(LinkLostError):
     """
 
 
-class CannotAskError(LinkLostError):
+class CannotDialError(ConnectionLostError):
     """This side could not dial, for a reason of its own: certificate files or descriptors.
 
     That says nothing about the broker. It passes: certificate files are being replaced, for
@@ -48,8 +48,8 @@ class CannotAskError(LinkLostError):
     """
 
 
-class Wire(Protocol):
-    """One conversation, seen from the client."""
+class Connection(Protocol):
+    """One connection, seen from the client."""
 
     @property
     def welcome(self) -> Welcome:
@@ -57,11 +57,11 @@ class Wire(Protocol):
         ...
 
     async def send(self, calls: Sequence[Call]) -> None:
-        """Send calls in one message. Raises ``LinkLostError`` where it is over."""
+        """Send calls in one message. Raises ``ConnectionLostError`` where it is over."""
         ...
 
     async def receive(self) -> Answers:
-        """Wait for the next answers. Raises ``LinkLostError`` where none will come."""
+        """Wait for the next answers. Raises ``ConnectionLostError`` where none will come."""
         ...
 
     async def close(self) -> None:
@@ -69,8 +69,8 @@ class Wire(Protocol):
         ...
 
 
-class Conversation(Protocol):
-    """One conversation, seen from the broker."""
+class ServedConnection(Protocol):
+    """One connection, seen from the broker."""
 
     @property
     def welcome(self) -> Welcome:
@@ -106,8 +106,8 @@ class Service(Protocol):
         """Whether a client with this token may be here at all; empty: one that has shown none."""
         ...
 
-    def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
-        """Begin a conversation whose answers are handed to ``send``, which must not wait.
+    def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:
+        """Begin a connection whose answers are handed to ``send``, which must not wait.
 
         Raises ``QueueNotFoundError``, ``SupersededError`` where the queue is not led here, or
         ``AccessDeniedError`` where a token is wanted and none is named; a transport carries each
@@ -139,21 +139,21 @@ class Transport(Protocol):
         """Ask whether a broker is there.
 
         Raises:
-            NobodyThereError: The address refuses, or something else listens there.
+            NoBrokerThereError: The address refuses, or something else listens there.
             UntrustedError: Nobody may be talked to there.
-            CannotAskError: This side cannot dial now; nothing was asked.
-            LinkLostError: No answer in time.
+            CannotDialError: This side cannot dial now; nothing was asked.
+            ConnectionLostError: No answer in time.
         """
         ...
 
-    async def open(self, address: str, hello: Hello, timeout_s: float) -> Wire:
-        """Begin a conversation.
+    async def open(self, address: str, hello: Hello, timeout_s: float) -> Connection:
+        """Begin a connection.
 
         Raises:
-            NobodyThereError: The address refuses, or something else listens there.
+            NoBrokerThereError: The address refuses, or something else listens there.
             UntrustedError: Nobody may be talked to there, or it did not prove itself.
             AccessDeniedError: The broker wants a token, and there is none, or not a good one.
-            LinkLostError: No answer in time.
+            ConnectionLostError: No answer in time.
             QueueNotFoundError: The broker there does not know the queue.
             SupersededError: It knows the queue and does not lead it.
         """

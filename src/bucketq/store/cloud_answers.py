@@ -131,7 +131,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What can be told of an answer without repeating it."""
 
     kind: str
@@ -146,7 +146,7 @@ class Answer:
     """Whether it came from something that is no store."""
 
 
-def read_error(error: BaseException) -> Answer:
+def read_error(error: BaseException) -> HttpAnswer:
     """Take from an error of the client what is known to hold no secret."""
     text = str(error)
     headline, _, source = text.partition("\n\nDebug source:")
@@ -155,7 +155,7 @@ def read_error(error: BaseException) -> Answer:
     code = _CODE.search(headline)
     uri = _URI.search(source)
     status = int(found[1]) if found else None
-    return Answer(
+    return HttpAnswer(
         kind=type(error).__name__,
         status=status,
         code=code[1] if code else "",
@@ -168,7 +168,7 @@ def read_error(error: BaseException) -> Answer:
     )
 
 
-def judge(answer: Answer, question: Question) -> BucketQError:
+def judge(answer: HttpAnswer, question: Question) -> BucketQError:
     """Say what an answer that is not a plain yes means for a question."""
     what = f"cannot {question.verb} {question.key} in {question.where}"
     told = _told(answer)
@@ -188,7 +188,7 @@ def judge(answer: Answer, question: Question) -> BucketQError:
     )
 
 
-def _judge_endpoint(answer: Answer, question: Question) -> BucketQError | None:
+def _judge_endpoint(answer: HttpAnswer, question: Question) -> BucketQError | None:
     """Judge what does not come from a store at all; None where the answer may."""
     what = f"cannot {question.verb} {question.key} in {question.where}"
     is_read = question.verb in _READS
@@ -206,7 +206,7 @@ def _judge_endpoint(answer: Answer, question: Question) -> BucketQError | None:
     return None
 
 
-def _judge_condition(answer: Answer, question: Question) -> BucketQError | None:
+def _judge_condition(answer: HttpAnswer, question: Question) -> BucketQError | None:
     """Judge what speaks of the object and its version; None where the answer does not."""
     verb, key, where = question.verb, question.key, question.where
     status = answer.status
@@ -228,7 +228,7 @@ def _judge_condition(answer: Answer, question: Question) -> BucketQError | None:
     return None
 
 
-def _final_advice(answer: Answer) -> str | None:
+def _final_advice(answer: HttpAnswer) -> str | None:
     """Say what to do about an answer that is final; None where it is not."""
     if answer.status is None or answer.code in _BROKEN_OFF_CODES:
         return None
@@ -240,7 +240,7 @@ def _final_advice(answer: Answer) -> str | None:
     return _CODE_ADVICE.get(answer.code, advice)
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: HttpAnswer) -> str:
     """Repeat an answer, as far as it holds no secret."""
     if answer.status is not None:
         return f"it answered {answer.status}{f' {answer.code}' if answer.code else ''}"

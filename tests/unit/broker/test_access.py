@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from bucketq.broker.access import Guard, Shown, refusal
+from bucketq.broker.access import Guard, ShownToken, refusal
 from bucketq.errors import AccessDeniedError, InvalidRequestError, UnavailableError
 from bucketq.model import operations as ops
 from bucketq.model.operations import GrantToken, Request, RevokeToken
@@ -21,7 +21,7 @@ TOKEN = "bq_0123abcd_" + "5e" * 32
 OTHER = "bq_0123abcd_" + "00" * 32
 WELCOME = Welcome(incarnation="i", broker="b", epoch=3, version=9)
 PUSH = ops.Push(jobs=())
-SHOWN = Shown("0123abcd", token_digest(TOKEN))
+SHOWN = ShownToken("0123abcd", token_digest(TOKEN))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -294,19 +294,19 @@ async def test_what_was_long_ago_does_not_count_for_the_cool_down() -> None:
 
 
 class Line:
-    """A conversation with a broker, without a network."""
+    """A connection with a broker, without a network."""
 
     def __init__(self, broker: Broker, expected: str = "") -> None:
         self.answers: list[Answer] = []
         self.messages = 0
-        self.conversation = broker.converse(Hello(broker=expected), self._take)
+        self.connection = broker.accept_connection(Hello(broker=expected), self._take)
 
     def _take(self, answers: Answers) -> None:
         self.messages += 1
         self.answers += answers.answers
 
     def call(self, *requests: Request, ttl_s: float = 60.0) -> None:
-        self.conversation.receive(
+        self.connection.receive(
             [Call(tag, request, ttl_s) for tag, request in enumerate(requests, 1)]
         )
 
@@ -320,7 +320,7 @@ async def test_a_conversation_with_somebody_else_is_refused() -> None:
         await land.until_led_by("host1")
         with pytest.raises(SupersededError, match="not another"):
             Line(broker, "another")
-        welcome = Line(broker, (await land.record()).id).conversation.welcome
+        welcome = Line(broker, (await land.record()).id).connection.welcome
         assert (welcome.epoch, welcome.incarnation) == (1, broker.incarnation)
         async with land.serving("host2") as second:
             await asyncio.sleep(1)
@@ -388,8 +388,8 @@ async def test_claims_of_a_client_that_is_gone_get_nothing() -> None:
         assert broker.leader is not None
         assert broker.leader.parked == 1
         assert broker.idle_since is None
-        line.conversation.close()
-        line.conversation.close()
+        line.connection.close()
+        line.connection.close()
         assert broker.leader.parked == 0
         assert broker.idle_since == now_s()
         await land.rival_pushes()

@@ -10,7 +10,13 @@ from bucketq.broker.election import DeposedError, Identity, Sign, elect, is_out_
 from bucketq.errors import UnavailableError
 from bucketq.model.job import BrokerRecord
 from bucketq.rpc.messages import Hello, Ping, Pong, Role
-from bucketq.rpc.transport import LinkLostError, Listener, NobodyThereError, Service, Wire
+from bucketq.rpc.transport import (
+    Connection,
+    ConnectionLostError,
+    Listener,
+    NoBrokerThereError,
+    Service,
+)
 from tests.unit.commit.worlds import (
     World,
     conflict_for_no_reason,
@@ -41,7 +47,7 @@ class Answering:
             raise self.answer
         return self.answer
 
-    async def open(self, address: str, hello: Hello, timeout_s: float) -> Wire:
+    async def open(self, address: str, hello: Hello, timeout_s: float) -> Connection:
         raise NotImplementedError
 
     async def listen(self, address: str, service: Service) -> Listener:
@@ -59,8 +65,8 @@ def pong(role: Role = "leading", broker: str = "ada", epoch: int = 3) -> Pong:
     ("answer", "sign"),
     [
         (pong(), Sign.ALIVE),
-        (NobodyThereError("refused"), Sign.GONE),
-        (LinkLostError("no answer in time"), Sign.SILENT),
+        (NoBrokerThereError("refused"), Sign.GONE),
+        (ConnectionLostError("no answer in time"), Sign.SILENT),
         (pong("standing by"), Sign.GONE),
         (pong("cut off"), Sign.GONE),
         (pong("retired"), Sign.GONE),

@@ -8,7 +8,7 @@ import pytest
 
 from bucketq.errors import StoreRefusedError, SupersededError
 from bucketq.rpc.messages import Ping, Pong
-from bucketq.rpc.transport import CannotAskError
+from bucketq.rpc.transport import CannotDialError
 from tests.unit.broker.land import Land, until
 from tests.unit.commit.worlds import refuse, virtual
 
@@ -95,7 +95,7 @@ class Shortsighted:
         self.pings += 1
         if self.is_blind:
             message = "cannot use the certificates in ca.pem: no such file or directory"
-            raise CannotAskError(message)
+            raise CannotDialError(message)
         return await self._inner.ping(address, ping, timeout_s)
 
 

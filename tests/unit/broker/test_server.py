@@ -43,8 +43,8 @@ async def test_each_queue_is_found_by_its_name_or_its_incarnation() -> None:
     assert server.ping(Ping(incarnation=index.incarnation)).incarnation == index.incarnation
     both = Ping(queue="index", incarnation=index.incarnation)
     assert server.ping(both).broker == server.ping(Ping(queue="index")).broker
-    conversation = server.open(Hello(queue="mail"), lambda _: None)
-    assert conversation.welcome.incarnation == mail.incarnation
+    connection = server.open(Hello(queue="mail"), lambda _: None)
+    assert connection.welcome.incarnation == mail.incarnation
     await server.stop()
 
 
@@ -180,10 +180,10 @@ async def test_a_server_is_idle_since_its_last_client_has_left() -> None:
     await server.start("host1:0")
     await land.until_led_by("host1")
     loop = asyncio.get_running_loop()
-    conversation = server.open(Hello(), lambda _: None)
+    connection = server.open(Hello(), lambda _: None)
     await asyncio.sleep(100)
     assert server.idle_s(loop.time()) == 0
-    conversation.close()
+    connection.close()
     await asyncio.sleep(30)
     assert server.idle_s(loop.time()) == pytest.approx(30)
     await server.stop()

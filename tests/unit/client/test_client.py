@@ -421,7 +421,7 @@ async def test_closing_tells_who_waits_and_leaves_no_task_and_no_connection() ->
             await claiming
         assert asyncio.all_tasks() == before
         await asyncio.sleep(1)
-        assert broker._conversations == {}
+        assert broker._connections == {}
         assert broker.leader is not None
         assert broker.leader.parked == 0
         with pytest.raises(ClosedError):

@@ -21,7 +21,7 @@ from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Push, ReadStats, Request, Withdraw
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
-from bucketq.rpc.transport import LinkLostError
+from bucketq.rpc.transport import ConnectionLostError
 from tests.unit.commit.worlds import settle, start, virtual
 
 READ = Request(ReadStats())
@@ -43,7 +43,7 @@ class FakeWire:
         self.is_closed = False
         self.is_stuck = asyncio.Event()
         self.is_stuck.set()
-        self._answers: asyncio.Queue[Answers | LinkLostError] = asyncio.Queue()
+        self._answers: asyncio.Queue[Answers | ConnectionLostError] = asyncio.Queue()
 
     @property
     def calls(self) -> list[Call]:
@@ -55,7 +55,7 @@ class FakeWire:
 
     async def receive(self) -> Answers:
         answers = await self._answers.get()
-        if isinstance(answers, LinkLostError):
+        if isinstance(answers, ConnectionLostError):
             raise answers
         return answers
 
@@ -66,7 +66,7 @@ class FakeWire:
         self._answers.put_nowait(Answers(list(answers), version))
 
     def lose(self) -> None:
-        self._answers.put_nowait(LinkLostError("reset"))
+        self._answers.put_nowait(ConnectionLostError("reset"))
 
 
 class Way:

@@ -12,7 +12,7 @@ from bucketq.client.client import Client
 from bucketq.client.discovery import ObjectFinder
 from bucketq.client.routes import BrokerRoute
 from bucketq.errors import AccessDeniedError, UnavailableError
-from bucketq.rpc.transport import CannotAskError
+from bucketq.rpc.transport import CannotDialError
 from tests.unit.broker.land import now_s
 from tests.unit.client.clients import Realm
 from tests.unit.commit.worlds import say_nothing, slowly, virtual
@@ -35,7 +35,7 @@ class Faulty:
 
 
 @pytest.mark.parametrize(
-    "error", [CannotAskError("ca.pem is missing"), OSError("too many files"), RuntimeError("bug")]
+    "error", [CannotDialError("ca.pem is missing"), OSError("too many files"), RuntimeError("bug")]
 )
 def test_calls_still_time_out_after_a_look_at_the_broker_went_wrong(
     error: Exception, caplog: pytest.LogCaptureFixture
@@ -70,7 +70,7 @@ async def test_a_broker_that_cannot_be_asked_is_not_given_up() -> None:
     realm = Realm()
     async with realm.serving("host1"):
         await realm.until_led_by("host1")
-        finder = Faulty(realm.finder(), *[CannotAskError("ca.pem is missing")] * 20)
+        finder = Faulty(realm.finder(), *[CannotDialError("ca.pem is missing")] * 20)
         async with Client[Any](cast("Any", finder), "test://queue", realm.clock) as queue:
             route = queue._route
             realm.store.break_down(slowly(8.0))

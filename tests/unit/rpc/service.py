@@ -14,8 +14,8 @@ WELCOME = Welcome(incarnation="i1", broker="b1", epoch=2, version=7)
 PONG = Pong(incarnation="i1", broker="b1", role="leading", epoch=2, version=7)
 
 
-class FakeConversation:
-    """One conversation; by default every call is answered at once, by ``FakeService.answer``."""
+class FakeConnection:
+    """One connection; by default every call is answered at once, by ``FakeService.answer``."""
 
     def __init__(self, service: FakeService, hello: Hello, send: Callable[[Answers], None]) -> None:
         self.service = service
@@ -59,10 +59,10 @@ class FakeService:
         self.at_ping: Exception | None = None
         self.answers_at_once = True
         self.is_open = True
-        self.conversations: list[FakeConversation] = []
-        self._opened: asyncio.Queue[FakeConversation] = asyncio.Queue()
+        self.connections: list[FakeConnection] = []
+        self._opened: asyncio.Queue[FakeConnection] = asyncio.Queue()
 
-    async def next_conversation(self) -> FakeConversation:
+    async def next_connection(self) -> FakeConnection:
         """Wait until one begins."""
         return await self._opened.get()
 
@@ -81,10 +81,10 @@ class FakeService:
             raise self.at_ping
         return PONG
 
-    def open(self, hello: Hello, send: Callable[[Answers], None]) -> FakeConversation:
+    def open(self, hello: Hello, send: Callable[[Answers], None]) -> FakeConnection:
         if self.at_open is not None:
             raise self.at_open
-        conversation = FakeConversation(self, hello, send)
-        self.conversations.append(conversation)
-        self._opened.put_nowait(conversation)
-        return conversation
+        connection = FakeConnection(self, hello, send)
+        self.connections.append(connection)
+        self._opened.put_nowait(connection)
+        return connection

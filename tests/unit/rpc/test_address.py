@@ -9,29 +9,29 @@ from typing import Any
 
 import pytest
 
-from bucketq.rpc.address import Place, find_place, secured
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, UntrustedError
+from bucketq.rpc.address import ResolvedAddress, resolve_address, secured
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, UntrustedError
 
 INSIDE = (ip_network("10.0.0.0/8"), ip_network("fd12::/16"))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:7", "[::1]:7", "127.9.9.9:7"])
 async def test_the_own_host_is_always_allowed(address: str) -> None:
-    place = await find_place(address, INSIDE)
+    place = await resolve_address(address, INSIDE)
     assert place.is_here
     assert place.port == 7
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3:7", "[fd12::1]:7", "[::ffff:10.1.2.3]:7"])
 async def test_an_address_in_an_allowed_network_is_gone_to(address: str) -> None:
-    assert not (await find_place(address, INSIDE)).is_here
+    assert not (await resolve_address(address, INSIDE)).is_here
 
 
 @pytest.mark.parametrize("address", ["11.1.2.3:7", "[fd13::1]:7", "[::ffff:11.1.2.3]:7"])
 async def test_an_address_in_no_allowed_network_is_not(address: str) -> None:
     with pytest.raises(UntrustedError, match="allowed networks"):
-        await find_place(address, INSIDE)
-    await find_place(address, ())
+        await resolve_address(address, INSIDE)
+    await resolve_address(address, ())
 
 
 async def test_a_name_is_allowed_only_if_all_its_addresses_are(
@@ -44,10 +44,10 @@ async def test_a_name_is_allowed_only_if_all_its_addresses_are(
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
     with pytest.raises(UntrustedError, match=r"evil.example \(169.254.169.254\)"):
-        await find_place("evil.example:7", ())
+        await resolve_address("evil.example:7", ())
     del found[1]
-    place = await find_place("good.example:7", ())
-    assert place == Place("good.example", 7, (ip_address("10.0.0.1"),))
+    place = await resolve_address("good.example:7", ())
+    assert place == ResolvedAddress("good.example", 7, (ip_address("10.0.0.1"),))
     assert place.target == "ipv4:10.0.0.1:7", "gRPC does not ask a second time"
 
 
@@ -56,13 +56,13 @@ async def test_a_name_that_leads_nowhere_is_no_evidence(monkeypatch: pytest.Monk
         raise socket.gaierror("no such name")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
-    with pytest.raises(LinkLostError) as caught:
-        await find_place("nowhere.example:7", ())
-    assert not isinstance(caught.value, NobodyThereError | UntrustedError)
+    with pytest.raises(ConnectionLostError) as caught:
+        await resolve_address("nowhere.example:7", ())
+    assert not isinstance(caught.value, NoBrokerThereError | UntrustedError)
 
 
 def test_addresses_of_both_kinds_go_into_one_target() -> None:
-    place = Place("localhost", 7, (ip_address("::1"), ip_address("127.0.0.1")))
+    place = ResolvedAddress("localhost", 7, (ip_address("::1"), ip_address("127.0.0.1")))
     assert place.target == "ipv6:[::1]:7,[::ffff:127.0.0.1]:7"
     assert place.is_here
 

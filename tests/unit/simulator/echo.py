@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from bucketq.model.operations import ReadStats, Request
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
 from bucketq.rpc.transport import (
-    Conversation,
-    LinkLostError,
+    Connection,
+    ConnectionLostError,
+    ServedConnection,
     Service,
-    Wire,
 )
 from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.process import Process
@@ -51,7 +51,7 @@ class Echo:
             raise self.refusal
         return Pong(incarnation="i", broker=self.name, role="leading", epoch=1)
 
-    def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
+    def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:
         self.note("open", hello.queue)
         if self.refusal is not None:
             raise self.refusal
@@ -107,7 +107,7 @@ class World:
     broker: Process
     client: SimulatedTransport
 
-    async def open(self, timeout_s: float = 5.0) -> Wire:
+    async def open(self, timeout_s: float = 5.0) -> Connection:
         return await self.client.open(ADDRESS, HELLO, timeout_s)
 
     async def ping(self, timeout_s: float = 5.0) -> Pong:
@@ -146,24 +146,24 @@ def simulate(
     return run(main, seed=seed)
 
 
-async def collect(wire: Wire, for_s: float = 100.0) -> list[int]:
+async def collect(wire: Connection, for_s: float = 100.0) -> list[int]:
     """Receive whatever comes within a time, and return the tags."""
     tags: list[int] = []
     try:
         async with asyncio.timeout(for_s):
             while True:
                 tags += [answer.tag for answer in (await wire.receive()).answers]
-    except (TimeoutError, LinkLostError):
+    except (TimeoutError, ConnectionLostError):
         return tags
 
 
-async def is_lost(wire: Wire, within_s: float = 100.0) -> bool:
-    """Tell whether a client learns that its conversation is over, without sending anything."""
+async def is_lost(wire: Connection, within_s: float = 100.0) -> bool:
+    """Tell whether a client learns that its connection is over, without sending anything."""
     try:
         async with asyncio.timeout(within_s):
             while True:
                 await wire.receive()
     except TimeoutError:
         return False
-    except LinkLostError:
+    except ConnectionLostError:
         return True

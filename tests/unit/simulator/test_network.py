@@ -1,4 +1,4 @@
-"""The simulated network without faults: conversations, addresses, errors of a service, replay."""
+"""The simulated network without faults: connections, addresses, errors of a service, replay."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bucketq.errors import (
 from bucketq.model.operations import Configure, Request
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Welcome
 from bucketq.rpc.transport import (
-    Conversation,
-    LinkLostError,
+    Connection,
+    ConnectionLostError,
     Listener,
-    NobodyThereError,
+    NoBrokerThereError,
+    ServedConnection,
     Transport,
-    Wire,
 )
 from bucketq.testing.loop import VirtualLoop, run
 from simulator.simulated_network import (
@@ -58,7 +58,7 @@ def test_without_faults_it_is_a_transport() -> None:
         seam: Transport = world.client
         pong = await seam.ping(ADDRESS, PING, 5.0)
         assert pong.broker == "echo"
-        wire: Wire = await seam.open(ADDRESS, HELLO, 5.0)
+        wire: Connection = await seam.open(ADDRESS, HELLO, 5.0)
         assert wire.welcome == Welcome(incarnation="i", broker="echo", epoch=1, version=1)
         await wire.send([call(1), call(2)])
         await wire.send([call(3)])
@@ -140,7 +140,7 @@ def test_two_conversations_do_not_wait_for_each_other() -> None:
 def test_a_broker_may_answer_before_it_says_welcome() -> None:
     async def main(loop: VirtualLoop) -> None:
         class Hasty(Echo):
-            def open(self, hello: Hello, send: Callable[[Answers], None]) -> Conversation:
+            def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:
                 send(Answers([Answer(7)]))
                 return super().open(hello, send)
 
@@ -234,9 +234,9 @@ def test_where_nobody_listens_a_dial_is_refused_soon() -> None:
     async def scenario(world: World) -> None:
         for address in ("broker:9", "client:4001", "nowhere:1", "rubbish", ""):
             started_s = world.loop.time()
-            with pytest.raises(NobodyThereError, match="nothing listens"):
+            with pytest.raises(NoBrokerThereError, match="nothing listens"):
                 await world.client.ping(address, PING, 5.0)
-            with pytest.raises(NobodyThereError, match="nothing listens"):
+            with pytest.raises(NoBrokerThereError, match="nothing listens"):
                 await world.client.open(address, HELLO, 5.0)
             assert 0 < world.loop.time() - started_s < 0.1
 
@@ -253,8 +253,8 @@ def test_an_address_may_be_reused_by_another_broker() -> None:
         assert world.network.addresses() == [ADDRESS]
         assert world.network.injected == {"reused_port": 1}
         assert (await world.ping()).broker == "other"
-        # The old conversation does not become one with the new broker.
-        with pytest.raises(LinkLostError):
+        # The old connection does not become one with the new broker.
+        with pytest.raises(ConnectionLostError):
             await wire.send([call(1)])
         await asyncio.sleep(1)
         assert other.received() == []
@@ -281,20 +281,20 @@ def test_an_address_may_be_reused_by_something_that_is_no_broker() -> None:
         world.broker.kill()
         world.network.squat(ADDRESS)
         for ask in (world.ping, world.open):
-            with pytest.raises(NobodyThereError, match="no broker"):
+            with pytest.raises(NoBrokerThereError, match="no broker"):
                 await ask()
         with pytest.raises(InvalidRequestError, match="in use"):
             await world.network.host("broker").listen(ADDRESS, world.echo)
         with pytest.raises(InvalidRequestError, match="in use"):
             world.network.squat(ADDRESS)
         world.network.vacate(ADDRESS)
-        with pytest.raises(NobodyThereError, match="nothing listens"):
+        with pytest.raises(NoBrokerThereError, match="nothing listens"):
             await world.ping()
         world.network.squat(ADDRESS, mute=True)
         for ask in (world.ping, world.open):
-            with pytest.raises(LinkLostError, match="no answer") as caught:
+            with pytest.raises(ConnectionLostError, match="no answer") as caught:
                 await ask()
-            assert not isinstance(caught.value, NobodyThereError)
+            assert not isinstance(caught.value, NoBrokerThereError)
 
     simulate(scenario)
 
@@ -305,7 +305,7 @@ def test_an_address_may_be_reused_by_something_that_is_no_broker() -> None:
 def test_a_queue_that_is_not_served_is_nobody_to_a_ping_and_an_error_to_a_conversation() -> None:
     async def scenario(world: World) -> None:
         world.echo.refusal = QueueNotFoundError("no such queue")
-        with pytest.raises(NobodyThereError, match="no such queue"):
+        with pytest.raises(NoBrokerThereError, match="no such queue"):
             await world.ping()
         with pytest.raises(QueueNotFoundError, match="no such queue"):
             await world.open()
@@ -316,7 +316,7 @@ def test_a_queue_that_is_not_served_is_nobody_to_a_ping_and_an_error_to_a_conver
 def test_a_broker_of_another_queue_is_nobody_to_a_ping() -> None:
     async def scenario(world: World) -> None:
         assert (await world.client.ping(ADDRESS, Ping(incarnation="i"), 5.0)).broker == "echo"
-        with pytest.raises(NobodyThereError, match="serves i"):
+        with pytest.raises(NoBrokerThereError, match="serves i"):
             await world.client.ping(ADDRESS, Ping(incarnation="another"), 5.0)
 
     simulate(scenario)
@@ -328,7 +328,7 @@ def test_a_superseded_broker_names_the_leader() -> None:
         with pytest.raises(SupersededError, match="not me") as caught:
             await world.open()
         assert caught.value.leader == "other:1"
-        with pytest.raises(NobodyThereError, match="not me"):
+        with pytest.raises(NoBrokerThereError, match="not me"):
             await world.ping()
 
     simulate(scenario)
@@ -338,9 +338,9 @@ def test_any_other_refusal_is_a_lost_link() -> None:
     async def scenario(world: World) -> None:
         world.echo.refusal = OverloadedError("too many")
         for ask in (world.ping, world.open):
-            with pytest.raises(LinkLostError, match="too many") as caught:
+            with pytest.raises(ConnectionLostError, match="too many") as caught:
                 await ask()
-            assert not isinstance(caught.value, NobodyThereError)
+            assert not isinstance(caught.value, NoBrokerThereError)
 
     simulate(scenario)
 
@@ -351,10 +351,10 @@ def test_a_service_that_breaks_is_found_by_the_test_and_resets_its_client() -> N
         bug = ZeroDivisionError("bug")
         world.echo.refusal = bug
         for ask in (world.ping, world.open):
-            with pytest.raises(LinkLostError, match="reset"):
+            with pytest.raises(ConnectionLostError, match="reset"):
                 await ask()
 
-        def crash(_conversation: EchoConversation, _calls: Sequence[Call]) -> None:
+        def crash(_served: EchoConversation, _calls: Sequence[Call]) -> None:
             raise bug
 
         with pytest.MonkeyPatch.context() as patch:
@@ -385,7 +385,7 @@ async def _storm(world: World) -> dict[str, int]:
                     await wire.send([call(tag)])
                     await asyncio.wait_for(wire.receive(), 2.0)
                 await wire.close()
-            except (LinkLostError, TimeoutError):
+            except (ConnectionLostError, TimeoutError):
                 await asyncio.sleep(0.1)
 
     clients = [loop.spawn(f"client{number}", talk) for number in range(3)]
@@ -429,10 +429,10 @@ def test_the_harsh_preset_injects_every_fault_and_calm_ends_them() -> None:
 def test_calm_ends_power_cuts() -> None:
     async def scenario(world: World) -> None:
         world.broker.kill()
-        with pytest.raises(LinkLostError, match="no answer"):
+        with pytest.raises(ConnectionLostError, match="no answer"):
             await world.ping()
         world.network.end_faults()
-        with pytest.raises(NobodyThereError):
+        with pytest.raises(NoBrokerThereError):
             await world.ping()
 
     simulate(scenario, NetworkFaults(power_cut=1.0, power_cut_s=(100.0, 100.0)))
@@ -504,4 +504,4 @@ def test_rates_must_be_probabilities() -> None:
         NetworkFaults(unnoticed=0.6, noticed_late=0.6)
     with pytest.raises(ValueError, match="rates of power_cut"):
         NetworkFaults(power_cut=1.1)
-    assert not issubclass(LinkLostError, BucketQError)
+    assert not issubclass(ConnectionLostError, BucketQError)

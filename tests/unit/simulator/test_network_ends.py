@@ -1,4 +1,4 @@
-"""How conversations over the simulated network end, and who is told."""
+"""How connections over the simulated network end, and who is told."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from bucketq.rpc.messages import Answer, Answers
 from bucketq.rpc.transport import (
-    LinkLostError,
-    NobodyThereError,
+    ConnectionLostError,
+    NoBrokerThereError,
 )
 from bucketq.testing.loop import VirtualLoop, run
 from simulator.simulated_network import (
@@ -28,7 +28,7 @@ from tests.unit.simulator.echo import (
     simulate,
 )
 
-# Ends of conversations.
+# Ends of connections.
 
 
 def test_closing_a_wire_tells_the_broker_and_wakes_who_waits() -> None:
@@ -37,9 +37,9 @@ def test_closing_a_wire_tells_the_broker_and_wakes_who_waits() -> None:
         waiting = asyncio.create_task(wire.receive())
         await asyncio.sleep(1)
         await wire.close()
-        with pytest.raises(LinkLostError, match="was closed"):
+        with pytest.raises(ConnectionLostError, match="was closed"):
             await waiting
-        with pytest.raises(LinkLostError, match="was closed"):
+        with pytest.raises(ConnectionLostError, match="was closed"):
             await wire.send([call(1)])
         await asyncio.sleep(1)
         assert world.echo.closed() == 1
@@ -54,7 +54,7 @@ def test_a_closed_wire_gives_no_answers_though_they_had_arrived() -> None:
         await wire.send([call(1)])
         await asyncio.sleep(1)
         await wire.close()
-        with pytest.raises(LinkLostError, match="was closed"):
+        with pytest.raises(ConnectionLostError, match="was closed"):
             await wire.receive()
 
     simulate(scenario)
@@ -68,7 +68,7 @@ def test_connections_that_are_over_are_forgotten() -> None:
         await asyncio.sleep(1)
         world.network.partition("client")
         for ask in (world.ping, world.open):
-            with pytest.raises(LinkLostError):
+            with pytest.raises(ConnectionLostError):
                 await ask()
         assert not any(world.network._ends.values())
 
@@ -115,7 +115,7 @@ def test_a_closed_listener_refuses_at_once_and_ends_its_conversations() -> None:
         wire = await client.open(ADDRESS, HELLO, 5.0)
         await listener.close()
         await listener.close()
-        with pytest.raises(NobodyThereError):
+        with pytest.raises(NoBrokerThereError):
             await client.ping(ADDRESS, PING, 5.0)
         assert await is_lost(wire)
         assert echo.closed() == 1
@@ -135,7 +135,7 @@ def test_a_listener_that_closes_with_grace_lets_conversations_finish() -> None:
         closing = asyncio.create_task(listener.close(grace_s=10.0))
         started_s = loop.time()
         await asyncio.sleep(1)
-        with pytest.raises(NobodyThereError):
+        with pytest.raises(NoBrokerThereError):
             await client.open(ADDRESS, HELLO, 5.0)
         await wires[0].send([call(1)])
         assert (await wires[0].receive()).answers == [Answer(1, value=1)]
@@ -159,7 +159,7 @@ def test_a_listener_that_closes_with_grace_lets_conversations_finish() -> None:
 def test_a_client_that_gave_up_leaves_no_conversation_behind() -> None:
     async def scenario(world: World) -> None:
         world.network.partition("broker", way="out")
-        with pytest.raises(LinkLostError, match="no answer"):
+        with pytest.raises(ConnectionLostError, match="no answer"):
             await world.open(timeout_s=1.0)
         await asyncio.sleep(1)
         assert [entry[1] for entry in world.echo.log] == ["open", "close"]

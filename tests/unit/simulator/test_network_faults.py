@@ -9,8 +9,8 @@ import pytest
 
 from bucketq.rpc.messages import Answers
 from bucketq.rpc.transport import (
-    LinkLostError,
-    NobodyThereError,
+    ConnectionLostError,
+    NoBrokerThereError,
 )
 from simulator.simulated_network import (
     NetworkFaults,
@@ -37,7 +37,7 @@ def exchange(faults: NetworkFaults, seed: int, count: int = 20) -> tuple[list[in
             for tag in range(count):
                 await wire.send([call(tag)])
                 await asyncio.sleep(0.01)
-        except LinkLostError:
+        except ConnectionLostError:
             pass
         answers = await collect(wire)
         return world.echo.received(), answers
@@ -116,9 +116,9 @@ def test_a_stalled_message_holds_up_those_behind_it() -> None:
 
 def test_a_late_pong_is_no_answer_and_disturbs_nobody() -> None:
     async def scenario(world: World) -> None:
-        with pytest.raises(LinkLostError, match=r"no answer from broker:4001 within 0\.5 s"):
+        with pytest.raises(ConnectionLostError, match=r"no answer from broker:4001 within 0\.5 s"):
             await world.ping(0.5)
-        with pytest.raises(LinkLostError, match="no answer"):
+        with pytest.raises(ConnectionLostError, match="no answer"):
             await world.open(0.5)
         world.network.end_faults()
         await asyncio.sleep(100)
@@ -130,7 +130,7 @@ def test_a_late_pong_is_no_answer_and_disturbs_nobody() -> None:
 
 
 def breaks(faults: NetworkFaults, seed: int) -> tuple[bool, bool, bool]:
-    """Break a conversation under a call: did it arrive, and which end has learnt of it?"""
+    """Break a connection under a call: did it arrive, and which end has learnt of it?"""
 
     async def scenario(world: World) -> tuple[bool, bool, bool]:
         wire = await world.open()
@@ -184,9 +184,9 @@ def test_a_connection_that_breaks_at_the_beginning_is_a_lost_link() -> None:
     async def scenario(world: World) -> None:
         for ask in (world.ping, world.open):
             started_s = world.loop.time()
-            with pytest.raises(LinkLostError, match="reset") as caught:
+            with pytest.raises(ConnectionLostError, match="reset") as caught:
                 await ask()
-            assert not isinstance(caught.value, NobodyThereError)
+            assert not isinstance(caught.value, NoBrokerThereError)
             assert world.loop.time() - started_s < 0.1
 
     for seed in SEEDS:

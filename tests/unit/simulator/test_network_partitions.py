@@ -9,8 +9,8 @@ import pytest
 
 from bucketq.rpc.messages import Answer, Answers
 from bucketq.rpc.transport import (
-    LinkLostError,
-    NobodyThereError,
+    ConnectionLostError,
+    NoBrokerThereError,
 )
 from tests.unit.simulator.echo import (
     ADDRESS,
@@ -30,9 +30,9 @@ from tests.unit.simulator.echo import (
 async def reaches(world: World, source: str, address: str) -> bool:
     try:
         await world.network.host(source).ping(address, PING, 1.0)
-    except NobodyThereError:
+    except NoBrokerThereError:
         raise
-    except LinkLostError:
+    except ConnectionLostError:
         return False
     return True
 
@@ -42,10 +42,10 @@ def test_a_partition_is_silent_until_it_heals() -> None:
         wire = await world.open()
         world.network.partition("client", "broker")
         for ask in (world.ping, world.open):
-            with pytest.raises(LinkLostError, match="no answer") as caught:
+            with pytest.raises(ConnectionLostError, match="no answer") as caught:
                 await ask()
-            assert not isinstance(caught.value, NobodyThereError)
-        with pytest.raises(LinkLostError, match="no answer"):  # nobody is refused, either
+            assert not isinstance(caught.value, NoBrokerThereError)
+        with pytest.raises(ConnectionLostError, match="no answer"):  # nobody is refused, either
             await world.client.ping("broker:9", PING, 1.0)
         await wire.send([call(1)])
         assert not await is_lost(wire, 50.0)

@@ -1,4 +1,4 @@
-"""What the death or the freezing of a process does to its conversations."""
+"""What the death or the freezing of a process does to its connections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from bucketq.rpc.messages import Answers
 from bucketq.rpc.transport import (
-    LinkLostError,
-    NobodyThereError,
+    ConnectionLostError,
+    NoBrokerThereError,
 )
 from bucketq.testing.loop import VirtualLoop, run
 from simulator.simulated_network import (
@@ -42,7 +42,7 @@ def test_a_dead_process_is_refused_and_its_conversations_are_reset() -> None:
         assert await collect(wire) == [1]  # what had arrived is not taken away
         assert await is_lost(wire)
         for ask in (world.ping, world.open):
-            with pytest.raises(NobodyThereError):
+            with pytest.raises(NoBrokerThereError):
                 await ask()
         assert world.echo.closed() == 0  # the dead do nothing
 
@@ -62,7 +62,7 @@ def test_a_process_that_returns_is_gone_as_well() -> None:
         wire = await network.host("client").open(ADDRESS, HELLO, 5.0)
         await process.wait()
         assert await is_lost(wire)
-        with pytest.raises(NobodyThereError):
+        with pytest.raises(NoBrokerThereError):
             await network.host("client").ping(ADDRESS, PING, 5.0)
         assert network.injected == {}
 
@@ -90,12 +90,12 @@ def test_after_a_power_cut_nobody_is_told_and_the_address_is_silent() -> None:
         world.broker.kill()
         assert not await is_lost(wire, 20.0)
         for ask in (world.ping, world.open):
-            with pytest.raises(LinkLostError, match="no answer"):
+            with pytest.raises(ConnectionLostError, match="no answer"):
                 await ask()
         await wire.send([call(1)])
         assert not await is_lost(wire, 5.0)
         await asyncio.sleep(25)  # the power is back
-        with pytest.raises(NobodyThereError):
+        with pytest.raises(NoBrokerThereError):
             await world.ping()
         assert not await is_lost(wire, 5.0)
         await wire.send([call(2)])
@@ -233,9 +233,9 @@ def test_a_frozen_process_keeps_its_port_and_answers_nobody() -> None:
         world.broker.freeze()
         for ask in (world.ping, world.open):
             started_s = world.loop.time()
-            with pytest.raises(LinkLostError, match="no answer") as caught:
+            with pytest.raises(ConnectionLostError, match="no answer") as caught:
                 await ask()
-            assert not isinstance(caught.value, NobodyThereError)
+            assert not isinstance(caught.value, NoBrokerThereError)
             assert world.loop.time() - started_s == 5
         await asyncio.sleep(1)
         for tag in range(5):

@@ -20,16 +20,16 @@ from bucketq.errors import BucketQError, OverloadedError, UnavailableError
 
 T = TypeVar("T")
 
-MAX_GUESTS = 10_000
+MAX_ACTIVE = 10_000
 """How many sessions and unary calls one listener has at once."""
-MAX_GUESTS_OF_A_HOST = 1000
-MAX_STRANGERS = 8
+MAX_ACTIVE_OF_A_HOST = 1000
+MAX_UNAUTHENTICATED = 8
 """How many of them are read from though they have shown no token. With messages of 16 MiB they cost
 128 MiB at most."""
 MAX_WAITING = 32
 """How many more wait for that. At worst each of them waits until all before it had to make room, so
 that the last is served after 2 s; clients give up after 5 s."""
-MAX_STRANGERS_OF_A_CONNECTION = 4
+MAX_UNAUTHENTICATED_EACH = 4
 """A client introduces itself once on each connection. With so few, one connection cannot take all
 places."""
 TOKEN_S = 5.0
@@ -43,7 +43,7 @@ _TURN_S = 3.0
 _RETRY_AFTER_S = 1.0
 
 
-class Guest:
+class ActiveCall:
     """A session or a unary call."""
 
     def __init__(self) -> None:
@@ -79,13 +79,13 @@ class Admission:
     """Everything that is under way at one listener, so that it can be limited and ended."""
 
     def __init__(self) -> None:
-        """Begin with no guests."""
-        self._hosts: dict[Guest, str] = {}
+        """Begin with no calls."""
+        self._hosts: dict[ActiveCall, str] = {}
         """Clients that may be here, and the host of each."""
-        self._strangers: dict[Guest, tuple[str, float]] = {}
+        self._strangers: dict[ActiveCall, tuple[str, float]] = {}
         """Clients without a token, oldest first: the connection of each, and since when it is
         read from."""
-        self._waiting: dict[Guest, tuple[str, asyncio.Future[None]]] = {}
+        self._waiting: dict[ActiveCall, tuple[str, asyncio.Future[None]]] = {}
         """Clients without a token that wait for a place."""
         self._eviction: asyncio.TimerHandle | None = None
         self._of_host: Counter[str] = Counter()
@@ -95,34 +95,34 @@ class Admission:
         self._empty.set()
         self._closing = False
 
-    async def enter(self, guest: Guest, peer: str, *, is_known: bool) -> None:
-        """Count a guest; one that is not known is a stranger until it is admitted.
+    async def enter(self, active: ActiveCall, peer: str, *, is_known: bool) -> None:
+        """Count a call; one that is not known is a stranger until it is admitted.
 
         Raises ``OverloadedError`` if there are too many, ``UnavailableError`` while it closes.
         """
         if self._closing:
             raise stopping()
         if is_known:
-            self._add(guest, peer)
+            self._add(active, peer)
             self._empty.clear()
         else:
-            await self._wait_for_place(guest, peer)
+            await self._wait_for_place(active, peer)
 
-    def admit(self, guest: Guest) -> None:
-        """Note that a guest has shown its token, or needs none.
+    def admit(self, active: ActiveCall) -> None:
+        """Note that a call has shown its token, or needs none.
 
         Raises ``OverloadedError`` if too many others are here.
         """
-        if guest in self._strangers:
-            self._add(guest, self._strangers[guest][0])
-            self._forget_stranger(guest)
+        if active in self._strangers:
+            self._add(active, self._strangers[active][0])
+            self._forget_stranger(active)
 
-    def leave(self, guest: Guest) -> None:
-        """Count a guest no more."""
-        if guest in self._strangers:
-            self._forget_stranger(guest)
+    def leave(self, active: ActiveCall) -> None:
+        """Stop counting a call."""
+        if active in self._strangers:
+            self._forget_stranger(active)
         else:
-            _decrease(self._of_host, self._hosts.pop(guest))
+            _decrease(self._of_host, self._hosts.pop(active))
         if not self._hosts and not self._strangers:
             self._empty.set()
 
@@ -141,10 +141,10 @@ class Admission:
         self._parts_bytes -= size_bytes
 
     async def close(self, grace_s: float) -> None:
-        """Let no more guests in, wait until all have their answers, and stop the others."""
+        """Accept no more calls, wait until all have their answers, and stop the others."""
         self._closing = True
-        for guest in list(self._hosts):
-            guest.finish()
+        for active in list(self._hosts):
+            active.finish()
         for stranger in list(self._strangers):
             stranger.stop(stopping())
         for _, turn in self._waiting.values():
@@ -153,45 +153,45 @@ class Admission:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._empty.wait()
-        for guest in (*self._hosts, *self._strangers):
-            guest.stop(stopping())
+        for active in (*self._hosts, *self._strangers):
+            active.stop(stopping())
         await self._empty.wait()
 
-    def _add(self, guest: Guest, peer: str) -> None:
+    def _add(self, active: ActiveCall, peer: str) -> None:
         host = peer.rpartition(":")[0]
-        if len(self._hosts) >= MAX_GUESTS or self._of_host[host] >= MAX_GUESTS_OF_A_HOST:
+        if len(self._hosts) >= MAX_ACTIVE or self._of_host[host] >= MAX_ACTIVE_OF_A_HOST:
             message = (
-                f"too many conversations: {len(self._hosts):,} at this broker, "
-                f"{self._of_host[host]:,} of this host; {MAX_GUESTS:,} and "
-                f"{MAX_GUESTS_OF_A_HOST:,} are allowed: let the callers of a process share a "
+                f"too many connections: {len(self._hosts):,} at this broker, "
+                f"{self._of_host[host]:,} of this host; {MAX_ACTIVE:,} and "
+                f"{MAX_ACTIVE_OF_A_HOST:,} are allowed: let the callers of a process share a "
                 "connection"
             )
             raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
-        self._hosts[guest] = host
+        self._hosts[active] = host
         self._of_host[host] += 1
 
-    async def _wait_for_place(self, guest: Guest, peer: str) -> None:
+    async def _wait_for_place(self, active: ActiveCall, peer: str) -> None:
         """Let a stranger have a place when one is free, or raise ``OverloadedError``."""
-        if self._of_connection[peer] >= MAX_STRANGERS_OF_A_CONNECTION:
+        if self._of_connection[peer] >= MAX_UNAUTHENTICATED_EACH:
             message = (
-                f"{MAX_STRANGERS_OF_A_CONNECTION} calls and sessions of this connection have shown "
+                f"{MAX_UNAUTHENTICATED_EACH} calls and sessions of this connection have shown "
                 "no good token: show one, or wait until they have ended"
             )
             raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
         if len(self._waiting) >= MAX_WAITING:
             raise _too_many_strangers()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[guest] = (peer, turn)
+        self._waiting[active] = (peer, turn)
         self._of_connection[peer] += 1
         self._give_places()
         try:
             async with asyncio.timeout(_TURN_S):
                 await turn
         except BaseException as error:
-            if guest in self._strangers:  # It got a place and was cancelled in the same moment.
-                self.leave(guest)
+            if active in self._strangers:  # It got a place and was cancelled in the same moment.
+                self.leave(active)
             else:
-                self._waiting.pop(guest, None)
+                self._waiting.pop(active, None)
                 _decrease(self._of_connection, peer)
             if isinstance(error, TimeoutError):
                 raise _too_many_strangers() from error
@@ -200,10 +200,10 @@ class Admission:
     def _give_places(self) -> None:
         """Give free places to those that wait, and see that more become free."""
         now_s = asyncio.get_running_loop().time()
-        while self._waiting and len(self._strangers) < MAX_STRANGERS:
-            guest = next(iter(self._waiting))
-            peer, turn = self._waiting.pop(guest)
-            self._strangers[guest] = (peer, now_s)
+        while self._waiting and len(self._strangers) < MAX_UNAUTHENTICATED:
+            active = next(iter(self._waiting))
+            peer, turn = self._waiting.pop(active)
+            self._strangers[active] = (peer, now_s)
             self._empty.clear()
             if not turn.done():
                 turn.set_result(None)
@@ -233,15 +233,15 @@ class Admission:
                 leaving += 1
         self._schedule_eviction()
 
-    def _forget_stranger(self, guest: Guest) -> None:
-        peer, _ = self._strangers.pop(guest)
+    def _forget_stranger(self, active: ActiveCall) -> None:
+        peer, _ = self._strangers.pop(active)
         _decrease(self._of_connection, peer)
         self._give_places()
 
 
 def _too_many_strangers() -> OverloadedError:
     message = (
-        f"{MAX_STRANGERS} clients that have shown no good token are at this broker already, "
+        f"{MAX_UNAUTHENTICATED} clients that have shown no good token are at this broker already, "
         "which is the limit: try again in a moment"
     )
     return OverloadedError(message, retry_after_s=_RETRY_AFTER_S)

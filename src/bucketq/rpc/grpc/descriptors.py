@@ -10,7 +10,7 @@ import resource
 from contextlib import suppress
 
 _ENOUGH = 65_536
-"""The soft limit is not raised further: a broker has at most 10,000 conversations, and a hard limit
+"""The soft limit is not raised further: a broker has at most 10,000 connections, and a hard limit
 of a thousand million, as some containers have it, makes programs slow that close all of them."""
 _LEAST_RESERVE, _MOST_RESERVE = 64, 1024
 

@@ -1,4 +1,4 @@
-"""Channels to brokers: made for one conversation or ping, and explained when they fail.
+"""Channels to brokers: made for one connection or ping, and explained when they fail.
 
 The address was checked, and what was checked is dialled: gRPC does not look a name up a second
 time, which may then lead elsewhere.
@@ -19,7 +19,7 @@ from bucketq.errors import (
     QueueNotFoundError,
     SupersededError,
 )
-from bucketq.rpc.address import SECURE, Place, find_place
+from bucketq.rpc.address import SECURE, ResolvedAddress, resolve_address
 from bucketq.rpc.credentials import Credentials, Tls
 from bucketq.rpc.grpc.grpc_stream import MAX_RESPONSE_BYTES, MIB, NO_COMPRESSION
 from bucketq.rpc.grpc.probe import is_deserted, speaks_tls, tls_trouble
@@ -27,9 +27,9 @@ from bucketq.rpc.grpc.tls import client_context, read_client
 from bucketq.rpc.protobuf.refusal_status import read_refusal
 from bucketq.rpc.refusals import error_of
 from bucketq.rpc.transport import (
-    CannotAskError,
-    LinkLostError,
-    NobodyThereError,
+    CannotDialError,
+    ConnectionLostError,
+    NoBrokerThereError,
     UntrustedError,
     WrongProtocolError,
 )
@@ -49,18 +49,18 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.service_config_disable_resolution", 1),
     # A broker's address is meant as it stands.
     ("grpc.enable_http_proxy", 0),
-    # A broker whose host is gone is found out while a conversation is open.
+    # A broker whose host is gone is found out while a connection is open.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
 
 
-class Line(NamedTuple):
+class DialTarget(NamedTuple):
     """An address that may be dialled, and how."""
 
     address: str
-    place: Place
+    place: ResolvedAddress
     is_secure: bool
     credentials: Credentials
 
@@ -92,11 +92,11 @@ def _readable(read: Callable[[Tls | None], A], tls: Tls | None) -> A:
     try:
         return read(tls)
     except InvalidRequestError as error:
-        raise CannotAskError(str(error)) from error
+        raise CannotDialError(str(error)) from error
 
 
-async def line_to(address: str, credentials: Credentials, timeout_s: float) -> Line:
-    """Check an address; raises what ``find_place`` does.
+async def dial_target(address: str, credentials: Credentials, timeout_s: float) -> DialTarget:
+    """Check an address; raises what ``resolve_address`` does.
 
     gRPC would take an address for the path of a socket or the name of a resolver just as gladly,
     and this one was read from an object that others write.
@@ -104,11 +104,11 @@ async def line_to(address: str, credentials: Credentials, timeout_s: float) -> L
     is_secure, address = address.startswith(SECURE), address.removeprefix(SECURE)
     try:
         async with asyncio.timeout(timeout_s):
-            place = await find_place(address, credentials.networks)
+            place = await resolve_address(address, credentials.networks)
     except TimeoutError as error:
         message = f"no answer in {timeout_s:g} s where {address} is"
-        raise LinkLostError(message) from error
-    return Line(address, place, is_secure, credentials)
+        raise ConnectionLostError(message) from error
+    return DialTarget(address, place, is_secure, credentials)
 
 
 def say(error: Exception) -> str:
@@ -119,8 +119,8 @@ def say(error: Exception) -> str:
 
 
 async def explain(
-    line: Line, error: Exception, until_s: float
-) -> LinkLostError | QueueNotFoundError | SupersededError | AccessDeniedError:
+    line: DialTarget, error: Exception, until_s: float
+) -> ConnectionLostError | QueueNotFoundError | SupersededError | AccessDeniedError:
     """What it means that gRPC failed: whose word is it, and is it evidence?"""
     address = line.address
     if isinstance(error, grpc.aio.AioRpcError):
@@ -129,21 +129,21 @@ async def explain(
             said = error_of(refusal)
             if isinstance(said, QueueNotFoundError | SupersededError | AccessDeniedError):
                 return said
-            return LinkLostError(f"the broker at {address} refused: {said}")
+            return ConnectionLostError(f"the broker at {address} refused: {said}")
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            return NobodyThereError(f"what listens at {address} is no broker: {say(error)}")
+            return NoBrokerThereError(f"what listens at {address} is no broker: {say(error)}")
     left_s = until_s - asyncio.get_running_loop().time()
     if left_s > 0 and await is_deserted(address, left_s, line.place.ips):
-        return NobodyThereError(f"no broker listens at {address}: {say(error)}")
+        return NoBrokerThereError(f"no broker listens at {address}: {say(error)}")
     try:
         async with asyncio.timeout_at(until_s):
             misfit = await _misfit(line)
     except (TimeoutError, OSError):
         misfit = None
-    return misfit or LinkLostError(f"cannot reach {address}: {say(error)}")
+    return misfit or ConnectionLostError(f"cannot reach {address}: {say(error)}")
 
 
-async def _misfit(line: Line) -> LinkLostError | None:
+async def _misfit(line: DialTarget) -> ConnectionLostError | None:
     """Where one side wants TLS as the other does not: what is the matter?"""
     ip, port = str(line.place.ips[0]), line.place.port
     if not line.is_secure:

@@ -1,6 +1,6 @@
 """gRPC as a ``Transport``.
 
-Each conversation and each ping has a channel of its own. Channels that are kept for later remember
+Each connection and each ping has a channel of its own. Channels that are kept for later remember
 that a connection failed, and refuse to try again for a while: a broker that was restarted a moment
 ago would look dead, and a ping would tell of the past. A connection costs a few milliseconds, and a
 client has few of them.
@@ -27,7 +27,7 @@ from bucketq.clock import Clock, SystemClock
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError
 from bucketq.model.tokens import token_digest
 from bucketq.rpc.credentials import NONCE_BYTES, Credentials, ServerTls, broker_proof
-from bucketq.rpc.grpc.grpc_channel import Line, explain, line_to, say
+from bucketq.rpc.grpc.grpc_channel import DialTarget, dial_target, explain, say
 from bucketq.rpc.grpc.grpc_methods import PING_KEY, SERVICE
 from bucketq.rpc.grpc.grpc_server import GrpcListener, listen
 from bucketq.rpc.grpc.grpc_stream import MAX_REQUEST_BYTES, MIB
@@ -42,7 +42,7 @@ from bucketq.rpc.protobuf.call_codec import (
     write_ping,
 )
 from bucketq.rpc.refusals import refusal_of
-from bucketq.rpc.transport import LinkLostError, NobodyThereError, Service, UntrustedError
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, Service, UntrustedError
 
 _NOTHING = Credentials()
 _CLOCK = SystemClock()
@@ -52,7 +52,7 @@ _PART_BYTES = MIB
 """A larger message is sent in parts, unless the broker is older: that takes it in one piece."""
 _CALL_BYTES = MAX_REQUEST_BYTES - 16 * MIB
 """The largest call that is sent, alone or after others: a larger request would cost the whole
-conversation."""
+connection."""
 _WORTH_MEASURING_BYTES = 2 * MIB
 """Below that an estimate will do, however long the names are that it does not look at."""
 _GOODBYE_S = 0.2
@@ -83,12 +83,12 @@ class GrpcTransport:
         self._credentials = credentials
         self._server_tls = server_tls
         self._clock = clock
-        self._wires: dict[GrpcWire, None] = {}
+        self._wires: dict[GrpcConnection, None] = {}
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
         """Ask whether a broker is there, over a connection of its own."""
         until_s = asyncio.get_running_loop().time() + timeout_s
-        line = await line_to(address, self._credentials, timeout_s)
+        line = await dial_target(address, self._credentials, timeout_s)
         channel = line.dial()
         try:
             method = channel.unary_unary(f"/{SERVICE}/Ping", None, None)
@@ -97,7 +97,7 @@ class GrpcTransport:
             pong = read_pong(pb.PingResponse.FromString(body))
         except DecodeError as error:
             message = f"whatever listens at {address} is no broker: {error}"
-            raise NobodyThereError(message) from error
+            raise NoBrokerThereError(message) from error
         except _BROKEN as error:
             # Not by a name: a frame that holds its own error makes a circle.
             raise _no_answer(await explain(line, error, until_s), address) from error
@@ -105,13 +105,13 @@ class GrpcTransport:
             await channel.close(None)
         if ping.incarnation and pong.incarnation != ping.incarnation:
             message = f"{address} serves another queue, {pong.incarnation}"
-            raise NobodyThereError(message)
+            raise NoBrokerThereError(message)
         return pong
 
-    async def open(self, address: str, hello: Hello, timeout_s: float) -> GrpcWire:
-        """Begin a conversation over a connection of its own."""
+    async def open(self, address: str, hello: Hello, timeout_s: float) -> GrpcConnection:
+        """Connect to a broker. Each connection has a channel of its own."""
         until_s = asyncio.get_running_loop().time() + timeout_s
-        line = await line_to(address, self._credentials, timeout_s)
+        line = await dial_target(address, self._credentials, timeout_s)
         if self._credentials.token and not line.may_show_token:
             message = (
                 f"the token would go to {line.address} in plaintext: use TLS (bucketqs:// or "
@@ -119,19 +119,19 @@ class GrpcTransport:
             )
             raise UntrustedError(message)
         channel = line.dial()
-        wire: GrpcWire | None = None
+        wire: GrpcConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 method: Any = channel.stream_stream(f"/{SERVICE}/Session", None, None)
                 stream = method()
                 welcome = await self._greet(line, stream, hello)
-            wire = GrpcWire(self._wires, address, channel, stream, welcome)
+            wire = GrpcConnection(self._wires, address, channel, stream, welcome)
         except TimeoutError as error:
             message = f"no answer from {address} in {timeout_s:g} s"
-            raise LinkLostError(message) from error
+            raise ConnectionLostError(message) from error
         except DecodeError as error:
             message = f"whatever listens at {address} is no broker: {error}"
-            raise NobodyThereError(message) from error
+            raise NoBrokerThereError(message) from error
         except _BROKEN as error:
             raise await explain(line, error, until_s) from error
         finally:
@@ -139,7 +139,7 @@ class GrpcTransport:
                 await channel.close(None)
         return wire
 
-    async def _greet(self, line: Line, stream: _Stream, hello: Hello) -> Welcome:
+    async def _greet(self, line: DialTarget, stream: _Stream, hello: Hello) -> Welcome:
         """Exchange greetings, and show the token to a broker that has proved itself."""
         token = self._credentials.token
         if not token:
@@ -166,17 +166,17 @@ class GrpcTransport:
         return await listen(address, service, self._server_tls)
 
     async def close(self) -> None:
-        """End every conversation that is still open. Listeners are closed apart."""
+        """End every connection that is still open. Listeners are closed apart."""
         for wire in list(self._wires):
             await wire.close()
 
 
-class GrpcWire:
-    """One conversation, seen from the client."""
+class GrpcConnection:
+    """One connection, seen from the client."""
 
     def __init__(
         self,
-        wires: dict[GrpcWire, None],
+        wires: dict[GrpcConnection, None],
         address: str,
         channel: grpc.aio.Channel,
         stream: _Stream,
@@ -206,7 +206,7 @@ class GrpcWire:
         """Send calls, in one message if they fit.
 
         A call that cannot be sent is answered here with the reason, and harms no other. To be
-        cancelled while gRPC takes a message ends the conversation.
+        cancelled while gRPC takes a message ends the connection.
         """
         async with self._writing:
             message, size = pb.SessionRequest(), 0
@@ -284,10 +284,10 @@ class GrpcWire:
         self._version = max(self._version, message.version)
         return Answers([read_answer(answer) for answer in message.answers], self._version)
 
-    def _lost(self, why: str) -> LinkLostError:
+    def _lost(self, why: str) -> ConnectionLostError:
         end = "was closed here" if self._is_closed else "is over"
-        return LinkLostError(
-            f"the conversation with {self._address} {end}{f': {why}' if why else ''}"
+        return ConnectionLostError(
+            f"the connection with {self._address} {end}{f': {why}' if why else ''}"
         )
 
     async def close(self) -> None:
@@ -320,11 +320,11 @@ class GrpcWire:
                 await self._stream.code()
 
 
-def _no_answer(failure: Exception, address: str) -> LinkLostError:
+def _no_answer(failure: Exception, address: str) -> ConnectionLostError:
     """What a ping that failed tells of the broker at an address."""
-    if isinstance(failure, LinkLostError):
+    if isinstance(failure, ConnectionLostError):
         return failure
-    return NobodyThereError(f"no broker of this queue at {address}: {failure}")
+    return NoBrokerThereError(f"no broker of this queue at {address}: {failure}")
 
 
 def _refuse_size(size_bytes: int) -> None:

@@ -17,14 +17,14 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
-from bucketq.rpc.grpc.admission import TOKEN_S, Admission, Guest
-from bucketq.rpc.grpc.grpc_stream import Context, Session, abort, parse, turn_away
+from bucketq.rpc.grpc.admission import TOKEN_S, ActiveCall, Admission
+from bucketq.rpc.grpc.grpc_stream import Context, ServerStream, abort, parse, turn_away
 from bucketq.rpc.messages import Answer, Answers, Hello
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import write_value
 from bucketq.rpc.protobuf.call_codec import DEFAULT_TTL_S, read_ping, read_unary, write_pong
 from bucketq.rpc.refusals import refusal_of
-from bucketq.rpc.transport import Conversation, Service
+from bucketq.rpc.transport import ServedConnection, Service
 
 SERVICE = "bucketq.v1.Queue"
 PING_KEY = "bucketq-ping-bin"
@@ -85,20 +85,20 @@ def handlers(service: Service, admission: Admission) -> list[grpc.GenericRpcHand
 
 
 def _session(service: Service, admission: Admission) -> _Method:
-    def begin(context: Context) -> Session:
-        return Session(context, admission)
+    def begin(context: Context) -> ServerStream:
+        return ServerStream(context, admission)
 
-    async def serve(session: Session, _context: Context) -> None:
+    async def serve(session: ServerStream, _context: Context) -> None:
         await session.run(service)
 
     return _counted(admission, service.trusts, begin, serve)
 
 
 def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Method:
-    """Serve a verb as a conversation of one call."""
+    """Serve a verb as a connection of one call."""
 
-    async def serve(guest: Guest, context: Context) -> bytes:
-        request = await _only_request(guest, context, shape)
+    async def serve(active: ActiveCall, context: Context) -> bytes:
+        request = await _only_request(active, context, shape)
         remaining_s = context.time_remaining()
         ttl_s = DEFAULT_TTL_S if remaining_s is None else remaining_s
         call = read_unary(verb, request, ttl_s)
@@ -115,17 +115,17 @@ def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Me
             if answers.answers and not answered.done():
                 answered.set_result(answers.answers[0])
 
-        conversation: Conversation = service.open(hello, take)
+        connection: ServedConnection = service.open(hello, take)
         try:
-            admission.admit(guest)
-            conversation.receive([call])
-            answer = await guest.within(ttl_s, _wait(answered))
+            admission.admit(active)
+            connection.receive([call])
+            answer = await active.within(ttl_s, _wait(answered))
         except TimeoutError as error:
             # A broker does not answer what it has dropped.
             message = f"no answer in {ttl_s:g} s: send the same request again"
             raise UnavailableError(message) from error
         finally:
-            conversation.close()
+            connection.close()
         if answer.refusal is not None:
             await abort(context, answer.refusal)
         return write_value(verb, answer.value)
@@ -137,8 +137,8 @@ def _ping(service: Service, admission: Admission) -> _Method:
     def answer(request: pb.PingRequest) -> bytes:
         return write_pong(service.ping(read_ping(request))).SerializeToString()
 
-    async def serve(guest: Guest, context: Context) -> bytes:
-        return answer(await _only_request(guest, context, pb.PingRequest))
+    async def serve(active: ActiveCall, context: Context) -> bytes:
+        return answer(await _only_request(active, context, pb.PingRequest))
 
     serve_stranger = _counted(admission, _trusts_none, _begin, serve)
 
@@ -158,8 +158,8 @@ def _ping(service: Service, admission: Admission) -> _Method:
 
 
 def _health(admission: Admission) -> _Method:
-    async def serve(guest: Guest, context: Context) -> bytes:
-        request = await _only_request(guest, context, health_pb2.HealthCheckRequest)
+    async def serve(active: ActiveCall, context: Context) -> bytes:
+        request = await _only_request(active, context, health_pb2.HealthCheckRequest)
         if request.service not in {"", SERVICE}:
             await context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
         status = health_pb2.HealthCheckResponse.SERVING
@@ -181,8 +181,8 @@ def _reflection(admission: Admission) -> _Method:
         async for found in servicer.ServerReflectionInfo(questions(context), context):
             await context.write(found.SerializeToString())
 
-    async def serve(guest: Guest, context: Context) -> None:
-        await guest.within(TOKEN_S, answer(context))
+    async def serve(active: ActiveCall, context: Context) -> None:
+        await active.within(TOKEN_S, answer(context))
 
     return _counted(admission, _trusts_none, _begin, serve)
 
@@ -196,36 +196,36 @@ def _counted(
     """Count a caller, serve it if there is room, and tell it what went wrong."""
 
     async def method(_requests: object, context: Context) -> Any:
-        guest = begin(context)
+        active = begin(context)
         try:
             is_known = trusts(_token_of(context))
-            await admission.enter(guest, str(context.peer()), is_known=is_known)
+            await admission.enter(active, str(context.peer()), is_known=is_known)
         except BucketQError as error:
             await abort(context, refusal_of(error))
         try:
-            return await serve(guest, context)
+            return await serve(active, context)
         except BucketQError as error:
             failure = error
         except TimeoutError:
             failure = InvalidRequestError(f"the request did not arrive in {TOKEN_S:g} s")
         finally:
-            admission.leave(guest)
+            admission.leave(active)
         return await turn_away(context, failure)
 
     return method
 
 
-def _begin(_context: Context) -> Guest:
-    return Guest()
+def _begin(_context: Context) -> ActiveCall:
+    return ActiveCall()
 
 
 def _trusts_none(_token: str) -> bool:
     return False
 
 
-async def _only_request(guest: Guest, context: Context, shape: Any) -> Any:
+async def _only_request(active: ActiveCall, context: Context, shape: Any) -> Any:
     """Read the one message of a call, unless it takes too long."""
-    body = await guest.within(TOKEN_S, context.read())
+    body = await active.within(TOKEN_S, context.read())
     if body is EOF:
         message = "the call ended without its request"
         raise InvalidRequestError(message)

@@ -1,6 +1,6 @@
 """The broker's side of gRPC: a server that hands calls to a ``Service``.
 
-Most of what it serves are sessions. Unary calls are conversations of one call. Health checks and
+Most of what it serves are sessions. Unary calls are connections of one call. Health checks and
 reflection are there for tools that know gRPC and not bucketq.
 """
 

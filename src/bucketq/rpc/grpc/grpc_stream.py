@@ -29,14 +29,14 @@ from bucketq.errors import (
 from bucketq.model.bulk import BatchPage
 from bucketq.model.operations import Page, Snapshot
 from bucketq.rpc.grpc import admission
-from bucketq.rpc.grpc.admission import Admission, Guest, stopping
+from bucketq.rpc.grpc.admission import ActiveCall, Admission, stopping
 from bucketq.rpc.messages import Answer, Answers, Call, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import write_answer
 from bucketq.rpc.protobuf.call_codec import read_call, read_hello, write_welcome
 from bucketq.rpc.protobuf.refusal_status import code_of, details_of, metadata_of
 from bucketq.rpc.refusals import refusal_of
-from bucketq.rpc.transport import Conversation, Service
+from bucketq.rpc.transport import ServedConnection, Service
 
 MIB = 1024 * 1024
 MAX_MESSAGE_BYTES = 16 * MIB
@@ -73,7 +73,7 @@ Context = Any
 _log = logging.getLogger(__name__)
 
 
-class Session(Guest):
+class ServerStream(ActiveCall):
     """One stream: calls in, answers out."""
 
     def __init__(self, context: Context, admission: Admission) -> None:
@@ -81,7 +81,7 @@ class Session(Guest):
         super().__init__()
         self._context = context
         self._admission = admission
-        self._conversation: Conversation | None = None
+        self._connection: ServedConnection | None = None
         self._asked: dict[int, tuple[str, float]] = {}
         """The verb of each tag that has no answer yet, and until when one is waited for."""
         self._sweep_at = _MANY
@@ -107,8 +107,8 @@ class Session(Guest):
         try:
             failure = await self._serve(service)
         finally:
-            if self._conversation is not None:
-                self._conversation.close()
+            if self._connection is not None:
+                self._connection.close()
             self._drop_parts()
         if failure is not None:
             await turn_away(self._context, failure)
@@ -116,14 +116,14 @@ class Session(Guest):
     async def _serve(self, service: Service) -> Exception | None:
         """Serve the stream, and return why that ended; None: the client wanted it."""
         try:
-            conversation = await self.within(admission.TOKEN_S, self._introduce(service))
+            connection = await self.within(admission.TOKEN_S, self._introduce(service))
         except BucketQError as error:
             return error
         except TimeoutError:
             return self._too_slow()
-        return None if conversation is None else await self._converse(conversation)
+        return None if connection is None else await self._converse(connection)
 
-    async def _introduce(self, service: Service) -> Conversation | None:
+    async def _introduce(self, service: Service) -> ServedConnection | None:
         """Exchange greetings until the client may be here; None: it has left.
 
         Until then it says hello and shows its token, and nothing else is taken from it.
@@ -135,22 +135,22 @@ class Session(Guest):
             message = "the first message of a session must carry `hello`"
             raise InvalidRequestError(message)
         # Kept at once: if the client hangs up as this ends, nothing else would know it.
-        conversation = self._conversation = service.open(read_hello(request.hello), self._collect)
-        welcome = pb.SessionResponse(welcome=write_welcome(conversation.welcome))
+        connection = self._connection = service.open(read_hello(request.hello), self._collect)
+        welcome = pb.SessionResponse(welcome=write_welcome(connection.welcome))
         await self._context.write(welcome.SerializeToString())
         self._is_greeted = True
         while True:
             if request.token:
-                conversation.show(request.token)
-            if conversation.is_admitted:
+                connection.show(request.token)
+            if connection.is_admitted:
                 break
             await self._refuse_early(request.calls)
             request = await self._next_request()
             if request is None:
                 return None
         self._admission.admit(self)
-        await self._hand_over(conversation, request.calls)
-        return conversation
+        await self._hand_over(connection, request.calls)
+        return connection
 
     async def _next_request(self) -> pb.SessionRequest | None:
         """Read a message; None: the client sends no more."""
@@ -173,10 +173,10 @@ class Session(Guest):
         message = f"a session begins with a message that carries `hello`; none came {wait}"
         return InvalidRequestError(message)
 
-    async def _converse(self, conversation: Conversation) -> Exception | None:
+    async def _converse(self, connection: ServedConnection) -> Exception | None:
         """Read and write until that ends, and return why it did; None: the client wanted it."""
         loop = asyncio.get_running_loop()
-        reading = loop.create_task(self._read(conversation))
+        reading = loop.create_task(self._read(connection))
         writing = loop.create_task(self._write())
         try:
             ends: list[asyncio.Future[Any]] = [reading, writing, self.stopped]
@@ -196,12 +196,12 @@ class Session(Guest):
             failure = stopping()
         return failure
 
-    async def _read(self, conversation: Conversation) -> None:
+    async def _read(self, connection: ServedConnection) -> None:
         while True:
             request = await self._next_request()
             if request is None:
                 return
-            await self._take_in(conversation, request)
+            await self._take_in(connection, request)
             while self._is_behind:
                 self._caught_up.clear()
                 await self._caught_up.wait()
@@ -211,7 +211,7 @@ class Session(Guest):
         """Whether the client has left too much unread."""
         return len(self._waiting) > _MAX_WAITING_ANSWERS or self._rows > _MAX_WAITING_ROWS
 
-    async def _take_in(self, conversation: Conversation, request: pb.SessionRequest) -> None:
+    async def _take_in(self, connection: ServedConnection, request: pb.SessionRequest) -> None:
         """Take the token that a message may bring, and then its calls."""
         if request.HasField("part"):
             self._keep_part(request.part)
@@ -221,8 +221,8 @@ class Session(Guest):
             self._drop_parts()
             request = parse(pb.SessionRequest, body)
         if request.token:
-            conversation.show(request.token)
-        await self._hand_over(conversation, request.calls)
+            connection.show(request.token)
+        await self._hand_over(connection, request.calls)
 
     def _keep_part(self, part: bytes) -> None:
         size_bytes = self._parts_bytes + len(part)
@@ -240,15 +240,15 @@ class Session(Guest):
         self._admission.drop_parts(self._parts_bytes)
         self._parts, self._parts_bytes = [], 0
 
-    async def _hand_over(self, conversation: Conversation, sent: Sequence[pb.Call]) -> None:
+    async def _hand_over(self, connection: ServedConnection, sent: Sequence[pb.Call]) -> None:
         """Give the broker the calls of a message, some at a time."""
         for start in range(0, len(sent), _SLICE):
             if start:
                 await asyncio.sleep(0)
-            self._hand_over_some(conversation, sent[start : start + _SLICE], start)
+            self._hand_over_some(connection, sent[start : start + _SLICE], start)
 
     def _hand_over_some(
-        self, conversation: Conversation, sent: Iterable[pb.Call], start: int
+        self, connection: ServedConnection, sent: Iterable[pb.Call], start: int
     ) -> None:
         """Give the broker the calls that can be read; the others are answered here."""
         asked, calls = self._asked, list[Call]()
@@ -268,7 +268,7 @@ class Session(Guest):
             asked[tag] = (verb, now_s + call.ttl_s)
             calls.append(call)
         if calls:
-            conversation.receive(calls)
+            connection.receive(calls)
 
     def _collect(self, answers: Answers) -> None:
         """Take answers for the next message; none at all are a sign of life, and sent as such.

@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Iterable
 
 from bucketq.rpc.address import split_address
-from bucketq.rpc.transport import CannotAskError, WrongProtocolError
+from bucketq.rpc.transport import CannotDialError, WrongProtocolError
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 """What an HTTP/2 client says first: a fixed line, and settings that change nothing."""
@@ -35,7 +35,7 @@ async def is_deserted(address: str, timeout_s: float, ips: Iterable[object] = ()
     """Whether it is certain that no broker listens at an address, which leads to ``ips``.
 
     False means that nobody knows: there may be one, and the way to it be cut. Raises
-    ``CannotAskError`` if this side cannot connect to anything.
+    ``CannotDialError`` if this side cannot connect to anything.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -46,7 +46,7 @@ async def is_deserted(address: str, timeout_s: float, ips: Iterable[object] = ()
 
 
 async def tls_trouble(ip: str, port: int, context: ssl.SSLContext, name: str) -> str:
-    """Why no conversation over TLS can begin at an address; empty: there is no reason now.
+    """Why no connection over TLS can begin at an address; empty: there is no reason now.
 
     Raises ``WrongProtocolError`` where TLS is not spoken there, ``OSError`` where nobody answers.
     """
@@ -106,7 +106,7 @@ async def _all_desert(ips: Iterable[str], port: int) -> bool:
         except OSError as error:
             if error.errno in _OURS:
                 message = f"cannot connect to {ip}:{port}: {error.strerror}"
-                raise CannotAskError(message) from error
+                raise CannotDialError(message) from error
             if error.errno != errno.EADDRNOTAVAIL:  # A family that this host does not have.
                 return False
             continue

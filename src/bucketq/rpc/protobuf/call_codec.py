@@ -108,7 +108,7 @@ def read_unary(verb: str, sent: Any, ttl_s: float) -> Call:
 
 
 def write_hello(hello: Hello) -> pb.Hello:
-    """Write the beginning of a conversation."""
+    """Write the beginning of a connection."""
     return pb.Hello(
         queue=hello.queue,
         incarnation=hello.incarnation,
@@ -120,7 +120,7 @@ def write_hello(hello: Hello) -> pb.Hello:
 
 
 def read_hello(sent: pb.Hello) -> Hello:
-    """Read the beginning of a conversation."""
+    """Read the beginning of a connection."""
     return Hello(
         queue=sent.queue,
         incarnation=sent.incarnation,

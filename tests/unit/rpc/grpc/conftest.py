@@ -47,7 +47,7 @@ async def listener(transport: GrpcTransport, service: FakeService) -> AsyncItera
     listener = await transport.listen("127.0.0.1:0", service)
     yield listener
     await listener.close()
-    assert all(conversation.closed.is_set() for conversation in service.conversations)
+    assert all(connection.closed.is_set() for connection in service.connections)
 
 
 @pytest.fixture

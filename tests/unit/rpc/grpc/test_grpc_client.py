@@ -13,12 +13,18 @@ from bucketq import errors
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.rpc.grpc import grpc_client, grpc_stream
-from bucketq.rpc.grpc.grpc_client import GrpcTransport, GrpcWire
+from bucketq.rpc.grpc.grpc_client import GrpcConnection, GrpcTransport
 from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Hello, Ping
 from bucketq.rpc.protobuf.operation_codec import VERBS
 from bucketq.rpc.refusals import error_of, refusal_of
-from bucketq.rpc.transport import LinkLostError, Listener, NobodyThereError, Transport, Wire
+from bucketq.rpc.transport import (
+    Connection,
+    ConnectionLostError,
+    Listener,
+    NoBrokerThereError,
+    Transport,
+)
 from tests.unit.rpc.protobuf.test_answer_codec import ERRORS
 from tests.unit.rpc.samples import ANSWERS, OPERATIONS
 from tests.unit.rpc.service import PONG, WELCOME, FakeService
@@ -46,12 +52,12 @@ SENDERS: dict[str, ops.AnyOperation | FlushArchive] = {
 }
 
 
-async def send_one_by_one(wire: GrpcWire, calls: list[Call]) -> None:
+async def send_one_by_one(wire: GrpcConnection, calls: list[Call]) -> None:
     for one in calls:
         await wire.send([one])
 
 
-async def collect(wire: GrpcWire, count: int) -> list[Answer]:
+async def collect(wire: GrpcConnection, count: int) -> list[Answer]:
     got: list[Answer] = []
     while len(got) < count:
         got.extend((await wire.receive()).answers)
@@ -69,9 +75,9 @@ async def test_a_conversation_begins_with_hello_and_welcome(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     hello = Hello(queue="q", incarnation="i1", broker="b1", client="me")
-    wire: Wire = await transport.open(listener.address, hello, 60.0)
+    wire: Connection = await transport.open(listener.address, hello, 60.0)
     assert wire.welcome == WELCOME
-    assert service.conversations[0].hello == hello
+    assert service.connections[0].hello == hello
 
 
 async def test_every_operation_arrives_as_it_was_sent(
@@ -82,8 +88,8 @@ async def test_every_operation_arrives_as_it_was_sent(
     calls = [call(operation, tag) for tag, operation in enumerate(OPERATIONS)]
     await wire.send(calls)
     await collect(wire, len(calls))
-    assert service.conversations[0].calls == calls
-    assert service.conversations[0].messages == [len(calls)]
+    assert service.connections[0].calls == calls
+    assert service.connections[0].messages == [len(calls)]
 
 
 @pytest.mark.parametrize(("verb", "value"), ANSWERS, ids=[verb for verb, _ in ANSWERS])
@@ -114,12 +120,12 @@ async def test_answers_may_come_in_any_order_and_in_any_pieces(
     service.answers_at_once = False
     wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send(gets(5))
-    conversation = service.conversations[0]
-    await conversation.heard.wait()
-    conversation.send(Answers([Answer(3)], version=9))
+    connection = service.connections[0]
+    await connection.heard.wait()
+    connection.send(Answers([Answer(3)], version=9))
     assert await wire.receive() == Answers([Answer(3)], version=9)
-    conversation.send(Answers([Answer(4), Answer(0)], version=10))
-    conversation.send(Answers([Answer(2), Answer(1)], version=11))
+    connection.send(Answers([Answer(4), Answer(0)], version=10))
+    connection.send(Answers([Answer(2), Answer(1)], version=11))
     assert await wire.receive() == Answers([Answer(4), Answer(0), Answer(2), Answer(1)], version=11)
 
 
@@ -129,9 +135,9 @@ async def test_an_answer_to_nothing_and_a_second_answer_go_nowhere(
     service.answers_at_once = False
     wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send(gets(1))
-    conversation = service.conversations[0]
-    await conversation.heard.wait()
-    conversation.send(Answers([Answer(77), Answer(0), Answer(0)], version=9))
+    connection = service.connections[0]
+    await connection.heard.wait()
+    connection.send(Answers([Answer(77), Answer(0), Answer(0)], version=9))
     assert await wire.receive() == Answers([Answer(0)], version=9)
 
 
@@ -139,7 +145,7 @@ async def test_a_sign_of_life_is_a_message_without_answers(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     wire = await transport.open(listener.address, Hello(), 60.0)
-    service.conversations[0].send(Answers([], version=12))
+    service.connections[0].send(Answers([], version=12))
     assert await wire.receive() == Answers([], version=12)
 
 
@@ -150,7 +156,7 @@ async def test_ten_thousand_calls_are_cut_into_messages_and_all_answered(
     await wire.send(gets(10_000))
     answers = await collect(wire, 10_000)
     assert [answer.tag for answer in answers] == list(range(10_000))
-    assert service.conversations[0].messages == [2000] * 5
+    assert service.connections[0].messages == [2000] * 5
 
 
 async def test_large_calls_go_in_messages_of_their_own(
@@ -162,7 +168,7 @@ async def test_large_calls_go_in_messages_of_their_own(
     wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([call(push, tag) for tag in range(6)])
     await collect(wire, 6)
-    assert service.conversations[0].messages == [3, 3]
+    assert service.connections[0].messages == [3, 3]
 
 
 async def test_large_answers_go_in_messages_of_their_own(
@@ -171,10 +177,10 @@ async def test_large_answers_go_in_messages_of_their_own(
     service.answers_at_once = False
     wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([call(ops.Push(jobs=()), tag) for tag in range(6)])
-    conversation = service.conversations[0]
-    await conversation.heard.wait()
+    connection = service.connections[0]
+    await connection.heard.wait()
     ids = tuple("x" * 30 for _ in range(60_000))
-    conversation.send(Answers([Answer(tag, ids) for tag in range(6)], version=9))
+    connection.send(Answers([Answer(tag, ids) for tag in range(6)], version=9))
     sizes = [len((await wire.receive()).answers) for _ in range(3)]
     assert sizes == [2, 2, 2]
 
@@ -221,7 +227,7 @@ async def test_a_call_that_cannot_be_written_wakes_a_receiver_that_waits_already
     assert answer.tag == 5
     assert answer.refusal is not None
     assert answer.refusal.kind == "InvalidRequestError"
-    assert service.conversations[0].calls == []
+    assert service.connections[0].calls == []
 
 
 async def test_a_cancelled_receiver_loses_no_answer(
@@ -232,9 +238,9 @@ async def test_a_cancelled_receiver_loses_no_answer(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(wire.receive(), 0.01)
     await wire.send(gets(1))
-    conversation = service.conversations[0]
-    await conversation.heard.wait()
-    conversation.send(Answers([Answer(0)]))
+    connection = service.connections[0]
+    await connection.heard.wait()
+    connection.send(Answers([Answer(0)]))
     assert (await wire.receive()).answers == [Answer(0)]
 
 
@@ -276,9 +282,9 @@ async def test_a_broker_that_fails_to_begin_is_a_lost_link_and_no_evidence(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     service.at_open = errors.OverloadedError("too many")
-    with pytest.raises(LinkLostError, match="too many") as caught:
+    with pytest.raises(ConnectionLostError, match="too many") as caught:
         await transport.open(listener.address, Hello(), 60.0)
-    assert not isinstance(caught.value, NobodyThereError)
+    assert not isinstance(caught.value, NoBrokerThereError)
 
 
 async def test_a_conversation_is_closed_when_its_client_leaves(
@@ -288,7 +294,7 @@ async def test_a_conversation_is_closed_when_its_client_leaves(
     await wire.close()
     await wire.close()
     async with asyncio.timeout(60):
-        await service.conversations[0].closed.wait()
+        await service.connections[0].closed.wait()
 
 
 async def test_a_closed_wire_says_so(transport: GrpcTransport, listener: GrpcListener) -> None:
@@ -296,13 +302,13 @@ async def test_a_closed_wire_says_so(transport: GrpcTransport, listener: GrpcLis
     waiting = asyncio.ensure_future(wire.receive())
     await asyncio.sleep(0)
     await wire.close()
-    with pytest.raises(LinkLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed here"):
         await waiting
-    with pytest.raises(LinkLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed here"):
         await wire.receive()
-    with pytest.raises(LinkLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed here"):
         await wire.send(gets(1))
-    with pytest.raises(LinkLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed here"):
         await wire.send([])
 
 
@@ -326,7 +332,7 @@ async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_clo
     done, _ = await asyncio.wait([sending], timeout=0.3)
     assert not done
     await wire.close()
-    with pytest.raises(LinkLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed here"):
         await sending
 
 
@@ -354,10 +360,10 @@ async def test_closing_the_transport_ends_its_conversations(
 ) -> None:
     wire = await transport.open(listener.address, Hello(), 60.0)
     await transport.close()
-    with pytest.raises(LinkLostError):
+    with pytest.raises(ConnectionLostError):
         await wire.receive()
     async with asyncio.timeout(60):
-        await service.conversations[0].closed.wait()
+        await service.connections[0].closed.wait()
 
 
 async def test_a_ping_is_answered(transport: GrpcTransport, listener: GrpcListener) -> None:
@@ -375,14 +381,14 @@ async def test_a_ping_that_meets_no_broker_of_this_queue_is_evidence(
     error: errors.BucketQError,
 ) -> None:
     service.at_ping = error
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NoBrokerThereError):
         await transport.ping(listener.address, Ping(queue="q"), 60.0)
 
 
 async def test_a_ping_that_meets_another_incarnation_is_evidence(
     transport: GrpcTransport, listener: GrpcListener
 ) -> None:
-    with pytest.raises(NobodyThereError, match="another queue"):
+    with pytest.raises(NoBrokerThereError, match="another queue"):
         await transport.ping(listener.address, Ping(incarnation="other"), 60.0)
 
 
@@ -393,7 +399,7 @@ async def test_a_ping_that_fails_at_the_other_side_is_no_evidence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service.at_ping = ZeroDivisionError("a fault")
-    with pytest.raises(LinkLostError) as caught:
+    with pytest.raises(ConnectionLostError) as caught:
         await transport.ping(listener.address, Ping(), 60.0)
-    assert not isinstance(caught.value, NobodyThereError)
+    assert not isinstance(caught.value, NoBrokerThereError)
     assert "a fault" in caplog.text

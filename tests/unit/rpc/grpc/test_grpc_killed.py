@@ -14,7 +14,7 @@ import pytest
 from bucketq.model import operations as ops
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.messages import Call, Hello, Ping
-from bucketq.rpc.transport import LinkLostError, NobodyThereError
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
 from tests.unit.rpc.service import PONG
 
 CALL = Call(1, ops.Request(ops.Release(job="j", lease="l"), "s", 2, 1), 5.0)
@@ -59,12 +59,12 @@ async def test_a_killed_broker_is_noticed_at_once(
     await asyncio.sleep(0)
     process.kill()
     async with asyncio.timeout(60):
-        with pytest.raises(LinkLostError):
+        with pytest.raises(ConnectionLostError):
             await waiting
-        with pytest.raises(LinkLostError):
+        with pytest.raises(ConnectionLostError):
             await wire.send([CALL])
     process.wait()
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NoBrokerThereError):
         await transport.ping(address, Ping(), 60.0)
 
 
@@ -73,8 +73,8 @@ async def test_a_broker_that_stands_still_is_no_evidence(
 ) -> None:
     process, address = broker_process
     process.send_signal(signal.SIGSTOP)
-    with pytest.raises(LinkLostError) as caught:
+    with pytest.raises(ConnectionLostError) as caught:
         await transport.ping(address, Ping(), 0.2)
-    assert not isinstance(caught.value, NobodyThereError)
+    assert not isinstance(caught.value, NoBrokerThereError)
     process.send_signal(signal.SIGCONT)
     assert await transport.ping(address, Ping(), 60.0) == PONG

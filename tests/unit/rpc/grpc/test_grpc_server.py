@@ -21,7 +21,7 @@ from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import read_answer
 from bucketq.rpc.refusals import error_of
-from bucketq.rpc.transport import LinkLostError, NobodyThereError
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
 from tests.unit.rpc.service import PONG, FakeService
 
 CALL = pb.Call(tag=3, pause=pb.Pause())
@@ -107,12 +107,12 @@ async def test_a_restarted_broker_is_reachable_at_once_on_its_old_port(
     wire = await transport.open(listener.address, Hello(), 60.0)
     for _ in range(3):
         await listener.close()
-        with pytest.raises(LinkLostError):
+        with pytest.raises(ConnectionLostError):
             await wire.receive()
         for _ in range(3):
-            with pytest.raises(NobodyThereError):
+            with pytest.raises(NoBrokerThereError):
                 await transport.ping(listener.address, Ping(), 60.0)
-            with pytest.raises(NobodyThereError):
+            with pytest.raises(NoBrokerThereError):
                 await transport.open(listener.address, Hello(), 60.0)
         listener = await transport.listen(listener.address, service)
         assert await transport.ping(listener.address, Ping(), 60.0) == PONG
@@ -128,20 +128,20 @@ async def test_a_listener_that_closes_lets_what_is_under_way_finish(
     busy = await transport.open(listener.address, Hello(), 60.0)
     idle = await transport.open(listener.address, Hello(), 60.0)
     await busy.send([Call(1, RELEASE, 30.0)])
-    conversation = service.conversations[0]
-    await conversation.heard.wait()
+    connection = service.connections[0]
+    await connection.heard.wait()
     closing = asyncio.ensure_future(listener.close(grace_s=30.0))
-    with pytest.raises(LinkLostError, match="stopping"):
+    with pytest.raises(ConnectionLostError, match="stopping"):
         await idle.receive()
-    with pytest.raises(LinkLostError):
+    with pytest.raises(ConnectionLostError):
         await transport.open(listener.address, Hello(), 60.0)
-    conversation.send(Answers([Answer(1)]))
+    connection.send(Answers([Answer(1)]))
     assert (await busy.receive()).answers == [Answer(1)]
     async with asyncio.timeout(60):
         await closing
-    with pytest.raises(LinkLostError, match="stopping"):
+    with pytest.raises(ConnectionLostError, match="stopping"):
         await busy.receive()
-    assert conversation.closed.is_set()
+    assert connection.closed.is_set()
 
 
 async def test_a_listener_waits_no_longer_than_its_grace(
@@ -151,13 +151,13 @@ async def test_a_listener_waits_no_longer_than_its_grace(
     listener = await transport.listen("127.0.0.1:0", service)
     wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([Call(1, RELEASE, 30.0)])
-    await service.conversations[0].heard.wait()
+    await service.connections[0].heard.wait()
     async with asyncio.timeout(60):
         await listener.close(grace_s=0.01)
     await listener.close()
-    with pytest.raises(LinkLostError, match="stopping"):
+    with pytest.raises(ConnectionLostError, match="stopping"):
         await wire.receive()
-    assert service.conversations[0].closed.is_set()
+    assert service.connections[0].closed.is_set()
     assert capfd.readouterr().err == ""
 
 
@@ -192,7 +192,7 @@ async def test_a_session_must_begin_with_hello(
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stream.read()
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert service.conversations == []
+    assert service.connections == []
 
 
 async def test_a_client_that_leaves_without_a_word_is_no_trouble(
@@ -204,7 +204,7 @@ async def test_a_client_that_leaves_without_a_word_is_no_trouble(
     stream = await greeted(channel)
     await stream.done_writing()
     assert await stream.read() == grpc.aio.EOF  # type: ignore[attr-defined]
-    assert service.conversations[0].closed.is_set()
+    assert service.connections[0].closed.is_set()
 
 
 async def test_calls_may_come_along_with_hello(channel: Any) -> None:
@@ -238,7 +238,7 @@ async def test_rubbish_among_the_calls_of_a_message_harms_one_call_only(
     assert refused == [2, 3, 4, 5, 1]
     assert {answer.refusal.kind for answer in answers if answer.refusal} == {"InvalidRequestError"}
     assert [answer.tag for answer in answers if answer.refusal is None] == [1, 6]
-    assert service.conversations[0].messages == [2]
+    assert service.connections[0].messages == [2]
     stream.cancel()
 
 
@@ -301,7 +301,7 @@ async def test_a_fault_of_the_broker_ends_the_session_and_is_logged(
     service.answer = fail  # type: ignore[method-assign]
     wire = await transport.open(listener.address, Hello(), 60.0)
     await wire.send([Call(1, RELEASE, 5.0)])
-    with pytest.raises(LinkLostError, match="a fault at 1"):
+    with pytest.raises(ConnectionLostError, match="a fault at 1"):
         await wire.receive()
     assert "a session failed" in caplog.text
 
@@ -317,11 +317,11 @@ async def test_calls_that_the_broker_dropped_are_forgotten(
     service.answers_at_once = False
     wire = await transport.open(listener.address, Hello(), 60.0)
     for tag in (1, 2, 3):
-        conversation = service.conversations[0]
-        conversation.heard.clear()
+        connection = service.connections[0]
+        connection.heard.clear()
         await wire.send([Call(tag, RELEASE, 5.0)])
-        await conversation.heard.wait()
-    conversation.send(Answers([Answer(1), Answer(3)]))
+        await connection.heard.wait()
+    connection.send(Answers([Answer(1), Answer(3)]))
     assert (await wire.receive()).answers == [Answer(3)]
 
 
@@ -334,7 +334,7 @@ async def test_a_client_that_never_shows_its_token_is_sent_away(
     with pytest.raises(grpc.aio.AioRpcError, match="token") as caught:
         await stream.read()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert service.conversations[0].closed.is_set()
+    assert service.connections[0].closed.is_set()
 
 
 async def test_a_client_that_shows_its_token_stays(
@@ -343,10 +343,10 @@ async def test_a_client_that_shows_its_token_stays(
     service.is_open = False
     stream = await greeted(channel)
     await stream.write(pb.SessionRequest(token="t").SerializeToString())
-    conversation = service.conversations[0]
+    connection = service.connections[0]
     await stream.write(pb.SessionRequest(calls=[CALL]).SerializeToString())
     assert await answers_of(stream) == [Answer(3)]
-    assert conversation.shown == ["t"]
+    assert connection.shown == ["t"]
     stream.cancel()
 
 
@@ -363,7 +363,7 @@ async def test_calls_that_come_before_the_token_reach_no_broker(
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stream.read()
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert service.conversations[0].calls == []
+    assert service.connections[0].calls == []
 
 
 async def test_a_request_in_parts_is_put_together(channel: Any, service: FakeService) -> None:
@@ -373,7 +373,7 @@ async def test_a_request_in_parts_is_put_together(channel: Any, service: FakeSer
         part = pb.SessionRequest(part=body[index : index + 1], more=more)
         await stream.write(part.SerializeToString())
     assert await answers_of(stream) == [Answer(3)]
-    assert service.conversations[0].messages == [1]
+    assert service.connections[0].messages == [1]
     stream.cancel()
 
 
@@ -420,7 +420,7 @@ async def test_the_health_of_a_broker_cannot_be_watched(channel: Any) -> None:
 async def test_sessions_and_calls_without_a_token_are_few_on_one_connection(
     channel: Any, service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "MAX_STRANGERS_OF_A_CONNECTION", 2)
+    monkeypatch.setattr(admission, "MAX_UNAUTHENTICATED_EACH", 2)
     service.is_open = False
     held = [await greeted(channel) for _ in range(2)]
     push = channel.unary_unary(f"/{SERVICE}/Push", None, None)

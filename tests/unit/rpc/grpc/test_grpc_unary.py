@@ -34,10 +34,10 @@ async def test_every_verb_has_a_unary_call(channel: Any, service: FakeService) -
         request.id.session, request.id.number, request.id.acknowledged_below = "s", 4, 2
         getattr(request, verb).SetInParent()
         body = await method(request.SerializeToString(), timeout=20)
-        conversation = service.conversations[-1]
-        assert (conversation.hello.queue, conversation.hello.incarnation) == ("q", "i1")
-        assert conversation.closed.is_set()
-        (call,) = conversation.calls
+        connection = service.connections[-1]
+        assert (connection.hello.queue, connection.hello.incarnation) == ("q", "i1")
+        assert connection.closed.is_set()
+        (call,) = connection.calls
         assert 15 < call.ttl_s < 21  # gRPC rounds it up
         if isinstance(call.request, ops.Request):
             assert call.request == ops.Request(call.request.operation, "s", 4, 2)
@@ -60,7 +60,7 @@ async def test_every_error_of_a_unary_call_is_a_status_that_tells_which(
     assert refusal is not None
     assert type(error_of(refusal)) is kind
     assert str(error_of(refusal)) == "what happened"
-    assert service.conversations[0].closed.is_set()
+    assert service.connections[0].closed.is_set()
 
 
 async def test_a_unary_call_without_an_operation_is_refused(
@@ -70,7 +70,7 @@ async def test_a_unary_call_without_an_operation_is_refused(
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary(f"/{SERVICE}/Push", None, None)(body)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert service.conversations == []
+    assert service.connections == []
 
 
 async def test_a_unary_call_for_a_queue_that_is_not_here_is_refused(
@@ -96,7 +96,7 @@ async def test_a_unary_call_that_the_broker_dropped_is_unknown(
             pb.PauseRequest(pause=pb.Pause()).SerializeToString()
         )
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert service.conversations[0].closed.is_set()
+    assert service.connections[0].closed.is_set()
 
 
 async def test_a_unary_caller_who_leaves_closes_the_conversation(
@@ -106,9 +106,9 @@ async def test_a_unary_caller_who_leaves_closes_the_conversation(
     method = channel.unary_unary(f"/{SERVICE}/Pause", None, None)
     waiting = method(pb.PauseRequest(pause=pb.Pause()).SerializeToString())
     async with asyncio.timeout(60):
-        conversation = await service.next_conversation()
+        connection = await service.next_connection()
         waiting.cancel()
-        await conversation.closed.wait()
+        await connection.closed.wait()
 
 
 async def test_a_unary_call_that_is_not_answered_in_time_is_unknown(
@@ -132,7 +132,7 @@ async def test_a_listener_that_closes_ends_unary_calls_that_wait(
     async with grpc.aio.insecure_channel(listener.address) as channel:
         method: Any = channel.unary_unary(f"/{SERVICE}/Pause", None, None)
         waiting = method(pb.PauseRequest(pause=pb.Pause()).SerializeToString())
-        await service.next_conversation()
+        await service.next_connection()
         await listener.close()
         with pytest.raises(grpc.aio.AioRpcError, match="stopping"):
             await waiting

@@ -14,7 +14,7 @@ from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.grpc.probe import is_deserted
 from bucketq.rpc.messages import Hello, Ping
-from bucketq.rpc.transport import LinkLostError, NobodyThereError
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
 
 TOO_LONG_S = 3600.0
 """A deadline that a test does not live to see: only evidence ends the call."""
@@ -88,7 +88,7 @@ async def test_an_address_that_refuses_is_evidence_and_quick(
         transport.ping(by_name, Ping(), TOO_LONG_S),
     ):
         async with asyncio.timeout(60):
-            with pytest.raises(NobodyThereError):
+            with pytest.raises(NoBrokerThereError):
                 await dial
 
 
@@ -100,9 +100,9 @@ async def test_something_else_that_listens_is_evidence(
 ) -> None:
     async with stranger(says(words)) as address:
         async with asyncio.timeout(60):
-            with pytest.raises(NobodyThereError):
+            with pytest.raises(NoBrokerThereError):
                 await transport.ping(address, Ping(), TOO_LONG_S)
-            with pytest.raises(NobodyThereError):
+            with pytest.raises(NoBrokerThereError):
                 await transport.open(address, Hello(), TOO_LONG_S)
 
 
@@ -110,21 +110,21 @@ async def test_grpc_without_our_service_is_evidence(transport: GrpcTransport) ->
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NoBrokerThereError):
         await transport.ping(f"127.0.0.1:{port}", Ping(), 60.0)
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NoBrokerThereError):
         await transport.open(f"127.0.0.1:{port}", Hello(), 60.0)
     await server.stop(None)
 
 
 async def test_silence_is_no_evidence(transport: GrpcTransport) -> None:
     async with stranger(says_nothing) as address:
-        with pytest.raises(LinkLostError) as pinged:
+        with pytest.raises(ConnectionLostError) as pinged:
             await transport.ping(address, Ping(), 0.1)
-        with pytest.raises(LinkLostError) as opened:
+        with pytest.raises(ConnectionLostError) as opened:
             await transport.open(address, Hello(), 0.1)
-    assert not isinstance(pinged.value, NobodyThereError)
-    assert not isinstance(opened.value, NobodyThereError)
+    assert not isinstance(pinged.value, NoBrokerThereError)
+    assert not isinstance(opened.value, NoBrokerThereError)
 
 
 @pytest.mark.parametrize(
@@ -134,25 +134,25 @@ async def test_a_peer_that_may_be_a_broker_is_no_evidence(
     transport: GrpcTransport, talk: Talk
 ) -> None:
     async with stranger(talk) as address:
-        with pytest.raises(LinkLostError) as caught:
+        with pytest.raises(ConnectionLostError) as caught:
             await transport.ping(address, Ping(), 1.0)
-        assert not isinstance(caught.value, NobodyThereError)
+        assert not isinstance(caught.value, NoBrokerThereError)
 
 
 @pytest.mark.parametrize(
     "address", ["", "nonsense", "unix:/tmp/socket", "dns:///x:1", "h:99999", "a b:1"]
 )
 async def test_what_is_no_address_is_never_dialled(transport: GrpcTransport, address: str) -> None:
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NoBrokerThereError):
         await transport.ping(address, Ping(), 1.0)
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NoBrokerThereError):
         await transport.open(address, Hello(), 1.0)
 
 
 async def test_a_name_that_nobody_knows_is_no_evidence(transport: GrpcTransport) -> None:
-    with pytest.raises(LinkLostError) as caught:
+    with pytest.raises(ConnectionLostError) as caught:
         await transport.ping("no-such-host.invalid:7700", Ping(), 60.0)
-    assert not isinstance(caught.value, NobodyThereError)
+    assert not isinstance(caught.value, NoBrokerThereError)
 
 
 async def test_a_broker_that_is_there_is_not_taken_for_deserted(listener: GrpcListener) -> None:

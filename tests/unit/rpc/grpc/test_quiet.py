@@ -16,7 +16,7 @@ from bucketq.rpc.messages import Hello
 
 _MANY_ENDED_CONNECTIONS = """
 import asyncio
-import bucketq.rpc
+import bucketq.rpc.grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 

@@ -1,4 +1,4 @@
-"""One client's conversation with a broker: calls come in, answers go out when they are true.
+"""One client's connection with a broker: calls come in, answers go out when they are true.
 
 Answers that become true together are sent together. When the client is gone, what it has asked
 for is committed all the same, apart from claims that still wait: nobody would work on their jobs.
@@ -10,26 +10,26 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from bucketq.broker.access import Shown
+from bucketq.broker.access import ShownToken
 from bucketq.commit.waiting import Waiting
 from bucketq.model.operations import Claim, Request
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
 
 
-class Desk(Protocol):
-    """What a conversation needs of its broker."""
+class ConnectionOwner(Protocol):
+    """What a connection needs of its broker."""
 
     @property
     def version(self) -> int:
         """The newest version that is known to be in the object."""
         ...
 
-    def take(self, incoming: Incoming) -> None:
+    def take(self, incoming: RemoteRequest) -> None:
         """Take a call in, or answer it with the reason against it."""
         ...
 
-    def flush_archive(self, conversation: Conversation, tag: int) -> None:
+    def flush_archive(self, connection: BrokerConnection, tag: int) -> None:
         """Archive what is finished, and answer the call."""
         ...
 
@@ -37,63 +37,63 @@ class Desk(Protocol):
         """Whether a client with this token may be here; empty: one that has shown none."""
         ...
 
-    def admit(self, token: str) -> Shown | None:
+    def admit(self, token: str) -> ShownToken | None:
         """Check a token. Raises ``AccessDeniedError`` on one that is bad."""
         ...
 
-    def leave(self, conversation: Conversation, parked: list[Waiting]) -> None:
+    def leave(self, connection: BrokerConnection, parked: list[Waiting]) -> None:
         """Note that a client is gone, with claims that may be parked."""
         ...
 
 
-class Incoming(Waiting):
-    """A request that came in a conversation."""
+class RemoteRequest(Waiting):
+    """A request that came in a connection."""
 
-    __slots__ = ("_told", "conversation", "tag")
+    __slots__ = ("_told", "connection", "tag")
 
     def __init__(
-        self, conversation: Conversation, call: Call, request: Request, now_s: float
+        self, connection: BrokerConnection, call: Call, request: Request, now_s: float
     ) -> None:
         """Note when it came, and until when somebody waits for it."""
-        super().__init__(request, conversation.version, now_s)
-        self.conversation = conversation
+        super().__init__(request, connection.version, now_s)
+        self.connection = connection
         self.tag = call.tag
         self.expires_at = now_s + call.ttl_s
         self._told = False
 
     @property
     def owner(self) -> object:
-        """The conversation: those of different clients take turns."""
-        return self.conversation
+        """The connection: those of different clients take turns."""
+        return self.connection
 
     @property
     def is_told(self) -> bool:
         """Whether it was answered, or its client is gone."""
-        return self._told or not self.conversation.is_open
+        return self._told or not self.connection.is_open
 
     def tell(self, answer: Any, error: Exception | None) -> None:
-        """Answer it, in its conversation."""
+        """Answer it, in its connection."""
         if not self._told:
             self._told = True
-            self.conversation.answer(self.tag, answer, error)
+            self.connection.answer(self.tag, answer, error)
 
 
-class Conversation:
-    """One client's conversation with a broker."""
+class BrokerConnection:
+    """One client's connection with a broker."""
 
     def __init__(
         self,
-        desk: Desk,
+        owner: ConnectionOwner,
         welcome: Welcome,
         send: Callable[[Answers], None],
-        shown: Shown | None = None,
+        shown: ShownToken | None = None,
     ) -> None:
         """Begin; answers go to ``send``."""
         self.welcome = welcome
         self.shown = shown
         """The token that the client has shown."""
         self.is_open = True
-        self._desk = desk
+        self._owner = owner
         self._send = send
         self._answers: list[Answer] = []
         self._patient: dict[int, Waiting] = {}
@@ -102,28 +102,28 @@ class Conversation:
     @property
     def version(self) -> int:
         """The newest version that is known to be in the object."""
-        return self._desk.version
+        return self._owner.version
 
     @property
     def is_admitted(self) -> bool:
         """Whether the client may be here: it has shown a good token, or needs none."""
-        return self.shown is not None or self._desk.trusts("")
+        return self.shown is not None or self._owner.trusts("")
 
     def show(self, token: str) -> None:
         """Take the client's token. Raises ``AccessDeniedError`` on one that is bad."""
-        self.shown = self._desk.admit(token)
+        self.shown = self._owner.admit(token)
 
     def receive(self, calls: Sequence[Call]) -> None:
         """Take calls."""
         now_s = asyncio.get_running_loop().time()
         for call in calls:
             if isinstance(call.request, FlushArchive):
-                self._desk.flush_archive(self, call.tag)
+                self._owner.flush_archive(self, call.tag)
                 continue
-            incoming = Incoming(self, call, call.request, now_s)
+            incoming = RemoteRequest(self, call, call.request, now_s)
             if type(call.request.operation) is Claim and call.request.operation.wait_s:
                 self._patient[call.tag] = incoming
-            self._desk.take(incoming)
+            self._owner.take(incoming)
 
     def answer(self, tag: int, value: Any, error: Exception | None) -> None:
         """Answer a call; what is answered in one go is sent in one message."""
@@ -140,12 +140,12 @@ class Conversation:
         """Send the answers that have collected."""
         if self._answers and self.is_open:
             answers, self._answers = self._answers, []
-            self._send(Answers(answers, self._desk.version))
+            self._send(Answers(answers, self._owner.version))
 
     def show_life(self) -> None:
         """Send a message without answers, if the client waits for some."""
         if self._patient and self.is_open:
-            self._send(Answers([], self._desk.version))
+            self._send(Answers([], self._owner.version))
 
     def keep(self, task: asyncio.Task[None]) -> None:
         """Hold on to a task until it is done."""
@@ -159,4 +159,4 @@ class Conversation:
             self.is_open = False
             for task in list(self._tasks.values()):
                 task.cancel()
-            self._desk.leave(self, list(self._patient.values()))
+            self._owner.leave(self, list(self._patient.values()))
