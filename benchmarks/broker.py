@@ -1,19 +1,19 @@
-"""What a broker carries, beside what its store and gRPC can do.
+"""The throughput and latency of a broker, compared with its store and with bare gRPC.
 
 Run it with ``make bench`` or ``python benchmarks/broker.py``; ``--quick`` takes a minute. A broker
-runs in a process of its own (``bucketq serve``), and one client process has 1, 64 or 1,000 callers
-who begin anew when they are answered. They push jobs, or claim and complete them, one or a
-hundred a call, mostly 10,000 jobs for each row, beginning with an empty queue.
+runs in a separate process (``bucketq serve``), and one client process has 1, 64 or 1,000 callers,
+each of which makes one call after another. They push jobs, or claim and complete them, one or a
+hundred per call, mostly 10,000 jobs for each row, beginning with an empty queue.
 
 There are two stores: ``file``, synced, and ``slow``, a file whose every request takes 50 ms longer.
-No address leads to a store like that, so that broker is started by a program of this benchmark
-from the same parts; a proxy before a server of objects would add noise of its own.
+No address names such a store, so this benchmark starts that broker with a program of its own; a
+proxy in front of an object-store server would add noise.
 
-Machines differ and are shared, so each row has its yardstick: the bare PUT, the median time that
-the same store takes for an object of the row's mean size, measured right after it. Nobody is
-answered before a write has landed, so no call can be quicker. Above the table stands what a bare
-gRPC stream carries, between two processes, with messages of the same sizes. CPU is that of broker
-and client for each job; ``others`` is what the rest of the machine took of it meanwhile.
+Machines differ and are shared, so each row has a reference: the bare PUT, the median time that the
+same store takes for an object of the row's mean size, measured right after it. No call is answered
+before a write has landed, so no call can be faster. The lines above the table show the rate of a
+bare gRPC stream between two processes, with messages of the same sizes. CPU is that of broker and
+client for each job; ``others`` is the share of the machine that other programs used.
 
 ``claim+complete`` counts jobs for its rate, and calls (two for each job) for its latency.
 """
@@ -61,11 +61,11 @@ JOBS = 10_000
 MANY = 100
 """How many jobs a call of a row ``in bulk`` takes."""
 LONELY_JOBS = {"file": 2_000, "slow": 200}
-"""Of a single caller with single jobs, who would take a quarter of an hour for all."""
+"""For a single caller with single jobs, which would take a quarter of an hour for all."""
 SHORT_S = 5.0
 REPEATS = 3
-"""How often a row is measured that takes less than that; the run that shows is the one in which
-the machine had the least else to do."""
+"""How often a row is measured that takes less than that; the table shows the run in which other
+programs used the machine least."""
 PAYLOAD = {"text": "x" * 89}
 """A hundred bytes of JSON."""
 ECHO_S = 1.0
@@ -119,7 +119,7 @@ class Row(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What was found, once."""
+    """The figures of one run."""
 
     took_s: float
     latencies_s: list[float]
@@ -152,7 +152,7 @@ async def push(queue: Queue[Any], per_call: int, took_s: list[float]) -> None:
 
 
 async def claim_and_complete(queue: Queue[Any], per_call: int, took_s: list[float]) -> None:
-    """Work on jobs, in two calls."""
+    """Claim and complete jobs, in two calls."""
     begin = perf_counter()
     jobs = await queue.claim(limit=per_call)
     between = perf_counter()
@@ -170,7 +170,7 @@ WORK: dict[str, Work] = {"push": push, "claim+complete": claim_and_complete}
 
 
 async def work_together(queue: Queue[Any], row: Row) -> list[float]:
-    """Let the callers do all jobs of a row; return how long each call took."""
+    """Run all calls of a row; return how long each took."""
     took_s: list[float] = []
     left = row.jobs // row.per_call
 
@@ -185,7 +185,7 @@ async def work_together(queue: Queue[Any], row: Row) -> list[float]:
 
 
 async def fill(queue: Queue[Any], count: int) -> None:
-    """Let jobs wait."""
+    """Push jobs that wait to be claimed."""
     specs = [bucketq.JobSpec(kind="index", payload=PAYLOAD)] * min(count, 1000)
     for _ in range(0, count, len(specs)):
         await queue.push_many(specs)
@@ -194,7 +194,7 @@ async def fill(queue: Queue[Any], count: int) -> None:
 async def measure_once(
     row: Row, broker: Broker, begins: Hook = no_more, ends: Hook = no_more
 ) -> Run:
-    """Do a row's work once, at a broker that has just begun; call the hooks around it."""
+    """Run a row once, on a new broker; call the hooks around it."""
     async with bucketq.connect(broker.url, worker="bench") as queue:
         warm_up = row._replace(callers=16, per_call=1, jobs=32)
         for work in WORK:
@@ -221,7 +221,7 @@ async def measure_once(
 
 
 async def measure_echo(address: str, sizes: list[tuple[int, int]], run_s: float) -> list[float]:
-    """How long it takes to send the messages and have their answers, one after the other."""
+    """Return how long it takes to exchange the messages, one after the other."""
     messages, took_s = [echo_message(*each) for each in sizes], []
     async with grpc.aio.insecure_channel(address) as channel:
         method: Any = channel.stream_stream(ECHO, None, None)
@@ -239,7 +239,7 @@ async def measure_echo(address: str, sizes: list[tuple[int, int]], run_s: float)
 
 
 async def show_echo(address: str, run_s: float) -> None:
-    """Print what a bare gRPC stream carries."""
+    """Print the rate of a bare gRPC stream."""
     await measure_echo(address, [(1, 1)], run_s / 4)
     for (work, per_call), sizes in MESSAGES.items():
         took_s = await measure_echo(address, sizes, run_s)
@@ -262,7 +262,7 @@ def show(*cells: str) -> None:
 
 
 def judge(row: Row, rate: float, p50: float, p99: float) -> tuple[str, str]:
-    """A row's aim, and whether it is met; the latencies are multiples of the bare write."""
+    """Return a row's target, and whether it is met; latencies are multiples of the bare write."""
     if row.store == "slow":
         most = P50_AIMS.get(row.callers) if row.per_call == 1 else None
         if most is None:
@@ -276,7 +276,7 @@ def judge(row: Row, rate: float, p50: float, p99: float) -> tuple[str, str]:
 
 
 async def measure(row: Row, folder: Path, repeats: int, patience_s: float) -> None:
-    """Measure a row, several times if that is quick, and print its line."""
+    """Measure a row, several times if that is fast, and print its line."""
     runs: list[Run] = []
     while not runs or (runs[-1].took_s < SHORT_S and len(runs) < repeats):
         wait_for_quiet(patience_s)
@@ -325,7 +325,7 @@ def rows_of(scale: int) -> list[Row]:
 
 
 async def measure_idle(folder: Path, clients: int, run_s: float) -> None:
-    """Let clients wait, each over its own connection; print what that costs the broker."""
+    """Let clients wait, each on its own connection; print what that costs the broker."""
     with broker_on(folder, "file") as broker:
         async with AsyncExitStack() as stack:
             gate = asyncio.Semaphore(16)
@@ -359,7 +359,7 @@ async def measure_idle(folder: Path, clients: int, run_s: float) -> None:
 
 
 async def profile_once(row: Row, folder: Path) -> tuple[Run, Samples, Samples]:
-    """Do a row's work with both processes, client and broker, under a profile."""
+    """Run a row with both processes, client and broker, under a profiler."""
     path, here = folder / "profile.json", Sampler()
     path.unlink(missing_ok=True)
     with broker_on(folder, row.store, path) as broker:
@@ -409,14 +409,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure a broker and its clients.")
     parser.add_argument("--quick", action="store_true", help="fewer jobs, each row once")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="rows, as in 'file-*-64'")
-    parser.add_argument("--profile", metavar="ROW", help="tell where the time of one row goes")
+    parser.add_argument("--profile", metavar="ROW", help="print where the time of one row goes")
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="a folder on a disk")
     parser.add_argument(
         "--patience",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="how long to wait for others on this machine, before each run",
+        help="how long to wait for a quiet machine before each run",
     )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Not without the other processes.

@@ -44,10 +44,10 @@ _SAMPLE_S = 0.001
 
 
 class DelayedStore:
-    """A store whose every request takes a while longer."""
+    """A store that delays every request."""
 
     def __init__(self, inner: ObjectStore, delay_s: float = DELAY_S) -> None:
-        """Delay what goes to ``inner``."""
+        """Delay the requests to ``inner``."""
         self._inner = inner
         self._delay_s = delay_s
 
@@ -78,11 +78,11 @@ class DelayedStore:
         return await self._late(self._inner.create(key, body))
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
-        """Write an object anew."""
+        """Replace an object."""
         return await self._late(self._inner.replace(key, body, etag))
 
     async def put(self, key: str, body: bytes) -> str:
-        """Write an object whatever is there."""
+        """Write an object unconditionally."""
         return await self._late(self._inner.put(key, body))
 
     async def delete(self, key: str) -> None:
@@ -110,7 +110,7 @@ class Samples(Struct):
     """By function, with what it called."""
 
     def add(self, other: Samples) -> None:
-        """Take in those of another run."""
+        """Add the samples of another run."""
         self.count += other.count
         for where, count in other.total.items():
             self.total[where] = self.total.get(where, 0) + count
@@ -121,10 +121,10 @@ class Samples(Struct):
 
 
 class Sampler:
-    """Looks, a thousand times in a second of the processor's, at what the main thread does.
+    """Samples the main thread a thousand times in a second of CPU time.
 
-    A sample is taken when the interpreter comes to it, so what happens in C counts for the line
-    of Python that called it. Other threads' time counts for what the main thread does meanwhile,
+    A sample is taken when the interpreter can handle a signal, so time in C counts for the line of
+    Python that called it. Time of other threads counts for whatever the main thread does then,
     which is often nothing: ``select``.
     """
 
@@ -138,7 +138,7 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, _SAMPLE_S, _SAMPLE_S)
 
     def stop(self) -> Samples:
-        """Take no more; return those that were taken."""
+        """Stop sampling; return the samples."""
         signal.setitimer(signal.ITIMER_PROF, 0)
         return self._samples
 
@@ -170,7 +170,7 @@ def _sample_between_signals(path: Path) -> None:
 
 
 def _write(path: Path, body: bytes) -> None:
-    """Write a file that is whole as soon as it is there."""
+    """Write a file atomically."""
     written = path.with_suffix(".new")
     written.write_bytes(body)
     written.rename(path)
@@ -183,7 +183,7 @@ async def _until_told() -> None:
 
 
 async def _serve_slowly(url: str) -> None:
-    """Do what ``bucketq serve`` does, on a store that no address leads to."""
+    """Do what ``bucketq serve`` does, on a store that has no address."""
     location, clock, transport = open_store(url), SystemClock(), GrpcTransport()
     store = DelayedStore(location.store)
     register = Register(store, location.key, location.url, clock)
@@ -221,7 +221,7 @@ async def _echo(path: Path) -> None:
 
 
 def main(arguments: Iterable[str]) -> None:
-    """Be one of the processes."""
+    """Run one of the processes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--profile", type=Path)
     parser.add_argument("what", choices=["serve", "slow", "echo"])

@@ -1,17 +1,17 @@
 """What the core costs, as a queue grows from a thousand jobs to a million.
 
 Run it with ``make bench``, or ``python benchmarks/core.py --sizes 1000,100000 --repeat 3``. It
-prints one table, and marks each aim of the design as met or missed:
+prints one table, and marks each target as met or missed:
 
 * ``apply`` costs the same at any depth, within a factor of three from 1,000 jobs to a million;
 * a commit of 100,000 jobs takes at most one and a half times the bare write of its bytes;
 * a load takes at most twice as long as reading the bytes and parsing them as plain JSON;
 * a job takes at most a KiB of memory.
 
-Machines differ and are shared, so a figure counts only beside its yardstick: what is compared
-is measured by turns in one run, and a ratio is the median of those of each turn. What never
-waits (``apply``, encoding a commit) is timed by the processor's time, so that other work on the
-machine does not count against it; reading and writing by the clock on the wall.
+Machines differ and are shared, so figures are ratios: what is compared is measured alternately in
+one run, and a ratio is the median over the rounds. Work that never waits (``apply``, encoding a
+commit) is measured in CPU time, so that other programs on the machine do not count; reading and
+writing are measured in wall time.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ FILL_PUSH = 4
 FILL_COMMIT = 20_000
 APPLY_BATCH = 100
 APPLY_TURNS = 5
-"""How many times as often as the rest ``apply`` is measured; it is quick."""
+"""``apply`` is measured this many times as often as the rest, because it is fast."""
 SMALL = 10_000
 SMALL_TURNS = 4
-"""How many times as often small queues are measured; they are quick."""
+"""Small queues are measured this many times as often, because they are fast."""
 MEMORY_FROM = 10_000
-"""With fewer jobs than this, what a job takes is lost in what the interpreter takes."""
+"""With fewer jobs than this, the memory of a job is lost in that of the interpreter."""
 
 MEMORY = ("pushed", "loaded", "loaded and committed")
 
@@ -81,19 +81,19 @@ MOST_JOB_BYTES = 1024
 
 
 class Cell(NamedTuple):
-    """A figure and, where it has a yardstick, how many times that it is."""
+    """A figure and, if it has a reference, the ratio to it."""
 
     figure: str
     ratio: float | None = None
     is_met: bool | None = None
-    """Whether it meets the aim; None where it has none."""
+    """Return whether it meets the target; None if it has none."""
 
 
 Column = dict[str, Cell]
 
 
 class Client:
-    """Numbers requests as a client does that waits for several answers at once."""
+    """Numbers requests like a client that waits for several answers at once."""
 
     def __init__(self, session: str = "bench") -> None:
         self._session = session
@@ -143,7 +143,7 @@ APPLIED = ("push", "claim", "complete", "push, of 100", "claim, of 100", "comple
 
 
 class Bench:
-    """A queue that work is done on and that keeps its depth all the same."""
+    """A queue under load that keeps its depth."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -173,12 +173,12 @@ class Bench:
         return [push_s, claim_s, complete_s, push_many_s, claim_many_s, complete_many_s]
 
     def _restore(self) -> None:
-        """Finished jobs stay in the object until they are archived; begin anew before it shows."""
+        """Start with a new queue before finished jobs, which are not archived here, count."""
         if len(self.document.state.jobs) > 1.05 * self.size:
             self.document = decode(self.body, "bench")
 
     def _apply(self, operations: list[Any]) -> tuple[float, list[Any]]:
-        """Apply requests for a hundred jobs in all; return what a job takes, and the answers."""
+        """Apply requests for a hundred jobs in all; return the time for a job, and the answers."""
         state, requests = self.document.state, [*map(self.client.request, operations)]
         begin = thread_time()
         applied = [apply(state, request, NOW) for request in requests]
@@ -187,7 +187,7 @@ class Bench:
 
 
 def measure_apply(bench: Bench, small: Bench, rounds: int) -> Column:
-    """Time requests on a deep queue and, by turns, on the smallest one."""
+    """Time requests alternately on a deep queue and on the smallest one."""
     pairs = [(bench.cycle(), small.cycle()) for _ in range(rounds + 1)][1:]
     column = {}
     for index, name in enumerate(APPLIED):
@@ -223,7 +223,7 @@ class Changes:
         self._ask(Heartbeat(leases=self._leases))
 
     def undo(self) -> None:
-        """Give all jobs back, unmeasured."""
+        """Release all jobs, unmeasured."""
         state = self._bench.document.state
         for job_id in list(state.running):
             lease = state.jobs.by_id[job_id].lease or ""
@@ -237,7 +237,7 @@ class Changes:
 
 
 async def measure_commits(bench: Bench, store: LocalStore, repeat: int) -> Column:
-    """Time commits and, by turns, bare writes of the same bytes."""
+    """Time commits alternately with bare writes of the same bytes."""
     bench.document = decode(bench.body, "bench")
     changes = Changes(bench)
     kinds: dict[str, Callable[[], None]] = {
@@ -279,12 +279,12 @@ async def measure_commits(bench: Bench, store: LocalStore, repeat: int) -> Colum
 
 
 def read_and_parse(path: Path) -> object:
-    """Do what no reader of the object can do without."""
+    """Do the minimum that every reader of the object must do."""
     return msgspec.json.decode(path.read_bytes())
 
 
 async def measure_load(path: Path, store: LocalStore, repeat: int) -> Column:
-    """Time loads and, by turns, what reading and parsing the bytes takes alone."""
+    """Time loads alternately with only reading and parsing the bytes."""
     pairs = []
     for _ in range(repeat):
         gc.collect()
@@ -334,7 +334,7 @@ def report_memory(how: str, size: int, path: Path) -> None:
 
 
 def measure_memory(size: int, path: Path) -> Column:
-    """Measure what a job takes, with the bytes of the commit in flight where there is one."""
+    """Measure the memory of a job, with the bytes of the commit in flight if there is one."""
     column = {}
     for how in MEMORY:
         name = f"memory of a job, {how}"

@@ -1,10 +1,10 @@
-"""What a queue on a local file carries, beside what its disk can do.
+"""The throughput of a queue on a local file, compared with its disk.
 
 Run it with ``python benchmarks/queues.py``. Each row is one kind of queue with a number of
-callers at once, who push as fast as they are answered, or claim a job and complete it. Beside it
-stands how often a file of the same size can be replaced and synced, measured right before and
-after: a direct queue cannot be quicker than that, and group commit is, because its callers
-share a write. A cycle of claim and complete takes two writes.
+concurrent callers, which push as fast as they are answered, or claim a job and complete it. The
+reference is how often a file of the same size can be replaced and synced, measured right before and
+after: a direct queue cannot be faster than that, and group commit is, because its callers share a
+write. A cycle of claim and complete takes two writes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ async def push(queue: Queue[Any]) -> None:
 
 
 async def claim_and_complete(queue: Queue[Any]) -> None:
-    """Work on a job."""
+    """Claim and complete a job."""
     for job in await queue.claim():
         await queue.complete(job)
 
 
 async def measure_rate(queue: Queue[Any], work: Work, callers: int, run_s: float) -> float:
-    """How often in a second the work is done, by callers who begin anew when they are answered."""
+    """Return how often a second the callers, each one call after another, do the work."""
     done = 0
     begin = perf_counter()
 
@@ -61,7 +61,7 @@ async def measure_rate(queue: Queue[Any], work: Work, callers: int, run_s: float
 
 
 async def measure_bare(folder: Path, body: bytes) -> list[float]:
-    """How long it takes to replace a file, once and again."""
+    """Return how long it takes to replace a file, for each of several times."""
     store = LocalStore(folder)
     etag = await store.put("bare.json", body)
     took_s = []
@@ -74,7 +74,7 @@ async def measure_bare(folder: Path, body: bytes) -> list[float]:
 
 
 async def fill(queue: Queue[Any], count: int) -> None:
-    """Let jobs wait."""
+    """Push jobs that wait to be claimed."""
     await queue.push_many([bucketq.JobSpec(kind="index", payload=PAYLOAD)] * count)
 
 

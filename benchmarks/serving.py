@@ -1,4 +1,4 @@
-"""A broker in a process of its own, on a fresh queue, and what its machine and its store can do.
+"""A broker in a separate process, on a new queue, and measurements of its machine and store.
 
 The benchmarks of brokers and of workers share it.
 """
@@ -25,7 +25,7 @@ from bucketq.store.local import LocalStore
 PROCESSES = Path(__file__).with_name("broker_processes.py")
 BARE_WRITES = 15
 QUIET = 0.15
-"""So much of the machine may be in use by others for it to be called quiet."""
+"""A machine counts as quiet if other programs use at most this share."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CPU_CLOCK = 2
 """Linux has a clock for each process, and its number is made with this."""
@@ -35,7 +35,7 @@ class Broker:
     """A broker in another process."""
 
     def __init__(self, path: Path, store: str, profile: Path | None = None) -> None:
-        """Start it on a queue that is not there yet."""
+        """Start it on a queue that does not exist yet."""
         self.path = path
         command = [sys.executable, "-m", "bucketq.cli", "serve", "--quiet", path.as_uri()]
         if store == "slow" or profile:
@@ -65,7 +65,7 @@ class Broker:
         return read_heading(self.path.read_bytes(), "bench").version
 
     def cpu_s(self) -> float:
-        """How much of the processor's time it has had."""
+        """Return how much CPU time it has used."""
         return cpu_s(self.process.pid)
 
     def stop(self) -> None:
@@ -74,19 +74,19 @@ class Broker:
 
 
 def cpu_s(pid: int) -> float:
-    """How much of the processor's time a process has had, with all its threads."""
+    """Return how much CPU time a process has used, with all its threads."""
     return clock_gettime((~pid << 3) | _CPU_CLOCK)
 
 
 def machine_s() -> tuple[float, float]:
-    """How long the processors have worked, and how long there have been any."""
+    """Return the busy time and the total time of all processors."""
     line = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
     ticks = [int(field) / _TICKS for field in line.split()[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
 def wait_for_quiet(patience_s: float) -> None:
-    """Wait until the machine has little else to do, or patience is over."""
+    """Wait until the machine is quiet, or the patience is over."""
     over = perf_counter() + patience_s
     while perf_counter() < over:
         before = machine_s()
@@ -97,7 +97,7 @@ def wait_for_quiet(patience_s: float) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process of ours, kindly first."""
+    """End a process that we started: SIGTERM first, then SIGKILL."""
     process.terminate()
     try:
         process.wait(10)
@@ -108,7 +108,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def echo_in(folder: Path) -> Iterator[str]:
-    """Run a bare gRPC server, and tell where."""
+    """Run a bare gRPC server, and return its address."""
     path = folder / "echo"
     process = subprocess.Popen([sys.executable, str(PROCESSES), "echo", str(path)])
     try:

@@ -1,10 +1,10 @@
-"""What bucketq carries on Spark, beside what plain Spark does with the same data.
+"""The throughput of bucketq on Spark, compared with plain Spark on the same data.
 
 Run it with ``make bench`` or ``python benchmarks/spark.py``; ``--quick`` takes two minutes, and
 ``--only sink,jobs`` measures some parts. A session with two cores runs in this process, and queues
-and files are on a disk, so each row has its limit beside it: the same rows written or read by
-plain Spark in the same run, by turns. The gap is how many times as long bucketq takes, or what
-it adds. The parts are in ``spark_tables.py`` and ``spark_streams.py``, which tell what each row is.
+and files are on a disk, so each row has a reference: the same rows written or read by plain
+Spark in the same run, alternately. The gap is how many times as long bucketq takes, or what it
+adds. The parts are in ``spark_tables.py`` and ``spark_streams.py``, which explain each row.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONFIG = {
     "spark.driver.memory": "4g",
     "spark.sql.session.timeZone": "UTC",
 }
-"""What Spark does is limited by nothing else: Java compiles as it likes to."""
+"""Java's compiler is not limited, unlike in the tests, so that Spark runs at full speed."""
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def main() -> None:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="how long to wait for others on this machine, before each run",
+        help="how long to wait for a quiet machine before each run",
     )
     options = parser.parse_args()
     wanted = [name for name in options.only.split(",") if name] or list(PARTS)

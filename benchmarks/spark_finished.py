@@ -1,4 +1,4 @@
-"""Archives of finished jobs for what ``spark.py`` reads and compacts."""
+"""Archives of finished jobs that ``spark.py`` reads and compacts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINISHED = datetime(2026, 1, 1, tzinfo=UTC)
 async def fill_archive(
     path: Path, jobs: int, *, a_segment: int, hours: int, kinds: Sequence[str]
 ) -> None:
-    """Write segments as a queue does: some jobs in each, all of one hour."""
+    """Write archive files as a queue does: some jobs in each, all of one hour."""
     store = LocalStore(path.parent)
     writer = SegmentWriter(store, Layout.of(store.url, path.name))
     for version, first in enumerate(range(0, jobs, a_segment)):

@@ -1,9 +1,9 @@
-"""Rows of the table that ``spark.py`` prints, and how two ways to do the same are timed.
+"""Rows of the table that ``spark.py`` prints, and the timing of two ways to do the same.
 
-A part of the benchmark is a function that takes a ``Bench`` and yields rows. What bucketq does and
-what plain Spark does are timed by turns in one run, so that whatever else the machine does in the
-meantime touches both; of each the median counts. A turn before that does not: Java and Python are
-slower when they do something for the first time.
+A part of the benchmark is a function that takes a ``Bench`` and yields rows. bucketq and plain
+Spark are timed alternately in one run, so that other load on the machine affects both; the median
+counts. A first round does not: Java and Python are slower when they do something for the first
+time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Bench:
     folder: Path
     """Empty, on a disk; each part makes folders of its own there."""
     jobs: int
-    """How many jobs or rows are meant by many."""
+    """How many jobs or rows a large test has."""
     repeats: int
     patience_s: float = 0.0
 
@@ -46,7 +46,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Row:
-    """One line: what bucketq does, what plain Spark does, and what lies between."""
+    """One line: the figures of bucketq and of plain Spark, and the gap."""
 
     name: str
     ours: float
@@ -58,7 +58,7 @@ class Row:
     gap_unit: str
     """``x``, or the unit of what is added."""
     aim: float | None = None
-    """The gap is to be this at most; None: nothing was promised."""
+    """The gap should be at most this; None: no target."""
 
     @property
     def verdict(self) -> str:

@@ -1,14 +1,14 @@
-"""What runs on Spark beside what plain Spark does: the rows ``stream``, ``handlers``, ``compact``.
+"""Streams, handlers and compaction, compared with plain Spark.
 
 * *Stream*: a query that takes jobs, beside one of the same trigger and sink over Spark's own
-  source of rows for tests (``rate-micro-batch``). With small batches what counts is the median of
-  what a batch takes; a source in Python that makes up its rows shows how much of that is the price
-  of Spark's way to call Python. With large ones it is rows a second.
-* *Handlers*: jobs whose handlers do nothing, claimed, sent to executors and settled, beside
-  ``mapInArrow`` over as many rows, which claims and settles nothing; and beside a ``Worker`` in one
-  process, for orientation.
-* *Compact*: segments of 1,000 jobs of two days and four kinds turned into Parquet, each job once,
-  beside ``spark.read.json`` of the same segments written as Parquet by date and kind, as they are.
+  source of rows for tests (``rate-micro-batch``). With small batches the figure is the median time
+  of a batch; a Python source that generates its rows shows how much of it Spark needs to call
+  Python. With large batches it is rows a second.
+* *Handlers*: jobs whose handlers do nothing, claimed, sent to executors and completed, beside
+  ``mapInArrow`` over as many rows, which claims and completes nothing; and beside a ``Worker`` in
+  one process, for orientation.
+* *Compact*: archive files of 1,000 jobs of two days and four kinds turned into Parquet, each job
+  once, beside ``spark.read.json`` of the same files written as Parquet by date and kind.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ LINE = (
     "attempt int, lease string, worker string, claimed_at timestamp, heartbeat_at timestamp, "
     "finished_at timestamp, outcome string, result string"
 )
-"""What a line of the segments has, for plain Spark."""
+"""The columns of an archive file, for plain Spark."""
 
 
 def new_queue(path: Path, jobs: int) -> str:
-    """A queue in which so many jobs wait; tell its address."""
+    """Make a queue with waiting jobs; return its address."""
     url = path.as_uri()
     with bucketq.connect_sync(url, mode="direct") as queue:
         for first in range(0, jobs, PUSH_BATCH):
@@ -68,7 +68,7 @@ def new_queue(path: Path, jobs: int) -> str:
 
 
 class MadeUp(DataSource):
-    """A source in Python that has as many rows as are asked for."""
+    """A Python source that generates as many rows as it is asked for."""
 
     @classmethod
     def name(cls) -> str:
@@ -80,7 +80,7 @@ class MadeUp(DataSource):
         return "text string"
 
     def streamReader(self, schema: StructType) -> MadeUpReader:  # noqa: N802 - Spark's name
-        """Make up rows."""
+        """Generate rows."""
         del schema
         return MadeUpReader()
 
@@ -109,7 +109,7 @@ class MadeUpReader(DataSourceStreamReader):
         return [InputPartition(end["batch"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make up the rows of a batch."""
+        """Generate the rows of a batch."""
         del partition
         yield pa.record_batch([pa.array(["x" * 100] * SMALL_BATCH)], names=["text"])
 
@@ -118,14 +118,14 @@ class Streams:
     """Runs queries over several sources, by turns."""
 
     def __init__(self, bench: Bench) -> None:
-        """Keep as much of what queries tell of themselves as is needed."""
+        """Keep as many progress reports of queries as are needed."""
         self._bench = bench
         self._numbers = count()
         bench.spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 10 * BATCHES)
         bench.spark.dataSource.register(MadeUp)
 
     def jobs(self, batch: int, batches: int) -> list[int]:
-        """Take jobs; tell how many milliseconds each batch took."""
+        """Take jobs; return how many milliseconds each batch took."""
         number = next(self._numbers)
         url = new_queue(self._bench.folder / f"queue-{number}.json", batch * batches)
         source = self._bench.spark.readStream.format("bucketq").option("consumer", "benchmark")
@@ -137,7 +137,7 @@ class Streams:
         return self._run(source.option("rowsPerBatch", batch).load(), batches)
 
     def made_up(self, batches: int) -> list[int]:
-        """Take rows that Python makes up."""
+        """Take rows that a Python source generates."""
         return self._run(self._bench.spark.readStream.format("made-up").load(), batches)
 
     def _run(self, frame: DataFrame, batches: int) -> list[int]:
@@ -178,7 +178,7 @@ def measure_stream(bench: Bench) -> Iterator[Row]:
                 kept.extend(new[WARM_BATCHES:])
     plain = median(plain_ms)
     yield added(f"stream, each batch of {SMALL_BATCH} jobs", median(ours_ms), plain, BATCH_AIM_MS)
-    yield added("  the same with rows made up in Python", median(python_ms), plain, None)
+    yield added("  the same with rows generated in Python", median(python_ms), plain, None)
     batch = min(LARGE_BATCH, bench.jobs)
     batches = max(1, bench.jobs // batch)
     ours_ms, plain_ms = [], []
@@ -251,7 +251,7 @@ def measure_compact(bench: Bench) -> Iterator[Row]:
 
     def ours(source: Path, jobs: int) -> float:
         copy = bench.folder / f"copy-{next(numbers)}"
-        # The segments are deleted, and what is linked to them stays.
+        # Compaction deletes the archive files; their hard links stay.
         shutil.copytree(source, copy, copy_function=os.link)
         url = (copy / "queue.json").as_uri()
         took_s = timed(lambda: _demand(compact(spark, url).jobs, jobs, "jobs that were compacted"))
@@ -279,7 +279,7 @@ def measure_compact(bench: Bench) -> Iterator[Row]:
         wait_for_quiet(bench.patience_s)
         found.append((plain(source), ours(source, many)))
     plain_s, ours_s = (median(column) for column in zip(*found, strict=True))
-    name = f"compact {many // SEGMENT_JOBS:,} segments, {many:,} jobs"
+    name = f"compact {many // SEGMENT_JOBS:,} archive files, {many:,} jobs"
     yield rated(name, many, ours_s, plain_s, COMPACT_AIM, "jobs/s")
 
 

@@ -6,7 +6,7 @@
 * *Archive*: an archive of a few hours, all columns and each job once, beside ``spark.read.json``
   of the same rows.
 
-What is read goes to Spark's ``noop``, which looks at every row and keeps none.
+Rows that are read go to Spark's ``noop`` sink, which visits every row and keeps none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SINK_AIM = 3.0
 READ_AIM = 2.0
 KIND = "index"
 MOST_A_COMMIT = 100_000
-"""As many as a queue can be set to take."""
+"""The most that the setting of a queue allows."""
 SEGMENT_JOBS = 5_000
 HOURS = 4
 
@@ -40,7 +40,7 @@ def rows_of(spark: SparkSession, jobs: int) -> DataFrame:
 
 
 def make_queue(path: Path, jobs: int) -> str:
-    """A new queue that takes so many jobs; tell its address."""
+    """Make a queue with room for this many jobs; return its address."""
     url = path.as_uri()
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.config(max_batch_jobs=MOST_A_COMMIT, max_jobs=max(jobs, 1_000_000), max_bytes=2**31)
@@ -48,7 +48,7 @@ def make_queue(path: Path, jobs: int) -> str:
 
 
 def push(frame: DataFrame, url: str, jobs: int) -> None:
-    """Push the rows of a frame: in one commit, where that can be."""
+    """Push the rows of a frame, in one commit if possible."""
     writer = frame.write.format("bucketq").mode("append")
     if jobs > MOST_A_COMMIT:
         writer = writer.option("maxJobsPerCommit", MOST_A_COMMIT)

@@ -1,11 +1,11 @@
 """Whether a queue keeps its rate: a steady load of push, claim and complete, by windows of time.
 
 Run it with ``python benchmarks/steady.py`` (ten minutes) or ``--seconds 120``. Finished jobs leave
-for the archive while new ones come. If archiving falls behind, they pile up in the object, which
-every commit writes again, and the rate falls. It prints the rate and the size of the object for
-each window. The exit code is 1 if the rate of the last window is not within a tenth of that of
-the second, the first one in which jobs have left. On a machine that has other work to do, look at
-the cycles in a second of the processor's time instead.
+for the archive while new ones arrive. If archiving falls behind, they accumulate in the object,
+which every commit writes again, and the rate falls. It prints the rate and the size of the object
+for each window. The exit code is 1 if the rate of the last window is not within a tenth of that of
+the second, the first one in which jobs have left. On a busy machine, look at the cycles in
+a second of CPU time instead.
 
 ``--callers 64 --batch 1`` measures single calls instead of batches.
 """
@@ -90,7 +90,7 @@ async def measure(queue: Queue[Any], options: argparse.Namespace) -> list[float]
 
 
 async def main() -> int:
-    """Measure, and say whether the rate was kept."""
+    """Measure, and report whether the rate was kept."""
     parser = argparse.ArgumentParser(description="Measure a queue under a steady load.")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long it runs")
     parser.add_argument("--callers", type=int, default=1, help="how many call at once")

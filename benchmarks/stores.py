@@ -1,14 +1,13 @@
 """What each kind of store costs: one request, and one commit of a queue.
 
 Run ``make servers`` once, then ``.venv/bin/python benchmarks/stores.py``; name stores to measure
-only those. Each server runs on this machine and is stopped again, so what is measured is our own
-share and the server's, without a network. The figures of the real services are set by the
-services: tens of milliseconds for each write.
+only those. Each server runs on this machine and is stopped again, so this measures our own share
+and the server's, without a network. Real services take tens of milliseconds for each write.
 
 Columns: the median of a conditional write, of a read that finds nothing new, and of a read that
 finds what another process has just written (a file is synced before that is returned), with bodies
-of 1 KiB and of 1 MiB; then pushes a second into a queue, by one caller who waits for each (direct),
-and by 64 callers whose pushes share commits (group commit), with the number of commits it took.
+of 1 KiB and of 1 MiB; then pushes a second into a queue, by one caller that waits for each
+(direct), and by 64 callers whose pushes share commits (group commit), with the number of commits.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LINE = "{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10} {:>10}"
 
 
 async def times_ms(seconds: float, work: Callable[[], Awaitable[object]]) -> list[float]:
-    """Do something again and again for a while; return how long it took each time."""
+    """Repeat something for a while; return how long it took each time."""
     found: list[float] = []
     end = perf_counter() + seconds
     while not found or perf_counter() < end:
@@ -79,14 +78,14 @@ async def requests(
 
 
 async def pushes_direct(url: str, seconds: float) -> float:
-    """How many pushes a second one caller makes who waits for each."""
+    """Return how many pushes a second one caller makes that waits for each."""
     async with bucketq.connect(url, mode="direct") as queue:
         found = await times_ms(seconds, lambda: queue.push("bench", {"to": "ada"}))
     return 1000 * len(found) / sum(found)
 
 
 async def pushes_together(url: str, seconds: float) -> tuple[float, float]:
-    """How many pushes a second many callers make together, and how many commits that took."""
+    """Return how many pushes a second many callers make together, and how many commits it took."""
     async with bucketq.connect(url, mode="embedded") as queue:
         before = (await queue.snapshot()).version
         began = perf_counter()
@@ -113,7 +112,7 @@ async def measure(name: str, new_url: Callable[[], str], seconds: float) -> None
 
 
 def urls_of(name: str, folder: Path) -> tuple[Callable[[], str], Server | None]:
-    """Where queues of one kind are, each time another one; and the server, if there is one."""
+    """Yield addresses of new queues on one kind of store; run its server, if it has one."""
     if name in SERVERS:
         server = SERVERS[name](folder)
         return server.url, server

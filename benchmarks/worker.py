@@ -1,15 +1,15 @@
-"""What workers carry, beside claiming and completing alone.
+"""The throughput of workers, compared with only claiming and completing.
 
 Run it with ``make bench`` or ``python benchmarks/worker.py``; ``--quick`` takes half a minute. A
-broker runs in a process of its own on a synced local file, and so does each worker.
+broker runs in a separate process on a synced local file, and so does each worker.
 
 * *Throughput*: jobs whose handlers do nothing, by 1, 2 and 4 worker processes, beside as many
-  processes that claim and complete as many jobs a call as such a worker fetches ahead, and do
-  nothing else. The ratio is what a worker adds: handlers, leases, bookkeeping. CPU is that of the
+  processes that claim and complete as many jobs a call as such a worker prefetches, and do nothing
+  else. The ratio is what a worker adds: handlers, leases, bookkeeping. CPU is that of the
   worker's process and of the broker's, for each job.
 * *Latency*: from the call of push to the first line of the handler, with an idle worker, on the
-  file and on one whose every request takes 50 ms longer; beside the bare PUT of the same store.
-* *Parts*: what each part of a worker takes for a job, in microseconds, measured alone.
+  file and on one that delays every request by 50 ms; beside the bare PUT of the same store.
+* *Parts*: the time of each part of a worker for a job, in microseconds, measured alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LATENCY_AIM = 2.0
 
 
 class Round(NamedTuple):
-    """What some processes did together."""
+    """The figures of some processes together."""
 
     jobs_per_s: float
     process_us: float
@@ -80,14 +80,14 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Wait for what a process found."""
+    """Wait for the result of a process."""
     out, _ = process.communicate("\n", timeout=600)
     found: dict[str, Any] = json.loads(out)
     return found
 
 
 def measure_throughput(folder: Path, what: str, size: int, processes: int, jobs: int) -> Round:
-    """Let some processes work off a queue."""
+    """Let some processes empty a queue."""
     with broker_on(folder, "file") as broker:
         asyncio.run(fill(broker.url, jobs))
         started = [start(what, broker.url, str(size)) for _ in range(processes)]
@@ -128,7 +128,7 @@ def show_throughput(folder: Path, jobs: int, repeats: int, patience_s: float) ->
 
 
 async def push_singly(url: str, count: int, pause_s: float) -> None:
-    """Push one job after the other, each when the last has begun for certain."""
+    """Push one job after the other, each when the last one has certainly begun."""
     async with bucketq.connect(url) as queue:
         for _ in range(count):
             await queue.push(ROUND, monotonic())
@@ -163,7 +163,7 @@ def show_latency(folder: Path, pushes: int, patience_s: float) -> None:
 
 
 async def show_parts(count: int) -> None:
-    """Print what each part takes."""
+    """Print the time of each part."""
     print(f"{'parts of a worker':<46}{'us a job':>9}")
     part: Callable[[int], Awaitable[None]]
     for name, part in PARTS.items():
@@ -187,7 +187,7 @@ def main() -> None:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="how long to wait for others on this machine, before each run",
+        help="how long to wait for a quiet machine before each run",
     )
     options = parser.parse_args()
     print(

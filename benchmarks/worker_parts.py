@@ -29,7 +29,7 @@ from bucketq.worker.threads import ThreadRunner
 _ABREAST = 100
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _FEWER = 10
-"""Processes are so much slower that fewer jobs will do."""
+"""Processes are much slower, so fewer jobs are enough."""
 
 
 async def do_nothing(payload: dict[str, str]) -> None:
@@ -63,10 +63,10 @@ def new_job(number: int) -> Job[Any]:
 
 
 class EndlessQueue:
-    """As much of a queue as an engine needs, without anything behind it."""
+    """The part of a queue that an engine needs, without a queue behind it."""
 
     def __init__(self, count: int) -> None:
-        """Hand out so many jobs."""
+        """Hand out this many jobs."""
         self._left = count
 
     async def config(self) -> Settings:
@@ -76,7 +76,7 @@ class EndlessQueue:
     async def claim(self, kinds: object, *, limit: int, **_: object) -> list[Job[Any]]:
         """Hand out what is asked for."""
         del kinds
-        await asyncio.sleep(0.001)  # So that some are fetched ahead, as from a real queue.
+        await asyncio.sleep(0.001)  # So that some are prefetched, as from a real queue.
         first, self._left = self._left, max(0, self._left - limit)
         return [new_job(number) for number in range(self._left, first)]
 
@@ -86,7 +86,7 @@ class EndlessQueue:
         return [True] * len(jobs)
 
     async def stats(self) -> Stats:
-        """There is nothing behind it that could be counted."""
+        """There are no counts."""
         message = "no queue"
         raise UnavailableError(message)
 
@@ -153,7 +153,7 @@ async def _engine(make: Callable[[], Runner], count: int) -> None:
 
 
 PARTS: dict[str, Callable[[int], Awaitable[None]]] = {
-    "read the payload, call an async handler": _call,
+    "decode the payload, call an async handler": _call,
     "the same on another loop and back": _at_home,
     "the same in a thread and back": _in_threads,
     f"a tenth as many in one process, x{_FEWER}": _in_a_process,

@@ -4,10 +4,10 @@
 
     worker_process.py work URL CONCURRENCY     runs `bucketq.Worker` with handlers that do nothing
     worker_process.py bare URL BATCH           claims and completes, BATCH jobs a call
-    worker_process.py wait URL                 runs a worker that is idle, and tells when jobs begin
+    worker_process.py wait URL                 runs an idle worker, and reports when jobs begin
 
 It prints ``ready``, waits for a line on standard input, works until the queue is empty (``wait``:
-until it is told to stop), and prints what it found as JSON.
+until standard input ends), and prints its result as JSON.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def bare(url: str, batch: int) -> dict[str, object]:
 
 
 async def wait(url: str) -> dict[str, object]:
-    """Run a worker until standard input ends; tell how long each job took to begin."""
+    """Run a worker until standard input ends; report how long each job took to begin."""
     worker = bucketq.Worker(url, concurrency=10)
     late_s: list[float] = []
 
@@ -62,7 +62,7 @@ async def wait(url: str) -> dict[str, object]:
 
 
 def main(what: str, url: str, *more: str) -> None:
-    """Be one of them."""
+    """Run one of them."""
     print("ready", flush=True)
     if what != "wait":
         sys.stdin.readline()
