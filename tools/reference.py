@@ -37,9 +37,9 @@ GROUPS: dict[str, dict[str, list[str]]] = {
 INTRODUCTION = """# API
 
 Every public name, generated from the code by `make reference`. Names that are not on this page are
-internal and can change in any version. Durations are seconds as numbers, and their names end in
-`_s`; where a signature says `timedelta`, one is accepted too. [Errors](errors.md) and
-[settings](settings.md) have pages of their own.
+internal and can change in any version. Durations are numbers of seconds; if a signature says
+`timedelta`, one is accepted too. [Errors](errors.md) and [settings](settings.md) have pages of
+their own.
 
 `connect` returns a `Queue` whose methods are coroutines; `connect_sync` returns a `BlockingQueue`
 with the same methods without `await`. Methods that take `request` can be

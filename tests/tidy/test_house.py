@@ -26,6 +26,11 @@ UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
 HOME_DIRECTORY = re.compile(r"(?<![\w.*-])/(?:(?:home|Users)/\w|root/)")
 REGISTRY = re.compile(r"index[-]url|registry[.]npmjs")
 
+# Words that hide who does what; CONTRIBUTING.md says what to write instead.
+VAGUE_WORDS = re.compile(
+    r"\b(?:[Ww]hoever|[Ss]omebody|[Ee]verybody|[Nn]obody|tells?|told|bears?|goes on with)\b"
+)
+
 NOT_OURS = {"build", "dist", "node_modules", "__pycache__"}
 
 
@@ -79,6 +84,19 @@ def test_no_file_names_a_home_directory() -> None:
 def test_no_file_names_a_package_registry() -> None:
     found = occurrences(REGISTRY)
     assert not found, f"which registry to use is for each machine to say: {found}"
+
+
+def test_documents_name_the_actor_and_use_ordinary_verbs() -> None:
+    # Decisions are history, and the API page repeats docstrings.
+    history = {*ROOT.glob("docs/adr/*.md"), ROOT / "docs" / "reference" / "api.md"}
+    documents = {ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")} - history
+    vague = [
+        f"{place(path)}:{number}: {found[0]}"
+        for path in sorted(documents)
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if (found := VAGUE_WORDS.search(re.sub("`[^`]*`", "", line)))
+    ]
+    assert not vague, f"name the actor, and use the ordinary verb: {vague}"
 
 
 def modules() -> list[Path]:
