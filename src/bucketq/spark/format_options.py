@@ -37,7 +37,7 @@ _PURPOSES = {
 }
 """What options are for that not every read and write has."""
 _SIMILARITY = 0.8
-"""One wrong or missing letter in ten is taken for a typing error, another word is not."""
+"""Up to two wrong letters in ten are taken for a typing error."""
 
 ALL_COLUMNS = "*"
 """The value of ``payloadColumns`` for all columns that are not fields of a job."""
@@ -49,9 +49,9 @@ _RANGE_MAX = timedelta(days=366 * 20)
 _PARTITIONS_MAX = 10_000
 """More tasks than that cost Spark's scheduler more than they gain."""
 _JOBS_MAX = 100_000
-"""Far above what a queue accepts in one commit by default (``max_batch_jobs``)."""
+"""The largest value that ``max_batch_jobs`` of a queue can have."""
 _JOBS_PER_TRIGGER = 10_000
-"""Takes a second or two to claim and read, and fits in the memory of a small driver."""
+"""The default of ``max_batch_jobs``; such a micro-batch takes about half a second."""
 _LEASE_S = 300.0
 """Long enough to restart a driver, so that it finds its micro-batch unchanged."""
 _WRITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

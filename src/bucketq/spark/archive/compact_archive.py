@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _LOST_ROUNDS_MAX = 5
 """Two runs that compete lose in turn; one that loses five times in a row should run later."""
 _PROGRESS_S = 0.5
+"""How often progress is reported: often enough for a bar on a terminal."""
 _RESULT = "written binary, error string, message string"
 
 

@@ -43,6 +43,7 @@ _BATCH_JOBS = 1000
 _BATCH_BYTES = 4 << 20
 """A commit of that size takes well below a second, and is below every default limit of a queue."""
 _NAME_BYTES = 8
+"""64 bits, so that two conditions never get the same name."""
 _KEPT = (
     "id",
     "seq",

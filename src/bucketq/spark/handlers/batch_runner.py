@@ -41,6 +41,7 @@ _JOBS_MAX = 5000
 _GROWTH_MAX = 8
 """The largest factor by which a batch grows at once, so that a lucky measurement does little."""
 _INTERRUPT_AGAIN_S = 1.0
+"""The wait before a batch that has not ended is cancelled again."""
 _PING_S = 5.0
 """How often Spark is pinged; without jobs to run, nothing else would notice that it is gone."""
 

@@ -43,8 +43,10 @@ LAG_S = 1.0
 _RENEWALS_PER_LEASE = 3
 """One renewal can fail, and the next is still in time."""
 _RETRY_S = 0.5
+"""Short beside a lease, and long beside a request."""
 _PAGE_JOBS = 500
-"""Keeps an answer with payloads of many KiB below the limit of a message from a broker."""
+"""With the largest payloads of a default queue, 1 MiB each, an answer is half of what a client
+accepts from a broker."""
 _SHOWN_IDS = 3
 _log = logging.getLogger(__name__)
 

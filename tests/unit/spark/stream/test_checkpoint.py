@@ -31,6 +31,12 @@ def test_an_offset_comes_back_as_the_number_that_it_was_made_of() -> None:
     assert batch_of(offset_of("c", 7), "c") == 7
 
 
+def test_offsets_have_the_format_of_older_checkpoints() -> None:
+    assert offset_of("c", 7) == {"consumer": "c", "batch": 7}
+    older = Path(__file__).parents[3] / "spark" / "stream" / "checkpoint-1"
+    assert last_committed(str(older), "c") == 1
+
+
 def test_a_checkpoint_of_another_consumer_or_source_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="one of consumer 'd', and the option consumer"):
         batch_of(offset_of("d", 7), "c")

@@ -1,0 +1,72 @@
+"""What Spark calls to read a stream, without Spark."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+import bucketq
+from bucketq import InvalidRequestError, JobSpec, QueueNotFoundError
+from bucketq.spark.stream.stream_reader import JobStreamReader
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A queue with five jobs."""
+    address = (tmp_path / "queue.json").as_uri()
+    with bucketq.connect_sync(address, mode="direct") as queue:
+        queue.push_many([JobSpec(kind="index", payload=number) for number in range(5)])
+    return address
+
+
+def payloads(reader: JobStreamReader, start: dict[str, object], end: dict[str, object]) -> str:
+    rows = (batch for part in reader.partitions(start, end) for batch in reader.read(part))
+    return "".join(row["payload"] for batch in rows for row in batch.to_pylist())
+
+
+def done(url: str) -> int:
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        return queue.stats().total("done")
+
+
+def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(url: str) -> None:
+    reader = JobStreamReader({"path": url, "consumer": "c", "maxJobsPerTrigger": "3"})
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(3)
+    try:
+        start = reader.initialOffset()
+        first = reader.latestOffset(start, limit)
+        assert payloads(reader, start, first) == "012"
+        reader.commit(first)
+        assert done(url) == 0
+        second = reader.latestOffset(first, limit)
+        assert done(url) == 3
+        assert payloads(reader, first, second) == "34"
+        assert reader.reportLatestOffset() == {"consumer": "c", "batch": 2, "waiting": 0}
+    finally:
+        reader.stop()
+    again = JobStreamReader({"path": url, "consumer": "c"})
+    try:
+        assert again.initialOffset() == first
+        assert payloads(again, first, second) == "34"
+    finally:
+        again.stop()
+
+
+def test_a_stream_that_cannot_be_opened_raises_at_the_first_call_and_leaves_no_thread(
+    url: str, tmp_path: Path
+) -> None:
+    threads = threading.active_count()
+    nowhere = (tmp_path / "nowhere.json").as_uri()
+    for given, error in (
+        ({"path": url}, InvalidRequestError),
+        ({"path": nowhere, "consumer": "c"}, QueueNotFoundError),
+    ):
+        reader = JobStreamReader(given)
+        with pytest.raises(error):
+            reader.initialOffset()
+        reader.stop()
+    assert threading.active_count() == threads
