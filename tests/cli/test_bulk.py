@@ -94,7 +94,7 @@ def test_a_batch_that_never_landed_is_pushed(console: Console) -> None:
     console.ok("delete", "URL", "--yes")
     console.ok("create", "URL")
     ran = console.run(*words)
-    assert (ran.code, "created anew" in ran.err) == (2, True)
+    assert (ran.code, "recreated" in ran.err) == (2, True)
     incarnation = json.loads(b"{" + console.path.read_bytes().split(b"\n")[1][:-1] + b"}")
     progress["incarnation"] = incarnation["incarnation"]
     (console.folder / "jobs.jsonl.bucketq-progress").write_text(json.dumps(progress))
@@ -193,7 +193,7 @@ def test_lines_from_stdin_are_pushed_as_they_come(console: Console) -> None:
     bad = console.run("push", "URL", "n", "--bulk", "--batch", "1", stdin=b'{"n":3}\n{"n":\n')
     assert bad.code == 2
     assert "line 2" in bad.err
-    assert "1 line of stdin pushed for certain" in bad.err
+    assert "1 line of stdin acknowledged" in bad.err
 
 
 def test_ctrl_c_ends_a_push_that_waits_for_lines(console: Console) -> None:
@@ -210,7 +210,7 @@ def test_ctrl_c_ends_a_push_that_waits_for_lines(console: Console) -> None:
     process.send_signal(signal.SIGINT)
     ran = finish(process, b"")
     assert ran.code == 130
-    assert "of stdin pushed for certain" in ran.err
+    assert "of stdin acknowledged" in ran.err
     assert "Traceback" not in ran.err
 
 
@@ -221,7 +221,7 @@ def test_a_full_queue_is_told_and_gone_on_with_later(console: Console) -> None:
     ran = console.run(*words)
     assert ran.code == 4
     assert "queue full" in ran.err
-    assert "20 lines of jobs.jsonl pushed for certain" in ran.err
+    assert "20 lines of jobs.jsonl acknowledged" in ran.err
     console.ok("config", "URL", "max_jobs=100")
     assert console.ok(*words).out == "20 jobs pushed, 20 were pushed before\n"
     assert payloads(console) == Counter(range(40))

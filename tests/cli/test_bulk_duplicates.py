@@ -42,8 +42,8 @@ def test_a_conflict_with_the_queue_is_not_answered_by_running_it_again(console: 
     ran = console.run(*WORDS)
     assert ran.code == 4
     assert "run the same command again" not in ran.err
-    assert "1 line of jobs.jsonl pushed for certain" in ran.err
-    assert "mend the lines behind line 1 in a file of their own" in ran.err
+    assert "1 line of jobs.jsonl acknowledged" in ran.err
+    assert "correct the lines after line 1 in a new file" in ran.err
 
 
 def test_a_conflict_between_queues_tells_to_remove_one_of_the_jobs(console: Console) -> None:

@@ -108,7 +108,7 @@ def test_stats_count_for_people_and_for_programs(console: Console) -> None:
     assert stats["paused_kinds"] == ["k"]
     text = console.ok("stats", "URL").out
     assert "k  (paused)" in text
-    assert "oldest waiting job" in text
+    assert "oldest queued job" in text
     console.ok("pause", "URL")
     assert "paused: no jobs" in console.ok("stats", "URL").out
 
@@ -209,7 +209,7 @@ def test_the_archive_is_flushed_read_pruned_and_collected(console: Console) -> N
     assert job in console.ok("archive", "ls", "URL", "--id", job).out
     assert "narrow" in console.ok("archive", "ls", "URL", "--limit", "1").err
     assert console.ok("archive", "ls", "URL", "--since", "3d", "--until", "2d", "--json").out == ""
-    assert console.ok("archive", "collect", "URL").out == "0 segments deleted\n"
+    assert console.ok("archive", "collect", "URL").out == "0 archive files deleted\n"
     assert console.run("archive", "prune", "URL", "--older-than", "0s").code == 2
     assert console.ok("archive", "prune", "URL", "--older-than", "1d", "--yes").code == 0
     assert len(console.ok("archive", "cat", "URL").lines) == 3

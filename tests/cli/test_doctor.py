@@ -10,7 +10,7 @@ import pytest
 
 import bucketq
 from bucketq.cli.commands.storage.doctor import PRICES, describe, expect
-from bucketq.cli.store_checks import Checkup, examine
+from bucketq.cli.store_checks import StoreChecks, check_store
 from bucketq.clock import SystemClock
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.store.base import ObjectInfo, StoredObject
@@ -18,12 +18,12 @@ from bucketq.store.memory import MemoryStore
 from tests.cli.console import Console
 
 
-def judged(checkup: Checkup) -> dict[str, str]:
+def judged(checkup: StoreChecks) -> dict[str, str]:
     return {finding.name: finding.judgement for finding in checkup.findings}
 
 
-async def checked(store: MemoryStore, url: str = "s3://bucket/queue.json") -> Checkup:
-    checkup = await examine(store, "queue.json", url, SystemClock())
+async def checked(store: MemoryStore, url: str = "s3://bucket/queue.json") -> StoreChecks:
+    checkup = await check_store(store, "queue.json", url, SystemClock())
     assert [info.key async for info in MemoryStore.list(store, "queue.json.doctor")] == []
     return checkup
 
@@ -43,7 +43,7 @@ async def test_finished_jobs_that_nothing_archives_are_warned_of() -> None:
         for job in await queue.claim():
             await queue.complete(job)
     for clock.ahead_s, expected in ((60.0, []), (71.0, ["warn"])):
-        checkup = await examine(store, "queue.json", "s3://bucket/queue.json", clock)
+        checkup = await check_store(store, "queue.json", "s3://bucket/queue.json", clock)
         found = [finding for finding in checkup.findings if finding.name == "archive"]
         assert [finding.judgement for finding in found] == expected
         assert checkup.is_fit
@@ -170,7 +170,7 @@ async def test_a_damaged_queue_is_a_fault() -> None:
 
 
 def test_what_to_expect_follows_from_what_was_measured() -> None:
-    checkup = Checkup(put_ms=60.0, get_ms=20.0)
+    checkup = StoreChecks(put_ms=60.0, get_ms=20.0)
     expected = expect(checkup, "s3", 0.0)
     assert expected is not None
     assert expected.commits_per_s_direct == pytest.approx(12.5)
@@ -188,7 +188,7 @@ def test_what_to_expect_follows_from_what_was_measured() -> None:
 def test_the_command_on_a_file_and_in_memory(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     ran = console.ok("doctor", "URL")
-    assert "a sound queue, version 2, 1 jobs" in ran.out
+    assert "an intact queue, version 2, 1 jobs" in ran.out
     assert "commits/s" in ran.out
     left = {path.name for path in console.folder.iterdir()}
     assert left - {".bucketq.queue.json.0.spare"} == {".bucketq.lock", "queue.json"}

@@ -74,7 +74,7 @@ def test_delete_takes_the_archive_along(console: Console) -> None:
     console.ok("complete", "URL", job["id"], job["lease"])
     console.ok("archive", "flush", "URL")
     ran = console.ok("delete", "URL", "--archive", "--yes")
-    assert ran.out.endswith(", and 1 archive segment\n")
+    assert ran.out.endswith(", and 1 archive file\n")
     assert console.run("stats", "URL").code == 3
 
 
@@ -199,7 +199,7 @@ def test_what_the_error_recommends_for_a_damaged_object_works(
 
 def test_repair_of_a_truncated_object_points_to_restore(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
-    assert "is sound" in console.ok("repair", "URL").out
+    assert "is intact" in console.ok("repair", "URL").out
     whole = console.path.read_bytes()
     console.path.write_bytes(whole[:-40])
     assert console.run("stats", "URL").code == 6
@@ -292,7 +292,7 @@ def test_what_is_damaged_must_be_repaired_before_it_is_edited_or_saved(console: 
     assert console.run("backup", "URL", "copy.json").code == 6
     assert not (console.folder / "copy.json").exists()
     ran = console.run("delete", "URL")
-    assert "cannot be read as a queue" in ran.err
+    assert "not a readable queue" in ran.err
     console.ok("delete", "URL", "--yes")
 
 

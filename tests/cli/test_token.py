@@ -26,7 +26,7 @@ def test_a_token_is_printed_alone_and_the_rest_is_told_beside_it(queue: Console)
     token = ran.out.removesuffix("\n")
     assert parse_token(token)
     assert "not shown again" in ran.err
-    assert "from now on the brokers of this queue ask for a token" in ran.err
+    assert "from now on the brokers of this queue require a token" in ran.err
     assert token not in ran.err
     assert queue.ok("config", "URL", "--json").json["require_token"] is True
 

@@ -229,7 +229,7 @@ def test_a_queue_that_does_not_answer_is_told_of_and_tried_for_a_while(home: Con
     ran = home.spawn("work", "tasks", "--url", url, "--timeout", "4", "--log-format", "json")
     assert ran.code == 5, ran
     note, error = (json.loads(line) for line in ran.err.splitlines())
-    assert note["event"] == f"{url} does not answer yet: trying on"
+    assert note["event"] == f"{url} does not answer yet; retrying"
     assert "127.0.0.1:9" in error["error"]
     assert ran.out == ""
 
@@ -358,7 +358,7 @@ def test_a_change_of_the_source_starts_the_worker_again(home: Console) -> None:
         home.ok("push", "URL", "job", "null", "--id", "one")
         assert result_of(home, "one") == "first"
         write_module(home.folder, SIGNED.format("second"))
-        at = terminal.until(r"tasks\.py changed: starting again", after=at)
+        at = terminal.until(r"tasks\.py changed: restarting", after=at)
         at = terminal.until("working on", after=at)
         home.ok("push", "URL", "job", "null", "--id", "two")
         assert result_of(home, "two") == "second"
@@ -387,13 +387,13 @@ def test_a_worker_ends_by_itself_when_whoever_watches_its_source_is_killed(home:
         process.kill()
         process.wait()
     assert ran.code == -signal.SIGKILL
-    assert "whoever watched the source is gone" in ran.err
+    assert "the process that watched the source is gone" in ran.err
 
 
 def test_a_size_of_batches_is_for_spark_alone(home: Console) -> None:
     ran = home.run("work", "tasks:worker", "--url", "URL", "--batch-jobs", "5")
     assert ran.code == 2
-    assert "--batch-jobs is for --spark" in ran.err
+    assert "--batch-jobs needs --spark" in ran.err
 
 
 def test_without_java_spark_says_what_to_do(home: Console) -> None:

@@ -28,13 +28,13 @@ Examples:
   export BUCKETQ_URL=s3://bucket/jobs/queue.json; bucketq stats
 
 \b
-Environment, for brokers that ask for it:
-  BUCKETQ_TOKEN      the token to show
-  BUCKETQ_TLS_CA     certificates by which brokers are known (PEM)
-  BUCKETQ_TLS_CERT   the client's own certificate, and BUCKETQ_TLS_KEY its key
+Environment, for brokers with TLS or tokens:
+  BUCKETQ_TOKEN      the access token
+  BUCKETQ_TLS_CA     CA certificates to verify brokers with (PEM)
+  BUCKETQ_TLS_CERT   the client certificate, and BUCKETQ_TLS_KEY its key
   BUCKETQ_TLS_NAME   the name in the broker's certificate, if it is not its host
-  BUCKETQ_NETWORKS   where brokers may be, like 10.0.0.0/8,192.168.7.0/24
-  BUCKETQ_INSECURE   1: show the token to other hosts in plaintext too
+  BUCKETQ_NETWORKS   networks of trusted brokers, like 10.0.0.0/8,192.168.7.0/24
+  BUCKETQ_INSECURE   1: send the token to other hosts in plaintext too
 
 \b
 Exit codes:
@@ -67,7 +67,7 @@ class CommandGroup(ReportingGroup):
     """``bucketq`` itself, or a command with commands of its own."""
 
     def __init__(self, **attributes: Any) -> None:
-        """Know the commands by name; none is imported yet."""
+        """List the commands; none is imported yet."""
         super().__init__(**attributes)
         path = (self.name,) if self.name else ()
         self._sections = {"commands": SUBCOMMANDS[self.name]} if self.name else GROUPS

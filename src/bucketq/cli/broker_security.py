@@ -1,4 +1,4 @@
-"""What protects a broker that other hosts can reach, and whether it is enough."""
+"""Checks that a broker that other hosts can reach has TLS and authenticates its clients."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _HOW = (
 
 
 def server_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ServerTls | None:
-    """What the options say of certificates; None: the broker speaks no TLS."""
+    """The TLS settings of the options, or None for plaintext."""
     from bucketq.rpc.credentials import ServerTls
     from bucketq.rpc.grpc.tls import read_server
 
     if cert is None and key is None and client_ca is None:
         return None
     if cert is None or key is None:
-        message = "--tls-cert and --tls-key belong together, and --tls-client-ca needs both"
+        message = "--tls-cert and --tls-key must be given together, and --tls-client-ca needs both"
         raise InvalidRequestError(message)
     tls = ServerTls(cert=cert, key=key, client_ca=client_ca)
     read_server(tls)
@@ -40,7 +40,7 @@ def server_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> S
 
 
 def outgoing(tls: ServerTls | None) -> Credentials:
-    """How a broker looks after others: as the environment says, or else under its own name."""
+    """The credentials with which a broker probes others: the environment's, or its own."""
     from bucketq.rpc.credentials import Tls, make_credentials
 
     found = make_credentials(os.environ, token="")
@@ -53,13 +53,13 @@ def outgoing(tls: ServerTls | None) -> Credentials:
 
 
 def check_listen(listen: str, tls: ServerTls | None, *, insecure: bool) -> None:
-    """Refuse to be reached by other hosts without TLS. Raises ``InvalidRequestError``."""
+    """Raise ``InvalidRequestError`` if other hosts could connect without TLS."""
     from bucketq.rpc.address import is_loopback
 
     if tls is None and not insecure and not is_loopback(listen):
         message = (
-            f"--listen {listen} can be reached by other hosts, and nothing protects it: {_HOW}; "
-            "or add --insecure if everybody who reaches it may read and change the queues"
+            f"--listen {listen} accepts connections from other hosts, without protection: {_HOW}; "
+            "or add --insecure if every host that can connect may read and change the queues"
         )
         raise InvalidRequestError(message)
 
@@ -67,10 +67,7 @@ def check_listen(listen: str, tls: ServerTls | None, *, insecure: bool) -> None:
 async def check_tokens(
     locations: Iterable[Location], listen: str, clock: Clock, timeout_s: float
 ) -> None:
-    """Refuse to serve queues to other hosts that let everybody in.
-
-    Raises ``InvalidRequestError`` where one asks for no token, or is not there yet.
-    """
+    """Raise ``InvalidRequestError`` if a queue requires no token, or does not exist yet."""
     for location in locations:
         register = Register(location.store, location.key, location.url, clock)
         try:
@@ -78,8 +75,8 @@ async def check_tokens(
                 settings = (await register.open(create=False)).state.settings
         except QueueNotFoundError as error:
             message = (
-                f"--listen {listen} can be reached by other hosts, and {location.url} is not there "
-                f"yet to ask for tokens: `bucketq create {location.url}`, then `bucketq token "
+                f"--listen {listen} accepts connections from other hosts, and {location.url} does "
+                f"not exist yet: `bucketq create {location.url}`, then `bucketq token "
                 f"create {location.url} --name NAME --rights RIGHTS`; or add --tls-client-ca, or "
                 "--insecure"
             )
@@ -89,8 +86,8 @@ async def check_tokens(
             raise UnavailableError(message) from error
         if not settings.require_token:
             message = (
-                f"--listen {listen} can be reached by other hosts, and {location.url} asks for no "
-                f"token: `bucketq token create {location.url} --name NAME --rights RIGHTS`; or add "
-                "--tls-client-ca, or --insecure"
+                f"--listen {listen} accepts connections from other hosts, and {location.url} "
+                f"requires no token: `bucketq token create {location.url} --name NAME --rights "
+                "RIGHTS`; or add --tls-client-ca, or --insecure"
             )
             raise InvalidRequestError(message)

@@ -1,4 +1,4 @@
-"""Writing files of the user's: whole or not at all, and never over another without asking."""
+"""Writes files for the user atomically, and overwrites none unless asked to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bucketq.store import rights
 
 
 def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
-    """Write a file so that it is there whole, and on the disk, or not there at all."""
+    """Write and sync a file so that it is complete or does not exist."""
     folder = path.absolute().parent
     try:
         handle, temp_name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=folder)
@@ -33,7 +33,7 @@ def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
             with contextlib.suppress(FileNotFoundError):
                 temp.unlink()
     except FileExistsError:
-        message = f"{path} is there already; name another file, or use --force"
+        message = f"{path} already exists; name another file, or use --force"
         raise RejectedError(message) from None
     except IsADirectoryError:
         message = f"{path} is a directory; name a file in it"
@@ -44,7 +44,7 @@ def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
 
 
 def _keep_rights(file: int, path: Path) -> None:
-    """Let those use a new file who may use the one that it replaces; without one it is private."""
+    """Give a new file the permissions of the one it replaces; otherwise it is private."""
     if (replaced := rights.look(path)) is not None:
         rights.dress(file, replaced)
 

@@ -12,14 +12,20 @@ from bucketq.cli.terminal.text_table import Column
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
 
-Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many jobs.", min=1)]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of jobs.", min=1)]
 
 After = Annotated[
     int,
-    typer.Option("--after", metavar="N", help="Go on behind this number; a page tells it.", min=0),
+    typer.Option(
+        "--after",
+        metavar="N",
+        help="Continue after this number, which the previous page printed.",
+        min=0,
+    ),
 ]
 
 _PAGE = 1000
+"""Jobs per request: bounds memory, and lets the first page be printed before the last is read."""
 
 
 async def list_jobs(
@@ -32,7 +38,7 @@ async def list_jobs(
     after: int | None,
     **query: Any,
 ) -> None:
-    """List jobs page by page, each when it has come; without a limit all of them."""
+    """Print jobs page by page as they arrive; all of them if ``limit`` is None."""
     table = out.table(columns)
     listed = 0
     while after is not None and (limit is None or listed < limit):
@@ -45,14 +51,10 @@ async def list_jobs(
                 out.value(job.record)
         else:
             table.write(map(row_of, page.jobs))
-    _tell_more(out, after)
+    if after is not None:
+        out.note(f"there are more: --after {after}")
 
 
 def last_error(job: Job[Any]) -> str:
     """The first line of the last error of a job."""
     return job.errors[-1].error.partition("\n")[0] if job.errors else ""
-
-
-def _tell_more(out: Output, after: int | None) -> None:
-    if after is not None:
-        out.note(f"there are more: --after {after}")

@@ -11,41 +11,39 @@ Url = Annotated[
     typer.Argument(
         metavar="URL",
         help="Address of the queue, like file:///srv/jobs/queue.json or s3://bucket/queue.json; "
-        "BUCKETQ_URL in the environment stands in for it.",
+        "BUCKETQ_URL if omitted.",
         show_default=False,
     ),
 ]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.", show_default=False)]
 Lease = Annotated[
     str,
-    typer.Argument(metavar="LEASE", help="The lease that `claim` handed out.", show_default=False),
+    typer.Argument(metavar="LEASE", help="The lease printed by `claim`.", show_default=False),
 ]
 Request = Annotated[
     str | None,
-    typer.Option(
-        "--request", metavar="TOKEN", help="Repeat a request whose outcome stayed unknown."
-    ),
+    typer.Option("--request", metavar="TOKEN", help="Retry a request whose outcome is unknown."),
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--kind", "-k", metavar="KIND", help="Only this kind; may be repeated."),
+    typer.Option("--kind", "-k", metavar="KIND", help="Only jobs of this kind; may be repeated."),
 ]
 Jobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="JOB", help="Only these jobs; none: all.", show_default=False),
+    typer.Argument(metavar="JOB", help="Only these jobs; all if omitted.", show_default=False),
 ]
 Kind = Annotated[
     str | None,
-    typer.Argument(metavar="KIND", help="Only this kind; none: all.", show_default=False),
+    typer.Argument(metavar="KIND", help="Only this kind; all if omitted.", show_default=False),
 ]
 Since = Annotated[
     str,
     typer.Option(
-        "--since", metavar="TIME", help="From: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
+        "--since", metavar="TIME", help="Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
     ),
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="Up to, not including; by default now."),
+    typer.Option("--until", metavar="TIME", help="End, exclusive; now by default."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -1,4 +1,4 @@
-"""One line about the jobs of a queue."""
+"""Describes the jobs of a queue in one line."""
 
 from __future__ import annotations
 

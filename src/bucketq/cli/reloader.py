@@ -1,9 +1,8 @@
-"""Runs a worker in a child process, and starts it again when its source changes.
+"""Runs a worker in a child process, and restarts it when its source changes.
 
-For development. Files are looked at a few times a second; nothing needs to be installed for that.
-A child that ends by itself, as one does whose module cannot be imported, is started again at the
-next change. A child holds one end of a pipe whose other end is here, so that it ends by itself
-where this process is killed.
+For development. It polls the files a few times a second, which needs no further package. A child
+that exits, for example because its module cannot be imported, is restarted at the next change.
+The child holds one end of a pipe, so that it stops if this process is killed.
 """
 
 from __future__ import annotations
@@ -21,37 +20,38 @@ from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import printable
 
 _LOOK_S = 0.25
+"""How often files are polled."""
 _PATIENCE_S = 5.0
-"""How long a child may take to end before it is told again, and then before it is killed."""
+"""How long a child may take to exit before the next signal: SIGTERM, SIGTERM again, SIGKILL."""
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 _LIFELINE = "BUCKETQ_LIFELINE_FD"
 _ECHO_S = 0.05
-"""For so long after a signal another one is taken for its echo: ``timeout`` sends two at once."""
+"""A second signal within this time is ignored: ``timeout`` sends two at once."""
 _CLEAR_LINE = "\r\x1b[2K"
 
 Marks = dict[Path, tuple[int, int]]
-"""When each file was changed, and its size."""
+"""The modification time and size of each file."""
 
 
 class Reloader:
-    """One child at a time, until a signal ends it all."""
+    """Runs one child at a time until a signal stops it."""
 
     def __init__(self, command: Sequence[str], folder: Path, *, quiet: bool) -> None:
-        """Run a command whose source is somewhere under a folder."""
+        """Watch a folder, and run a command again when a file in it changes."""
         self._command = list(command)
         self._folder = folder
         self._quiet = quiet
         self._signals = 0
         self._echo_until_s = 0.0
         self._life, self._lifeline = os.pipe()
-        """The second is closed when this process ends, however it does."""
-        self._told = asyncio.Event()
+        """The second end closes when this process ends, even if it is killed."""
+        self._signalled = asyncio.Event()
 
     async def run(self) -> int:
         """Run children until Ctrl-C or SIGTERM, and return the exit code."""
         self._say(f"watching {self._folder} for changes")
         try:
-            with self._hearing_signals():
+            with self._handling_signals():
                 return await self._run_children()
         finally:
             os.close(self._life)
@@ -64,14 +64,14 @@ class Reloader:
             changed = await self._until_change(child, marks)
             if changed is None:
                 return await self._end(child)
-            self._say(f"{changed} changed: starting again")
+            self._say(f"{changed} changed: restarting")
             await self._stop(child)
             if self._signals:
                 return await self._end(child)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # Ctrl-C goes to all processes of a terminal. This one hears it and tells the child, which
-        # begins with what is ignored here.
+        # Ctrl-C goes to all processes of a terminal. Only this one handles it and passes it on; the
+        # child inherits that it is ignored.
         heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             return subprocess.Popen(  # noqa: S603 - it is this program
@@ -83,23 +83,21 @@ class Reloader:
             signal.signal(signal.SIGINT, heard)
 
     async def _until_change(self, child: subprocess.Popen[bytes], marks: Marks) -> str | None:
-        """Wait for a change, and return what changed; None: a signal came."""
-        is_told_of = False
+        """Wait for a change and return the file; None if a signal came first."""
+        is_reported = False
         while not self._signals:
             await self._pause()
             if (changed := _first_change(marks, source_marks(self._folder))) is not None:
                 return str(changed.relative_to(self._folder))
-            if child.poll() is not None and not is_told_of:
-                is_told_of = True
-                self._say(
-                    f"the worker has ended with code {child.returncode}; waiting for a change"
-                )
+            if child.poll() is not None and not is_reported:
+                is_reported = True
+                self._say(f"the worker exited with code {child.returncode}; waiting for a change")
         return None
 
     async def _stop(self, child: subprocess.Popen[bytes]) -> None:
-        """End a child, unless a signal comes: let it drain, hurry it, kill it."""
-        for tell in (child.terminate, child.terminate, child.kill):
-            tell()
+        """Stop a child in three steps (drain, hurry, kill), unless a signal comes."""
+        for signal_child in (child.terminate, child.terminate, child.kill):
+            signal_child()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE_S):
                     while child.poll() is None and not self._signals:
@@ -108,7 +106,7 @@ class Reloader:
                 return
 
     async def _end(self, child: subprocess.Popen[bytes]) -> int:
-        """Pass signals on to a child until it has ended."""
+        """Pass signals on to a child until it exits."""
         heard = 0
         while child.poll() is None:
             if self._signals > heard:
@@ -116,29 +114,29 @@ class Reloader:
                 child.kill() if heard > 2 else child.terminate()  # noqa: PLR2004 - the third
             else:
                 await self._pause()
-        # A child that ended by itself was told of before.
+        # A child that exited by itself was reported before.
         return exit_codes.INTERRUPTED if heard and child.returncode < 0 else exit_codes.OK
 
     async def _pause(self) -> None:
         """Wait a moment, or until a signal comes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
-                await self._told.wait()
-        self._told.clear()
+                await self._signalled.wait()
+        self._signalled.clear()
 
     @contextmanager
-    def _hearing_signals(self) -> Iterator[None]:
+    def _handling_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
 
-        def hear() -> None:
+        def on_signal() -> None:
             now_s = loop.time()
             if now_s >= self._echo_until_s:
                 self._signals += 1
-                self._told.set()
+                self._signalled.set()
             self._echo_until_s = now_s + _ECHO_S
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, hear)
+            loop.add_signal_handler(number, on_signal)
         try:
             yield
         finally:
@@ -155,18 +153,18 @@ class Reloader:
 
 @contextmanager
 def ended_with_parent(end: Callable[[], None]) -> Iterator[None]:
-    """In a child of a reloader: call ``end`` when the reloader is gone. Else do nothing."""
+    """In a child of a reloader, call ``end`` when the reloader is gone."""
     number = os.environ.pop(_LIFELINE, "")
     if not number:
         yield
         return
     loop, life = asyncio.get_running_loop(), int(number)
 
-    def hear() -> None:
+    def on_end() -> None:
         loop.remove_reader(life)
         end()
 
-    loop.add_reader(life, hear)
+    loop.add_reader(life, on_end)
     try:
         yield
     finally:
@@ -174,14 +172,14 @@ def ended_with_parent(end: Callable[[], None]) -> Iterator[None]:
 
 
 def source_marks(folder: Path) -> Marks:
-    """The Python files under a folder, but for what was installed, built or is hidden."""
+    """Stat the Python files under a folder, except hidden, installed and built ones."""
     marks: Marks = {}
     for place, folders, names in os.walk(folder):
         here = Path(place)
         folders[:] = [name for name in folders if _is_source(here / name)]
         for name in names:
             if name.endswith(".py"):
-                with suppress(OSError):  # It was there a moment ago.
+                with suppress(OSError):  # It was deleted meanwhile.
                     status = (here / name).stat()
                     marks[here / name] = (status.st_mtime_ns, status.st_size)
     return marks
@@ -194,7 +192,7 @@ def _is_source(folder: Path) -> bool:
 
 
 def _first_change(before: Marks, after: Marks) -> Path | None:
-    """A file that is new, gone or different."""
+    """A file that was added, deleted or modified."""
     for path in (*after, *before):
         if before.get(path) != after.get(path):
             return path

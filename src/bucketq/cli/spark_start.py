@@ -1,7 +1,7 @@
-"""What commands that run on Spark share: their options, and a session that starts last.
+"""What commands that run on Spark share: their options, and starting a session.
 
-Whatever can be wrong (the address, a missing queue, pyspark, Java) is told before Spark is
-started, for that takes a while.
+Everything that can be wrong (the address, a missing queue, pyspark, Java) is checked before Spark
+is started, which takes seconds.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="MASTER",
-        help="Where Spark runs: local[*] for here, spark://host:7077, or sc://host for Connect.",
+        help="Spark master: local[*] for this host, spark://host:7077, or sc://host for Connect.",
     ),
 ]
 From = Annotated[
     str,
     typer.Option(
-        "--from", metavar="TIME", help="From: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
+        "--from", metavar="TIME", help="Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
     ),
 ]
 To = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Up to, not including; by default now.")
+    str | None, typer.Option("--to", metavar="TIME", help="End, exclusive; now by default.")
 ]
 
 
 @contextmanager
 def started(out: Output, url: str, master: str, name: str) -> Iterator[SparkSession]:
-    """See that there is something to work on, then start Spark, and stop it in the end."""
+    """Check that there is an archive, then start Spark, and stop it at the end."""
     from bucketq.spark.format_options import check_shared
     from bucketq.spark.session.command_session import command_session, require_spark
 

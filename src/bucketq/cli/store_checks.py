@@ -1,9 +1,8 @@
-"""What ``bucketq doctor`` tries on a store, and how it judges what it sees.
+"""The checks of ``bucketq doctor``.
 
-Everything is tried on a scratch object beside the queue, under a name of its own, which is removed
-at the end. The queue itself is only read. Conditional writes are not looked up in a list of
-providers but done: on a store that ignores a precondition two writers overwrite each other, and no
-queue can live there.
+They use a scratch object beside the queue, which is deleted at the end; the queue itself is only
+read. Conditional writes are tested, not looked up in a list of providers: on a store that ignores
+a precondition two writers overwrite each other, and a queue would lose jobs.
 """
 
 from __future__ import annotations
@@ -31,18 +30,21 @@ Judgement = Literal["ok", "warn", "fail", "skip"]
 
 _TRIES = 10
 _TRIES_PACED = 3
+"""Samples of the latency; fewer on a store that demands a pause between writes."""
 _SMALL = b"x" * 1024
 _LARGE_BYTES = 1024 * 1024
 _RACERS = 8
+"""Writers that replace the same version at once."""
 _PATIENCE_S = 60.0
 _CLOCK_WARN_S = 5.0
+"""Above the resolution of timestamps, which may be a second, and far below clock_margin_s."""
 _ARCHIVE_WARN_S = 60.0
-"""So long after its time a finished job that has not left shows that nothing archives."""
+"""A finished job this long overdue shows that no process archives."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was tried."""
+    """The result of one check."""
 
     name: str
     judgement: Judgement
@@ -50,8 +52,8 @@ class Finding:
 
 
 @dataclass
-class Checkup:
-    """What was found, and how long things took."""
+class StoreChecks:
+    """The results of all checks, and the measured times."""
 
     findings: list[Finding] = field(default_factory=list)
     put_ms: float | None = None
@@ -61,7 +63,7 @@ class Checkup:
 
     @property
     def is_fit(self) -> bool:
-        """Whether a queue can live here."""
+        """Whether the store can hold a queue."""
         return all(finding.judgement != "fail" for finding in self.findings)
 
     def note(self, name: str, judgement: Judgement, text: str) -> None:
@@ -69,9 +71,9 @@ class Checkup:
         self.findings.append(Finding(name, judgement, text))
 
 
-async def examine(store: ObjectStore, key: str, url: str, clock: Clock) -> Checkup:
-    """Try everything that a queue needs from its store."""
-    checkup = Checkup()
+async def check_store(store: ObjectStore, key: str, url: str, clock: Clock) -> StoreChecks:
+    """Check everything that a queue needs from its store."""
+    checks = StoreChecks()
     scratch = f"{key}.doctor-{new_id(clock)}"
     steps: list[Callable[..., Awaitable[None]]] = [
         _check_queue,
@@ -81,33 +83,33 @@ async def examine(store: ObjectStore, key: str, url: str, clock: Clock) -> Check
         _check_clock,
         _measure,
     ]
-    patient = _Patient(store, key, scratch, url, clock)
+    target = _Scratch(store, key, scratch, url, clock)
     try:
         for step in steps:
-            await step(patient, checkup)
+            await step(target, checks)
     except _EndedError:
         pass
     finally:
-        await _clean_up(patient, checkup)
-    return checkup
+        await _clean_up(target, checks)
+    return checks
 
 
 class _EndedError(Exception):
-    """What was found makes further tries pointless."""
+    """A failed check makes the following ones pointless."""
 
 
 @dataclass
-class _Patient:
+class _Scratch:
     store: ObjectStore
+    queue_key: str
     key: str
-    scratch: str
     url: str
     clock: Clock
     etag: str = ""
     written_at: datetime | None = None
 
     async def do(self, call: Awaitable[Any]) -> Any:
-        """Await the store, but not for ever."""
+        """Await a call to the store, with a timeout."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await call
@@ -116,196 +118,196 @@ class _Patient:
             raise UnavailableError(message) from error
 
     async def replace(self, body: bytes) -> None:
-        """Write the scratch object anew, as somebody who has just written it."""
-        self.etag = await self.do(self.store.replace(self.scratch, body, self.etag))
+        """Replace the scratch object under its current etag."""
+        self.etag = await self.do(self.store.replace(self.key, body, self.etag))
 
 
-async def _check_queue(patient: _Patient, checkup: Checkup) -> None:
-    """Read the queue: that shows whether the credentials are good for reading."""
+async def _check_queue(target: _Scratch, checks: StoreChecks) -> None:
+    """Read the queue, which shows whether the credentials allow reading."""
     try:
-        found = await patient.do(patient.store.get(patient.key))
+        found = await target.do(target.store.get(target.queue_key))
     except ObjectMissingError:
-        checkup.note("read", "ok", "no queue there yet; the store answers")
+        checks.note("read", "ok", "no queue yet; the store answers")
         return
     except BucketQError as error:
-        checkup.note("read", "fail", str(error))
+        checks.note("read", "fail", str(error))
         raise _EndedError from error
     try:
-        state = decode(found.body, patient.url).state
+        state = decode(found.body, target.url).state
     except CorruptStateError as error:
-        checkup.note("queue", "fail", str(error))
+        checks.note("queue", "fail", str(error))
         return
-    checkup.note(
-        "read", "ok", f"a sound queue, version {state.version:,}, {len(state.jobs):,} jobs"
+    checks.note(
+        "read", "ok", f"an intact queue, version {state.version:,}, {len(state.jobs):,} jobs"
     )
     late_s = state.settings.archive_after_s + _ARCHIVE_WARN_S
     oldest = state.done.oldest()
-    if oldest is not None and is_due(state.done, late_s, patient.clock.now()):
+    if oldest is not None and is_due(state.done, late_s, target.clock.now()):
         text = (
             f"{counted(len(state.done), 'finished job')} waiting for the archive, the first since "
             f"{finished_at(oldest):%Y-%m-%d %H:%M:%S} UTC; `bucketq archive flush` archives, "
-            "or says what is wrong with the archive"
+            "or reports what is wrong with the archive"
         )
-        checkup.note("archive", "warn", text)
+        checks.note("archive", "warn", text)
 
 
-async def _check_write(patient: _Patient, checkup: Checkup) -> None:
+async def _check_write(target: _Scratch, checks: StoreChecks) -> None:
     """Create the scratch object, and read it back."""
     try:
-        patient.etag = await patient.do(patient.store.create(patient.scratch, b"1"))
-        patient.written_at = patient.clock.now()
-        found = await patient.do(patient.store.get(patient.scratch))
+        target.etag = await target.do(target.store.create(target.key, b"1"))
+        target.written_at = target.clock.now()
+        found = await target.do(target.store.get(target.key))
     except BucketQError as error:
-        checkup.note("write", "fail", str(error))
+        checks.note("write", "fail", str(error))
         raise _EndedError from error
-    if found.body != b"1" or found.etag != patient.etag:
-        checkup.note("write", "fail", "what was written is not what is read back")
+    if found.body != b"1" or found.etag != target.etag:
+        checks.note("write", "fail", "the object read back differs from the one written")
         raise _EndedError
-    checkup.note("write", "ok", "an object beside the queue can be created and read")
+    checks.note("write", "ok", "an object beside the queue can be created and read")
 
 
-async def _check_conditions(patient: _Patient, checkup: Checkup) -> None:
-    """Write under preconditions that do not hold, and see that nothing comes of it."""
-    store, scratch, stale = patient.store, patient.scratch, patient.etag
+async def _check_conditions(target: _Scratch, checks: StoreChecks) -> None:
+    """Write under preconditions that do not hold, and check that the writes are rejected."""
+    store, scratch, stale = target.store, target.key, target.etag
     faults = []
     try:
-        if await _took(patient, store.create(scratch, b"2")):
+        if await _took(target, store.create(scratch, b"2")):
             faults.append("an object was created over one that exists")
-            patient.etag = (await patient.do(store.get(scratch))).etag
-        await patient.replace(b"3")
-        if await _took(patient, store.replace(scratch, b"4", stale)):
-            faults.append("an object was replaced under an etag that it no longer bore")
-        body = (await patient.do(store.get(scratch))).body
+            target.etag = (await target.do(store.get(scratch))).etag
+        await target.replace(b"3")
+        if await _took(target, store.replace(scratch, b"4", stale)):
+            faults.append("an object was replaced under an outdated etag")
+        body = (await target.do(store.get(scratch))).body
         if not faults and body != b"3":
-            faults.append("a write that was refused has changed the object")
-        if await _took(patient, store.replace(f"{scratch}-none", b"5", patient.etag)):
+            faults.append("a rejected write changed the object")
+        if await _took(target, store.replace(f"{scratch}-none", b"5", target.etag)):
             faults.append("an object that does not exist was replaced")
-        patient.etag = (await patient.do(store.get(scratch))).etag
-        unchanged = await patient.do(store.get_if_changed(scratch, patient.etag))
+        target.etag = (await target.do(store.get(scratch))).etag
+        unchanged = await target.do(store.get_if_changed(scratch, target.etag))
     except BucketQError as error:
-        checkup.note("conditional writes", "fail", str(error))
+        checks.note("conditional writes", "fail", str(error))
         raise _EndedError from error
     if faults:
         text = "; ".join(faults)
         text += ": two writers would overwrite each other's jobs; keep no queue in this store"
-        checkup.note("conditional writes", "fail", text)
+        checks.note("conditional writes", "fail", text)
         raise _EndedError
-    checkup.note("conditional writes", "ok", "stale and repeated writes are refused")
+    checks.note("conditional writes", "ok", "stale and repeated writes are rejected")
     if unchanged is not None:
-        text = "not supported: every look at the queue downloads all of it"
-        checkup.note("conditional reads", "warn", text)
+        text = "not supported: every poll of the queue downloads all of it"
+        checks.note("conditional reads", "warn", text)
 
 
-async def _check_race(patient: _Patient, checkup: Checkup) -> None:
-    """Let several replace the same version at once: one may win."""
-    store, scratch, etag = patient.store, patient.scratch, patient.etag
+async def _check_race(target: _Scratch, checks: StoreChecks) -> None:
+    """Let several writers replace the same version at once: only one may succeed."""
+    store, scratch, etag = target.store, target.key, target.etag
     races = (
-        patient.do(store.replace(scratch, b"racer %d" % number, etag)) for number in range(_RACERS)
+        target.do(store.replace(scratch, b"racer %d" % number, etag)) for number in range(_RACERS)
     )
     answers = await asyncio.gather(*races, return_exceptions=True)
     winners = sum(not isinstance(answer, BaseException) for answer in answers)
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, BucketQError):
             raise answer
-    patient.etag = (await patient.do(store.get(scratch))).etag
+    target.etag = (await target.do(store.get(scratch))).etag
     if winners > 1:
         text = f"{winners} of {_RACERS} writers replaced the same version at once: not atomic"
-        checkup.note("atomicity", "fail", f"{text}; keep no queue in this store")
+        checks.note("atomicity", "fail", f"{text}; keep no queue in this store")
         raise _EndedError
-    checkup.note("atomicity", "ok", f"of {_RACERS} writers at once at most one wins")
+    checks.note("atomicity", "ok", f"of {_RACERS} concurrent writers at most one succeeds")
 
 
-async def _check_clock(patient: _Patient, checkup: Checkup) -> None:
-    """Compare this machine's clock with the one that the store stamps objects with."""
-    await _pause(patient)
-    before = patient.clock.now()
-    await patient.replace(b"what time is it?")
-    after = patient.clock.now()
-    stamp = await _modified_at(patient, checkup)
+async def _check_clock(target: _Scratch, checks: StoreChecks) -> None:
+    """Compare the clock of this host with the timestamps of the store."""
+    await _pause(target)
+    before = target.clock.now()
+    await target.replace(b"clock")
+    after = target.clock.now()
+    stamp = await _modified_at(target, checks)
     if stamp is None:
         return
     # The stamp of some stores has whole seconds.
     early, late = before - stamp - timedelta(seconds=1), stamp - after
     off_s = max(early, late, timedelta()).total_seconds()
     if off_s <= _CLOCK_WARN_S:
-        checkup.note("clock", "ok", "this machine and the store agree on the time")
+        checks.note("clock", "ok", "this host and the store agree on the time")
     else:
-        text = f"this machine and the store differ by {off_s:,.0f} s: set this machine's clock"
-        checkup.note("clock", "warn", f"{text}; clock_margin_s forgives 300 s by default")
+        text = f"this host and the store differ by {off_s:,.0f} s: set the clock of this host"
+        checks.note("clock", "warn", f"{text}; clock_margin_s tolerates 300 s by default")
 
 
-async def _modified_at(patient: _Patient, checkup: Checkup) -> datetime | None:
-    listing: AsyncIterator[Any] = patient.store.list(patient.scratch)
+async def _modified_at(target: _Scratch, checks: StoreChecks) -> datetime | None:
+    listing: AsyncIterator[Any] = target.store.list(target.key)
     try:
         async with asyncio.timeout(_PATIENCE_S):
             async for info in listing:
-                if info.key == patient.scratch:
-                    checkup.note("list", "ok", "objects can be listed, as the archive needs it")
+                if info.key == target.key:
+                    checks.note("list", "ok", "objects can be listed, as the archive requires")
                     found: datetime = info.modified_at
                     return found
     except (BucketQError, TimeoutError) as error:
-        checkup.note("list", "fail", f"{error}: the archive cannot be read without listing")
+        checks.note("list", "fail", f"{error}: the archive cannot be read without listing")
         return None
-    checkup.note("list", "fail", "an object that was just written is not in the listing")
+    checks.note("list", "fail", "an object that was just written is not in the listing")
     return None
 
 
-async def _measure(patient: _Patient, checkup: Checkup) -> None:
-    """Take the time of writes and reads."""
-    interval_s = patient.store.write_interval_s
+async def _measure(target: _Scratch, checks: StoreChecks) -> None:
+    """Measure writes and reads."""
+    interval_s = target.store.write_interval_s
     loop = asyncio.get_running_loop()
     puts, gets = [], []
     try:
         for number in range(_TRIES_PACED if interval_s else _TRIES):
-            await _pause(patient)
+            await _pause(target)
             begin = loop.time()
-            await patient.replace(_SMALL + b"%d" % number)
+            await target.replace(_SMALL + b"%d" % number)
             middle = loop.time()
-            await patient.do(patient.store.get(patient.scratch))
+            await target.do(target.store.get(target.key))
             puts.append(middle - begin)
             gets.append(loop.time() - middle)
-        await _pause(patient)
+        await _pause(target)
         begin = loop.time()
-        await patient.replace(b"x" * _LARGE_BYTES)
+        await target.replace(b"x" * _LARGE_BYTES)
         middle = loop.time()
-        await patient.do(patient.store.get(patient.scratch))
+        await target.do(target.store.get(target.key))
     except BucketQError as error:
-        checkup.note("latency", "warn", f"could not be measured: {error}")
+        checks.note("latency", "warn", f"could not be measured: {error}")
         return
-    checkup.put_large_ms = 1000 * (middle - begin)
-    checkup.get_large_ms = 1000 * (loop.time() - middle)
-    checkup.put_ms = 1000 * statistics.median(puts)
-    checkup.get_ms = 1000 * statistics.median(gets)
+    checks.put_large_ms = 1000 * (middle - begin)
+    checks.get_large_ms = 1000 * (loop.time() - middle)
+    checks.put_ms = 1000 * statistics.median(puts)
+    checks.get_ms = 1000 * statistics.median(gets)
     text = (
-        f"PUT {checkup.put_ms:.1f} ms, GET {checkup.get_ms:.1f} ms at 1 KiB; "
-        f"PUT {checkup.put_large_ms:.0f} ms, GET {checkup.get_large_ms:.0f} ms at 1 MiB"
+        f"PUT {checks.put_ms:.1f} ms, GET {checks.get_ms:.1f} ms at 1 KiB; "
+        f"PUT {checks.put_large_ms:.0f} ms, GET {checks.get_large_ms:.0f} ms at 1 MiB"
     )
-    checkup.note("latency", "ok", text)
+    checks.note("latency", "ok", text)
 
 
-async def _clean_up(patient: _Patient, checkup: Checkup) -> None:
-    """Remove what was tried on, and see that it is gone."""
-    if patient.written_at is None:
+async def _clean_up(target: _Scratch, checks: StoreChecks) -> None:
+    """Delete the scratch object, and check that it is gone."""
+    if target.written_at is None:
         return
-    checkup.findings.append(_versioning(patient))
+    checks.findings.append(_versioning(target))
     try:
-        for key in (patient.scratch, f"{patient.scratch}-none"):
-            await patient.do(patient.store.delete(key))
-        await patient.do(patient.store.get(patient.scratch))
+        for key in (target.key, f"{target.key}-none"):
+            await target.do(target.store.delete(key))
+        await target.do(target.store.get(target.key))
     except ObjectMissingError:
-        checkup.note("delete", "ok", "the scratch object is removed again")
+        checks.note("delete", "ok", "the scratch object was deleted")
     except BucketQError as error:
-        checkup.note("delete", "warn", f"{patient.scratch} is left behind: {error}")
+        checks.note("delete", "warn", f"{target.key} is left behind: {error}")
     else:
-        checkup.note("delete", "warn", f"{patient.scratch} is still there after its deletion")
+        checks.note("delete", "warn", f"{target.key} is still there after its deletion")
 
 
-def _versioning(patient: _Patient) -> Finding:
-    """Tell whether the store keeps a copy of every commit, where an etag shows it."""
-    scheme = patient.url.partition(":")[0]
+def _versioning(target: _Scratch) -> Finding:
+    """Report whether the store keeps a copy of every commit, as far as an etag shows it."""
+    scheme = target.url.partition(":")[0]
     if scheme in {"file", "memory"}:
-        return Finding("versioning", "ok", "none: a commit replaces the one before it")
-    version, separator, _ = patient.etag.partition(";")
+        return Finding("versioning", "ok", "none: a commit replaces the previous one")
+    version, separator, _ = target.etag.partition(";")
     if scheme in {"s3", "az"} and separator and version not in {"", "null"}:
         text = (
             "on: the bucket keeps a copy of every commit, and you pay for all of them; let a "
@@ -313,21 +315,21 @@ def _versioning(patient: _Patient) -> Finding:
         )
         return Finding("versioning", "warn", text)
     if scheme == "s3":
-        return Finding("versioning", "ok", "off, as far as the answers show")
+        return Finding("versioning", "ok", "off, as far as the responses show")
     text = "could not be checked: if it is on, the bucket keeps and bills a copy of every commit"
     return Finding("versioning", "skip", text)
 
 
-async def _took(patient: _Patient, write: Awaitable[str]) -> bool:
-    """Whether a write succeeded that should have been refused."""
+async def _took(target: _Scratch, write: Awaitable[str]) -> bool:
+    """Whether a write succeeded that should have been rejected."""
     try:
-        await patient.do(write)
+        await target.do(write)
     except (PreconditionFailedError, ObjectMissingError):
         return False
     return True
 
 
-async def _pause(patient: _Patient) -> None:
-    """Wait as long as the provider wants between two writes of one object."""
-    if patient.store.write_interval_s:
-        await asyncio.sleep(patient.store.write_interval_s)
+async def _pause(target: _Scratch) -> None:
+    """Wait as long as the provider requires between two writes of one object."""
+    if target.store.write_interval_s:
+        await asyncio.sleep(target.store.write_interval_s)

@@ -1,8 +1,8 @@
-"""From ``module:attribute`` on the command line to the ``Worker`` that is meant.
+"""Imports the ``Worker`` that ``module:attribute`` on the command line names.
 
 The module is found as Python finds it, the current directory first, or by the path of its file.
-Whatever is wrong with it is told in one message; of an error in the module itself the traceback
-begins with the module's own lines.
+Errors are reported in one message; the traceback of an error in the module itself begins with the
+module's own lines.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _OURS = (
 )
 
 
-class Target(NamedTuple):
-    """What is meant by a word like ``tasks:worker``, ``shop.tasks`` or ``shop/tasks.py:worker``."""
+class WorkerTarget(NamedTuple):
+    """The parts of a word like ``tasks:worker``, ``shop.tasks`` or ``shop/tasks.py:worker``."""
 
     module: str
     attribute: str
-    """Empty where none is named."""
+    """Empty if none is named."""
     root: Path
     """The directory from which the module is imported."""
     file: Path | None
-    """Where the module must be, if its path was given."""
+    """The file of the module, if its path was given."""
 
 
-def parse_target(word: str) -> Target:
-    """Read the word; the module is not imported yet."""
+def parse_target(word: str) -> WorkerTarget:
+    """Parse the word; the module is not imported yet."""
     name, colon, attribute = word.rpartition(":")
     if not colon:
         name, attribute = word, ""
@@ -50,22 +50,22 @@ def parse_target(word: str) -> Target:
     if not is_path:
         parts += name.split(".")
     if not name or (colon and not attribute) or not all(part.isidentifier() for part in parts):
-        message = f"{word!r} names no worker: write module:worker, like tasks:worker"
+        message = f"{word!r} does not name a worker: write module:worker, like tasks:worker"
         raise InvalidRequestError(message)
     if not is_path:
-        return Target(name, attribute, Path.cwd(), None)
+        return WorkerTarget(name, attribute, Path.cwd(), None)
     file = Path(name).resolve()
     if not file.is_file():
-        message = f"there is no file {name}: name the module that has your worker"
+        message = f"there is no file {name}: name the module with your worker"
         raise InvalidRequestError(message)
     root, module = file.parent, file.stem
     while (root / "__init__.py").exists():
         root, module = root.parent, f"{root.name}.{module}"
-    return Target(module.removesuffix(".__init__"), attribute, root, file)
+    return WorkerTarget(module.removesuffix(".__init__"), attribute, root, file)
 
 
-def find_worker(target: Target) -> Worker:
-    """Import the module, and return its worker."""
+def find_worker(target: WorkerTarget) -> Worker:
+    """Import the module and return its worker."""
     module = _imported(target)
     _check_file(module, target)
     worker = _attribute(module, target) if target.attribute else _only_worker(module)
@@ -78,8 +78,8 @@ def find_worker(target: Target) -> Worker:
     return worker
 
 
-def source_folder(target: Target) -> Path:
-    """The directory under which the source of a module is, without importing it."""
+def source_folder(target: WorkerTarget) -> Path:
+    """Find the directory with the source of a module, without importing it."""
     top = target.module.partition(".")[0]
     put_on_path(target.root)
     importlib.invalidate_caches()
@@ -90,12 +90,12 @@ def source_folder(target: Target) -> Path:
 
 
 def put_on_path(root: Path) -> None:
-    """Let modules of a directory be found before others."""
+    """Put a directory first on the import path."""
     if str(root) not in sys.path[:1]:
         sys.path.insert(0, str(root))
 
 
-def _imported(target: Target) -> ModuleType:
+def _imported(target: WorkerTarget) -> ModuleType:
     put_on_path(target.root)
     try:
         return importlib.import_module(target.module)
@@ -103,16 +103,16 @@ def _imported(target: Target) -> ModuleType:
         if error.name and f"{target.module}.".startswith(f"{error.name}."):
             message = (
                 f"there is no module {error.name!r}, neither in {target.root} nor installed: run "
-                "it where your code is, or name the file, like tasks.py:worker"
+                "the command in the folder of your code, or name the file, like tasks.py:worker"
             )
             raise InvalidRequestError(message) from None
         raise _import_failure(target, error) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's, whatever it is
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything
         raise _import_failure(target, error) from None
 
 
-def _import_failure(target: Target, error: BaseException) -> InvalidRequestError:
-    """What to tell of an error that the user's module raised."""
+def _import_failure(target: WorkerTarget, error: BaseException) -> InvalidRequestError:
+    """The error to raise for one that the user's module raised."""
     trace = "".join(traceback.format_exception(error.with_traceback(_theirs(error.__traceback__))))
     what = "ends the process" if isinstance(error, SystemExit) else "raises an error"
     return InvalidRequestError(
@@ -126,14 +126,14 @@ def _summary(error: BaseException) -> str:
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first line on that is not of this program or of Python's imports."""
+    """Drop the frames of this program and of Python's import system from the start."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     return trace
 
 
-def _check_file(module: ModuleType, target: Target) -> None:
-    """Refuse a module that Python has found elsewhere than in the file that was named."""
+def _check_file(module: ModuleType, target: WorkerTarget) -> None:
+    """Reject a module that was imported from another file than the named one."""
     found = getattr(module, "__file__", None)
     if target.file is None or (found is not None and Path(found).resolve() == target.file):
         return
@@ -144,7 +144,7 @@ def _check_file(module: ModuleType, target: Target) -> None:
     raise InvalidRequestError(message)
 
 
-def _attribute(module: ModuleType, target: Target) -> Worker:
+def _attribute(module: ModuleType, target: WorkerTarget) -> Worker:
     from bucketq.worker.worker import Worker
 
     found: object = module
@@ -155,8 +155,8 @@ def _attribute(module: ModuleType, target: Target) -> Worker:
         found = getattr(found, name)
     if not isinstance(found, Worker):
         message = (
-            f"{target.module}:{target.attribute} is no bucketq.Worker but of type "
-            f"{type(found).__name__}; {_what_is_there(module)}"
+            f"{target.module}:{target.attribute} is a "
+            f"{type(found).__name__}, not a bucketq.Worker; {_what_is_there(module)}"
         )
         raise InvalidRequestError(message)
     return found
@@ -169,7 +169,7 @@ def _only_worker(module: ModuleType) -> Worker:
         return workers[_USUAL_NAME]
     if len({id(worker) for worker in workers.values()}) == 1:
         return next(iter(workers.values()))
-    message = f"which worker is meant? {_what_is_there(module)}"
+    message = f"name a worker: {_what_is_there(module)}"
     raise InvalidRequestError(message)
 
 

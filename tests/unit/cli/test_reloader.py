@@ -63,7 +63,7 @@ async def test_a_child_that_heeds_no_signal_is_told_twice_and_killed(
         (tmp_path / "new.py").touch()
         await _appears(tmp_path / "begun")  # By the next child.
         assert (tmp_path / "told").read_text() == "2"
-        assert "new.py changed: starting again" in capfd.readouterr().err
+        assert "new.py changed: restarting" in capfd.readouterr().err
         # It hears signals like those of a terminal, the third of which kills.
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -31,7 +32,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     yield tmp_path
     for name in set(sys.modules) - before:
-        del sys.modules[name]
+        # No others: bucketq imports its modules when they are used, and keeps what it has found.
+        if any(str(tmp_path) in place for place in places(sys.modules[name])):
+            del sys.modules[name]
+
+
+def places(module: ModuleType) -> list[str]:
+    """The file of a module, or the folders of a package."""
+    return [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
 
 
 def write(path: Path, *, name: str = "worker", kind: str = "email") -> None:
@@ -87,7 +95,7 @@ def test_where_it_is_not_clear_which_is_meant_all_are_named(folder: Path) -> Non
     write(folder / "two_tasks.py", name="blue", kind="blue")
     assert "two_tasks:red and two_tasks:blue" in refusal("two_tasks")
     assert "two_tasks:red and two_tasks:blue" in refusal("two_tasks:green")
-    assert "is no bucketq.Worker" in refusal("two_tasks:bucketq")
+    assert "not a bucketq.Worker" in refusal("two_tasks:bucketq")
 
 
 def test_a_module_without_a_worker_or_without_handlers_is_refused(folder: Path) -> None:

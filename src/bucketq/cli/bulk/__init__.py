@@ -1,1 +1,1 @@
-"""Pushing many jobs from a file, a pipe or another queue, in a way that can be resumed."""
+"""Pushes many jobs from a file, a pipe or another queue, and can resume after an interruption."""

@@ -1,4 +1,4 @@
-"""Jobs of one feed that claim the same id or key, and are not the same."""
+"""Finds jobs of one feed that have the same id or key but different content."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from bucketq.model.base import NewJob
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Doubles:
-    """What ids and keys have stood in a feed so far, and where."""
+class DuplicateFinder:
+    """The ids and keys of a feed so far, and their line numbers."""
 
     def __init__(self, name: str, noun: str) -> None:
-        """Begin a feed; messages call it ``name``, and its parts by the noun."""
+        """Start a feed; errors call it ``name``, and its items by the noun."""
         self._name = name
         self._noun = noun
         self._seen: dict[tuple[str, str], tuple[int, bytes]] = {}
 
     def add(self, job: NewJob, number: int, *, has_own_id: bool) -> None:
-        """Refuse a job if another one has its id or key and other content."""
+        """Raise ``InvalidRequestError`` if a job with the same id or key has other content."""
         if job.key is not None:
             self._compare("key", job.key, number, _all_of(job))
         if has_own_id:
@@ -36,13 +36,13 @@ class Doubles:
         if known != digest:
             message = (
                 f"{self._name}: {self._noun}s {first:,} and {number:,} have the same {what} "
-                f"{value!r} but different contents: mend one of them"
+                f"{value!r} but different contents: correct one of them"
             )
             raise InvalidRequestError(message)
 
 
 def _all_of(job: NewJob) -> bytes:
-    """All but the id, which a key stands for; what means the same is written the same."""
+    """Encode all but the id, which the key replaces; equal jobs give equal bytes."""
     try:
         payload = _encode(msgspec.json.decode(job.payload))
     except msgspec.MsgspecError:

@@ -1,9 +1,9 @@
-"""Pushing many jobs in batches, so that it can be stopped at any moment and gone on with.
+"""Pushes many jobs in batches, and can be interrupted at any time and resumed.
 
-A batch is pushed whole or not at all. After a kill the progress file names the batch that was
-under way. Whether it landed is seen from its jobs: they are in the queue, or in the archive, or
-were never pushed. If it had not landed and does so later after all, pushing it again conflicts
-with it, and its jobs are recognised by their ids.
+A batch is committed completely or not at all. After a kill the progress file names the pending
+batch. Whether it was committed follows from its jobs: they are in the queue, or in the archive, or
+were never pushed. If it is committed late, after that check, pushing it again is recognised by the
+ids of its jobs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bucketq.cli.bulk.duplicates import Doubles
+from bucketq.cli.bulk.duplicates import DuplicateFinder
 from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, check_item
-from bucketq.cli.bulk.progress_file import Progress, Record, read_record
+from bucketq.cli.bulk.progress_file import ProgressFile, ProgressRecord, read_record
 from bucketq.cli.opening import open_queue
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output, counted
@@ -38,14 +38,17 @@ from bucketq.model.settings import Settings
 from bucketq.queue.base import Queue
 
 _BATCH_BYTES = 32 * 1024 * 1024
+"""Bounds the size of one request; max_batch_bytes of the queue may lower it."""
 _CLOCK_MARGIN = timedelta(hours=1)
+"""The archive is searched this much beyond a batch, in case clocks differ."""
 _BREATH = 5000
+"""Items that are checked between two turns of the event loop."""
 _FAULTS_OF_A_JOB = (InvalidRequestError, KeyConflictError, PayloadTooLargeError)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a feed is to be pushed."""
+    """How to push a feed."""
 
     url: str
     defaults: Defaults
@@ -56,7 +59,7 @@ class Plan:
 
 
 async def push_file(out: Output, plan: Plan, path: Path) -> int:
-    """Push the lines of a file, going on where an earlier run has stopped."""
+    """Push the lines of a file, resuming an interrupted run."""
     record = None if plan.progress is None else read_record(plan.progress)
     restarts = 0 if record is None else record.restarts + plan.restart
     feed = FileFeed(path, plan.defaults, str(restarts or ""))
@@ -64,7 +67,7 @@ async def push_file(out: Output, plan: Plan, path: Path) -> int:
 
 
 async def push_feed(
-    out: Output, plan: Plan, feed: Feed, record: Record | None, restarts: int = 0
+    out: Output, plan: Plan, feed: Feed, record: ProgressRecord | None, restarts: int = 0
 ) -> int:
     """Push a feed; return the exit code."""
     clock = SystemClock()
@@ -72,9 +75,9 @@ async def push_feed(
         snapshot = await queue.snapshot()
         record = _choose(plan, feed, snapshot, record, restarts)
         if record.finished_at is not None and not feed.grows:
-            _tell_finished(out, plan, record)
+            _report_finished(out, plan, record)
             return exit_codes.OK
-        progress = Progress(plan.progress, record, clock)
+        progress = ProgressFile(plan.progress, record, clock)
         with Bar(out, feed.total, plan.noun) as bar:
             pusher = _Pusher(out, plan, feed, progress, bar, queue)
             if feed.total is not None:
@@ -84,11 +87,11 @@ async def push_feed(
 
 
 def _choose(
-    plan: Plan, feed: Feed, snapshot: Snapshot, record: Record | None, restarts: int
-) -> Record:
-    """Go on with an earlier run where it is the same one; begin anew where told; or refuse."""
+    plan: Plan, feed: Feed, snapshot: Snapshot, record: ProgressRecord | None, restarts: int
+) -> ProgressRecord:
+    """Resume an earlier run if it is the same one, start over with --restart, or reject."""
     options = plan.defaults.choice
-    fresh = Record(
+    fresh = ProgressRecord(
         source=feed.digest,
         target=plan.url,
         incarnation=snapshot.incarnation,
@@ -101,25 +104,25 @@ def _choose(
         "the source has changed": record.source != feed.digest,
         f"it was pushed to {record.target}": record.target != plan.url,
         "it was pushed with other options": record.options != options,
-        "the queue was restored or created anew": record.incarnation != snapshot.incarnation,
+        "the queue was restored or recreated": record.incarnation != snapshot.incarnation,
     }
     for reason, applies in reasons.items():
         if applies:
             message = (
-                f"{plan.progress} tells of an earlier run, but {reason} since; to push every "
-                f"{plan.noun} as a new job use --restart, or name another file with --progress"
+                f"{plan.progress} is from an earlier run, but {reason} since; use --restart to "
+                f"push every {plan.noun} as a new job, or name another file with --progress"
             )
             raise InvalidRequestError(message)
     return record
 
 
-def _demand_archive(plan: Plan) -> None:
-    """Refuse to guess where only the archive can tell, which no broker reads."""
+def _check_archive_access(plan: Plan) -> None:
+    """Raise if only the archive can answer and it cannot be read: brokers do not serve it."""
     if plan.url.startswith(("bucketq://", "bucketqs://")):
         message = (
-            f"{plan.progress} tells of a batch that is not in the queue any more, and only the "
-            "archive can tell whether it ever was: look there with `bucketq archive cat` and the "
-            "address of the queue's object, and push what is missing from another file"
+            f"{plan.progress} names a batch that is not in the queue, and only the archive shows "
+            "whether it was pushed: check with `bucketq archive cat` and the address of the "
+            "queue's object, and push the missing jobs from another file"
         )
         raise InvalidRequestError(message)
 
@@ -132,7 +135,7 @@ class _Pusher:
         out: Output,
         plan: Plan,
         feed: Feed,
-        progress: Progress,
+        progress: ProgressFile,
         bar: Bar,
         queue: Queue[Any],
     ) -> None:
@@ -145,19 +148,19 @@ class _Pusher:
         self._is_stopped = False
 
     async def check(self, settings: Settings) -> None:
-        """Read all that is left once, so that a bad line is found before any is pushed."""
+        """Read all remaining items, so that a bad line is found before any is pushed."""
         start = self._progress.record.done
         self._bar.begin("checking", start.number)
-        doubles = Doubles(self._feed.name, self._plan.noun)
+        duplicates = DuplicateFinder(self._feed.name, self._plan.noun)
         for count, item in enumerate(self._feed.items(start)):
             job = check_item(self._feed.name, item, settings)
-            doubles.add(job, item.end.number, has_own_id=not item.has_made_id)
+            duplicates.add(job, item.end.number, has_own_id=not item.has_made_id)
             if not count % _BREATH:
                 self._bar.show(item.end.number)
                 await asyncio.sleep(0)
 
     async def settle_pending(self, snapshot: Snapshot, clock: Clock) -> None:
-        """Find out whether the batch that was under way at the last stop has landed."""
+        """Find out whether the batch that was pending at the interruption was committed."""
         record = self._progress.record
         if record.pending is None:
             return
@@ -166,7 +169,7 @@ class _Pusher:
         wanted = own or {item.spec.id for item in items}
         found = {job.id for job in snapshot.jobs} & wanted
         if not _is_there(found, wanted, own) and record.began_at is not None:
-            _demand_archive(self._plan)
+            _check_archive_access(self._plan)
             async with open_archive(self._plan.url) as archive:
                 since = record.began_at - _CLOCK_MARGIN
                 async for job in archive.jobs(since, clock.now() + _CLOCK_MARGIN):
@@ -178,7 +181,7 @@ class _Pusher:
             self._progress.settle(record.pending)
 
     async def run(self, settings: Settings) -> int:
-        """Push batch after batch; Ctrl-C lets the one under way land, and ends."""
+        """Push batch after batch; on Ctrl-C, finish the current batch and stop."""
         before = self._progress.record.done.jobs
         self._bar.begin("pushing", self._progress.record.done.number)
         jobs = min(self._plan.batch_jobs, settings.max_batch_jobs)
@@ -197,7 +200,7 @@ class _Pusher:
                     return self._stopped(before)
         except BucketQError as error:
             is_ours = isinstance(error, _FAULTS_OF_A_JOB)
-            self._out.note(self._how_to_mend() if is_ours else self._how_far())
+            self._out.note(self._how_to_fix() if is_ours else self._how_far())
             raise
         except (asyncio.CancelledError, KeyboardInterrupt):
             self._out.after_interrupt = self._how_far()
@@ -208,7 +211,7 @@ class _Pusher:
 
     @contextlib.contextmanager
     def _stop_gently(self) -> Iterator[None]:
-        """While a batch is under way, take a Ctrl-C for a wish and the second for an order."""
+        """During a batch, stop after it on the first Ctrl-C and at once on the second."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def stop() -> None:
@@ -221,7 +224,7 @@ class _Pusher:
         try:
             loop.add_signal_handler(signal.SIGINT, stop)
         except (NotImplementedError, RuntimeError, ValueError):
-            yield  # Not the main thread: nobody can press Ctrl-C here.
+            yield  # Not the main thread, which alone receives signals.
             return
         try:
             yield
@@ -245,34 +248,34 @@ class _Pusher:
 
     def _how_far(self) -> str:
         if self._progress.path is None:
-            return f"{self._far()}; go on behind them"
-        return f"{self._far()}; to go on, run the same command again"
+            return f"{self._far()}; continue after them"
+        return f"{self._far()}; to resume, run the same command again"
 
-    def _how_to_mend(self) -> str:
-        """What to do where the same command would end in the same way."""
+    def _how_to_fix(self) -> str:
+        """What to do if the same command would fail again."""
         if self._progress.path is None:
             return self._how_far()
         if self._feed.grows:
-            advice = "to go on, remove the job from one of the queues and run the command again"
+            advice = "remove the job from one of the queues and run the command again"
         else:
             number = self._progress.record.done.number
-            behind = f"behind line {number:,} " if number else ""
-            advice = f"to go on, mend the lines {behind}in a file of their own, and push that one"
-        return f"{self._far()}; the same command would end in the same way: {advice}"
+            after = f"after line {number:,} " if number else ""
+            advice = f"correct the lines {after}in a new file, and push that"
+        return f"{self._far()}; the same command would fail again: {advice}"
 
     def _far(self) -> str:
         done = self._progress.record.done
-        return f"{counted(done.number, self._plan.noun)} of {self._feed.name} pushed for certain"
+        return f"{counted(done.number, self._plan.noun)} of {self._feed.name} acknowledged"
 
 
 def _let_ctrl_c_interrupt() -> None:
-    """Let Ctrl-C end the reading of lines, which holds up the event loop, at once."""
+    """Let Ctrl-C interrupt reading lines, which blocks the event loop."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _is_there(found: set[Any], wanted: set[Any], own: set[Any]) -> bool:
-    """Whether a batch has landed: one job of our own making proves it, since all go together."""
+    """Whether a batch was committed; one job with a derived id proves it, as all go together."""
     return bool(found) if own else found == wanted
 
 
@@ -286,9 +289,9 @@ def _up_to(items: Iterator[Item], end: Mark) -> list[Item]:
 
 
 def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list[Item]]:
-    """Cut a feed into batches; the same id or key never stands twice in one.
+    """Divide a feed into batches; no id or key occurs twice in one.
 
-    A batch is handed out as soon as it is full, and what comes before a bad line is not lost.
+    A batch is yielded as soon as it is full, and the jobs before a bad line are yielded too.
     """
     batch: list[Item] = []
     names: set[tuple[str, str | None]] = set()
@@ -316,10 +319,10 @@ def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list
         yield batch
 
 
-def _tell_finished(out: Output, plan: Plan, record: Record) -> None:
+def _report_finished(out: Output, plan: Plan, record: ProgressRecord) -> None:
     value = {"pushed": 0, "jobs": record.done.jobs, "lines": record.done.number, "finished": True}
     out.done("nothing to push", value)
     out.note(
-        f"all {counted(record.done.number, plan.noun)} were pushed before, says {plan.progress}; "
-        "to push them again as new jobs use --restart"
+        f"all {counted(record.done.number, plan.noun)} were pushed before, according to "
+        f"{plan.progress}; use --restart to push them again as new jobs"
     )

@@ -1,8 +1,7 @@
-"""Where many jobs come from: lines of a file, lines of stdin, another queue.
+"""Sources of many jobs: the lines of a file, the lines of stdin, another queue.
 
-A feed yields jobs in an order that does not change, each with a *mark* behind it from which it
-can go on later. Every job has an id that follows from the feed alone, so that pushing it again is
-recognised.
+A feed yields jobs in a fixed order, each with a *mark* from which it can resume after the job. The
+id of a job is derived from the feed alone, so that pushing it again is recognised.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from bucketq.model.operations import Snapshot
 from bucketq.model.settings import Settings
 from bucketq.queue.job import JobSpec
 
+# Bounds the memory of reading a file of any size.
 _CHUNK_BYTES = 1024 * 1024
 
 
 class Mark(NamedTuple):
-    """A place in a feed: where to go on, the number of the line or job there, jobs so far."""
+    """A position in a feed: the offset, the number of the line or job, the jobs so far."""
 
     at: int = 0
     number: int = 0
@@ -40,13 +40,13 @@ class Mark(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A job of a feed and the mark behind it."""
+    """A job of a feed, and the position after it."""
 
     spec: JobSpec[Any]
     size_bytes: int
     end: Mark
     has_made_id: bool
-    """Whether the id was made from the feed, so that nobody else uses it."""
+    """Whether the id was derived from the feed, so that no other producer uses it."""
 
 
 class Feed(Protocol):
@@ -54,35 +54,35 @@ class Feed(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         ...
 
     @property
     def digest(self) -> str:
-        """What tells it from another feed, or the same after a change."""
+        """A digest that changes with the content of the feed."""
         ...
 
     @property
     def total(self) -> int | None:
-        """How many lines or jobs it has, where that is known."""
+        """The number of lines or jobs, if known."""
         ...
 
     @property
     def grows(self) -> bool:
-        """Whether more may come behind the end."""
+        """Whether jobs may be added at the end."""
         ...
 
     def items(self, start: Mark) -> Iterator[Item]:
-        """The jobs behind a mark."""
+        """The jobs after a mark."""
         ...
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the command line says of all jobs of a feed."""
+    """Options of the command line that apply to all jobs of a feed."""
 
     kind: str | None = None
-    """Given: each line is a payload. Not given: each line is a job with a kind of its own."""
+    """If given, each line is a payload. If not, each line is a job with its own kind."""
     priority: int | None = None
     delay_s: float | None = None
     run_at: datetime | None = None
@@ -91,22 +91,22 @@ class Defaults:
     kinds: tuple[str, ...] = ()
     """Only jobs of these kinds."""
     statuses: tuple[str, ...] = ("queued",)
-    """Only jobs with these statuses, where a line tells one."""
+    """Only jobs with these statuses, if a line has one."""
 
     @property
     def digest(self) -> str:
-        """What is mixed into ids, so that other options make other jobs."""
+        """Part of the derived ids, so that other options make other jobs."""
         shaping = (self.kind, self.priority, self.delay_s, self.run_at, self.max_attempts)
         return msgspec.json.encode([*shaping, self.tags]).decode()
 
     @property
     def choice(self) -> str:
-        """What a run that goes on must have in common with the one that it goes on with."""
+        """The options that must be the same when a run is resumed."""
         return f"{self.digest} {msgspec.json.encode([self.kinds, self.statuses]).decode()}"
 
 
 class _Line(Struct, forbid_unknown_fields=True):
-    """A job as a line tells it: what can be pushed, and what a job's line in the object has."""
+    """A job on a line: what can be pushed, or what a job's line in the object contains."""
 
     kind: str
     payload: Raw
@@ -127,22 +127,22 @@ _RECORD_ONLY = frozenset(JobRecord.__struct_fields__) - frozenset(_Line.__struct
 
 
 class LineReader:
-    """Turns lines into jobs."""
+    """Parses lines into jobs."""
 
     def __init__(self, name: str, run: str, defaults: Defaults) -> None:
-        """Make ids out of ``run`` and the number of a line."""
+        """Derive ids from ``run`` and the line number."""
         self._name = name
         self._run = run
         self._defaults = defaults
 
     def read(self, line: bytes, end: Mark) -> Item | None:
-        """The job on a line; None where it is blank or not wanted."""
+        """Parse a line; None if it is blank or not selected."""
         line = line.strip()
         if not line:
             return None
         defaults = self._defaults
         try:
-            found = self._understand(line)
+            found = self._parse(line)
             spec = _spec(found, found.id or f"{self._run}-{end.number}", defaults)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
             message = f"{self._name}, line {end.number}: {_why(error)}"
@@ -154,7 +154,7 @@ class LineReader:
         end = end._replace(jobs=end.jobs + 1)
         return Item(spec, len(line), end, found.id is None and found.key is None)
 
-    def _understand(self, line: bytes) -> _Line:
+    def _parse(self, line: bytes) -> _Line:
         kind = self._defaults.kind
         if kind is not None:
             check_decodable(line)
@@ -175,12 +175,12 @@ class LineReader:
 
 
 class FileFeed:
-    """The lines of a file, which is read once before, for its digest and its length."""
+    """The lines of a file, which is read once in advance for its digest and length."""
 
     grows = False
 
     def __init__(self, path: Path, defaults: Defaults, salt: str = "") -> None:
-        """Read the file through."""
+        """Read the file once."""
         self.name = str(path)
         self._path = path
         content = blake2b(digest_size=16)
@@ -196,7 +196,7 @@ class FileFeed:
         self._reader = LineReader(self.name, run_id(self.digest, defaults, salt), defaults)
 
     def items(self, start: Mark) -> Iterator[Item]:
-        """The jobs behind a mark."""
+        """The jobs after a mark."""
         with _opened(self._path) as file:
             file.seek(start.at)
             mark = start
@@ -209,20 +209,20 @@ class FileFeed:
 
 
 class StreamFeed:
-    """Lines that come once and cannot be read again."""
+    """Lines of a pipe, which cannot be read again."""
 
     total = None
     grows = False
 
     def __init__(self, file: BinaryIO, defaults: Defaults, run: str) -> None:
-        """Read from ``file``; ids are made out of ``run``."""
+        """Read from ``file``; ids are derived from ``run``."""
         self.name = "stdin"
         self.digest = run
         self._file = file
         self._reader = LineReader(self.name, run_id(run, defaults, ""), defaults)
 
     def items(self, start: Mark) -> Iterator[Item]:
-        """All jobs; there is no going back to a mark."""
+        """All jobs; the mark is only a start for counting."""
         mark = start
         for line in self._file:
             mark = Mark(mark.at + len(line), mark.number + 1, mark.jobs)
@@ -233,12 +233,12 @@ class StreamFeed:
 
 
 class QueueFeed:
-    """The jobs of another queue, as they were at one version; they keep their ids."""
+    """The jobs of another queue at one version, with their ids."""
 
     grows = True
 
     def __init__(self, name: str, snapshot: Snapshot, defaults: Defaults) -> None:
-        """Take the jobs that are wanted, in the order of their pushes."""
+        """Select jobs, in the order in which they were pushed."""
         self.name = name
         self.digest = snapshot.incarnation
         self._defaults = defaults
@@ -251,7 +251,7 @@ class QueueFeed:
         self.total: int | None = len(self._jobs)
 
     def items(self, start: Mark) -> Iterator[Item]:
-        """The jobs behind a mark."""
+        """The jobs after a mark."""
         count = start.jobs
         for job in self._jobs:
             if job.seq <= start.at:
@@ -275,13 +275,13 @@ class QueueFeed:
 
 
 def run_id(digest: str, defaults: Defaults, salt: str) -> str:
-    """What the ids of a feed begin with."""
+    """The prefix of the ids of a feed."""
     text = f"{digest}/{defaults.digest}/{salt}".encode()
     return blake2b(text, digest_size=8).hexdigest()
 
 
 def check_item(name: str, item: Item, settings: Settings) -> NewJob:
-    """Refuse a job that the queue would refuse, before any is pushed; return it as it will be."""
+    """Raise ``InvalidRequestError`` if the queue would reject the job; return it as pushed."""
     spec = item.spec
     payload = spec.payload
     raw = payload if isinstance(payload, Raw) else Raw(b'"%b"' % base64.b64encode(payload))
@@ -334,7 +334,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, msgspec.ValidationError):
         return (
             f'{error}; a line is a job like {{"kind": "email", "payload": ...}}, or a payload '
-            "where the command names the kind"
+            "if the command names the kind"
         )
     return str(error) if isinstance(error, NotDecodableError) else f"not JSON: {error}"
 

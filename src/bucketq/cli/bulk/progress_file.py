@@ -1,8 +1,8 @@
-"""How far a feed has been pushed, in a small file, so that a command can be run again.
+"""The progress of a bulk push, in a small file, so that the command can be resumed.
 
-The file is written before each batch: what is *done* has certainly been pushed, what is *pending*
-is being pushed, and whether it was is found out by whoever goes on. It is written whole and synced,
-so that a kill at any moment leaves a true one.
+The file is written before each batch: *done* has certainly been pushed, *pending* is being pushed,
+and a later run finds out whether it was. It is replaced atomically and synced, so that a kill at
+any time leaves a correct file.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from bucketq.errors import InvalidRequestError
 SUFFIX = ".bucketq-progress"
 
 
-class Record(Struct, kw_only=True):
-    """What the file holds."""
+class ProgressRecord(Struct, kw_only=True):
+    """The content of the file."""
 
     source: str
     """The digest of the feed."""
@@ -38,31 +38,31 @@ class Record(Struct, kw_only=True):
     finished_at: datetime | None = None
 
 
-class Progress:
-    """The progress of one feed into one queue; without a path it is kept in memory alone."""
+class ProgressFile:
+    """The progress of one feed into one queue; without a path it is kept in memory only."""
 
-    def __init__(self, path: Path | None, record: Record, clock: Clock) -> None:
-        """Begin with a record, new or read from the file."""
+    def __init__(self, path: Path | None, record: ProgressRecord, clock: Clock) -> None:
+        """Start with a record, new or read from the file."""
         self.path = path
         self.record = record
         self._clock = clock
 
     def begin(self, end: Mark) -> None:
-        """Note that the jobs up to a mark are about to be pushed."""
+        """Record that the jobs up to a mark are about to be pushed."""
         self.record.pending = end
         self.record.began_at = self._clock.now()
         self._write()
 
     def settle(self, end: Mark) -> None:
-        """Note that they were. It is written with the next batch, or at the end."""
+        """Record that they were pushed. It is written with the next batch, or at the end."""
         self.record.done, self.record.pending = end, None
 
     def stop(self) -> None:
-        """Write down what is done."""
+        """Write the file."""
         self._write()
 
     def finish(self) -> None:
-        """Note that all is done."""
+        """Record that everything was pushed."""
         self.record.finished_at = self._clock.now()
         self._write()
 
@@ -72,12 +72,12 @@ class Progress:
             write_file(self.path, body + b"\n", overwrite=True)
 
 
-def read_record(path: Path) -> Record | None:
-    """Read the file; None where there is none."""
+def read_record(path: Path) -> ProgressRecord | None:
+    """Read the file; None if it does not exist."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return msgspec.json.decode(path.read_bytes(), type=ProgressRecord)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
-        message = f"{path} cannot be read as a progress file: {error}; remove it, or use --progress"
+        message = f"{path} is not a progress file: {error}; remove it, or use --progress"
         raise InvalidRequestError(message) from None

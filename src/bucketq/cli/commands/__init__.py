@@ -1,77 +1,77 @@
-"""The commands, one file each, in the folders by which ``bucketq --help`` groups them.
+"""The commands, one file each, in folders that match the groups of ``bucketq --help``.
 
 A file has the name of its command and a function ``run``, whose docstring is the help of the
-command. A folder within a group, like ``storage/archive``, is a command with commands of its own,
-and its docstring is the help of it. The summaries stand here as well, so that ``--help`` prints
-them without importing every command; a test compares them with the docstrings.
+command. A folder within a group, like ``storage/archive``, is a command with subcommands; its
+docstring is the help. The summaries are repeated here, so that ``--help`` prints them without
+importing every command; a test compares them with the docstrings.
 """
 
 from __future__ import annotations
 
 GROUPS: dict[str, dict[str, str]] = {
     "producers": {
-        "push": "Push a job and print its id; with --bulk, one for each line.",
-        "import": "Push jobs from a file, or from another queue.",
+        "push": "Push a job and print its id; with --bulk, one job per line.",
+        "import": "Push jobs from a file or another queue.",
     },
     "workers": {
-        "work": "Run a worker of yours: claim jobs and call their handlers.",
-        "claim": "Take jobs to work on, and print them with their leases.",
-        "heartbeat": "Say that a job is still being worked on.",
-        "complete": "Finish a job, with an optional result.",
-        "fail": "Report that an attempt failed; it is tried again, or dead.",
-        "release": "Give a job back unharmed; it costs none of its attempts.",
-        "consumer": "Engines that claim numbered batches of jobs.",
+        "work": "Run a worker: claim jobs and call their handlers.",
+        "claim": "Claim jobs and print them with their leases.",
+        "heartbeat": "Renew the lease of a job.",
+        "complete": "Complete a job, with an optional result.",
+        "fail": "Report a failed attempt; the job is retried or becomes dead.",
+        "release": "Return a job to the queue without using up an attempt.",
+        "consumer": "Manage consumers, which claim numbered batches of jobs.",
     },
     "brokers": {
-        "serve": "Serve queues: commit for everybody who asks, until it is stopped.",
-        "token": "Who may talk to the brokers of a queue, and do what.",
+        "serve": "Run a broker for one or more queues.",
+        "token": "Manage access tokens.",
     },
     "monitoring": {
-        "stats": "Count jobs by kind and status; tell how the queue is doing.",
+        "stats": "Count jobs by kind and status.",
         "ls": "List jobs in the order in which they were pushed.",
         "show": "Show one job: its fields, payload, result and errors.",
         "dead": "List dead jobs with their last error.",
     },
     "operations": {
-        "cancel": "Cancel a waiting job; ask the worker of a running one to stop.",
-        "pause": "Hand out no more jobs of a kind, or none at all.",
-        "resume": "Undo the pause of a kind, or every pause.",
-        "redrive": "Give dead jobs a new life, with all their attempts.",
-        "purge": "Finish dead jobs for good.",
-        "config": "Show the settings of a queue, or change some.",
+        "cancel": "Cancel a queued job, or ask the worker of a running one to stop.",
+        "pause": "Stop handing out jobs, of one kind or of all.",
+        "resume": "Hand out jobs again after a pause.",
+        "redrive": "Queue dead jobs again, with all their attempts.",
+        "purge": "Move dead jobs to the archive.",
+        "config": "Show or change the settings of a queue.",
     },
     "storage": {
         "create": "Create an empty queue.",
-        "delete": "Delete a queue, with all jobs in it.",
-        "backup": "Save a verified copy of the queue, to a file or an object.",
-        "restore": "Bring a saved copy back, as a new incarnation of the queue.",
-        "edit": "Change the object in $VISUAL or $EDITOR.",
-        "repair": "Say what is wrong with the object, or accept it as it is.",
-        "doctor": "Check whether a store is fit for a queue.",
-        "archive": "Finished jobs, by the time at which they finished.",
+        "delete": "Delete a queue and all its jobs.",
+        "backup": "Save a verified copy of a queue to a file or an object.",
+        "restore": "Restore a queue from a saved copy.",
+        "edit": "Edit the object of a queue in $VISUAL or $EDITOR.",
+        "repair": "Diagnose a damaged object, or accept it after a manual edit.",
+        "doctor": "Check whether a store can hold a queue.",
+        "archive": "Read and maintain the archive of finished jobs.",
     },
 }
 """The commands of each folder, in the order of ``--help``."""
 
 SUBCOMMANDS: dict[str, dict[str, str]] = {
     "archive": {
-        "ls": "List finished jobs of a range of time, each once.",
-        "cat": "Print finished jobs of a range of time as JSON lines, each once.",
-        "flush": "Archive everything that is finished now.",
-        "prune": "Delete archived jobs that are too old, in whole hours.",
-        "collect": "Delete segments that a crash left and that repeat others.",
-        "compact": "Turn old segments into Parquet, as a Delta table beside them.",
-        "report": "Measure finished jobs: throughput, times, retries, failures.",
-        "replay": "Push finished or dead jobs again that match a condition, once.",
+        "ls": "List the jobs that finished in a time range.",
+        "cat": "Print the jobs that finished in a time range as JSON lines.",
+        "flush": "Archive all finished jobs now.",
+        "prune": "Delete old archived jobs, in whole hours.",
+        "collect": "Delete duplicate archive files that a crash left behind.",
+        "compact": "Convert old archive files to a Delta table of Parquet files.",
+        "report": "Report throughput, latency, retries and failures.",
+        "replay": "Push archived jobs that match a condition again, once each.",
     },
     "token": {
-        "create": "Make a token and print it, this once.",
-        "list": "List the tokens that are good.",
-        "revoke": "Take a token back.",
+        "create": "Create a token and print it once.",
+        "list": "List the valid tokens.",
+        "revoke": "Revoke a token.",
     },
     "consumer": {
-        "list": "List the consumers, and the last batch of each.",
-        "remove": "Give back what a consumer holds, and forget it.",
+        "list": "List the consumers and the last batch of each.",
+        "remove": "Release the jobs of a consumer and forget it.",
     },
 }
 """The commands of a command, by its name."""

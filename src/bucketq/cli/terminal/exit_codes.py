@@ -1,4 +1,4 @@
-"""Exit codes: what a script can tell from them, and which error leads to which."""
+"""Exit codes: what they mean to a script, and which error leads to which."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ PIPE_CLOSED = 141
 
 MEANING = {
     OK: "done",
-    UNEXPECTED: "something unexpected; `doctor` found a fault",
-    USAGE: "the command, or a value in it, is wrong",
+    UNEXPECTED: "unexpected error; `doctor` found a fault",
+    USAGE: "usage error: the command or a value in it is invalid",
     NOTHING: "no such queue, job, token or consumer; nothing to claim",
-    REJECTED: "refused: lease lost, queue full, no permission, changed meanwhile, ...",
-    UNAVAILABLE: "the outcome is unknown; repeat it with --request where one is shown",
-    CORRUPT: "the object, or the disk under it, cannot be trusted",
+    REJECTED: "rejected: lease lost, queue full, no permission, changed meanwhile, ...",
+    UNAVAILABLE: "the outcome is unknown; retry with --request if one is shown",
+    CORRUPT: "the object, or the disk under it, is damaged",
     INTERRUPTED: "stopped by Ctrl-C",
-    PIPE_CLOSED: "whoever read the output has closed the pipe",
+    PIPE_CLOSED: "the reader closed the output pipe",
 }
 
 _CODES: tuple[tuple[type[BucketQError], int], ...] = (
-    # For a worker it is a lost lease, whether the job is archived already or not yet.
+    # To a worker this is a lost lease, whether or not the job is archived yet.
     (JobGoneError, REJECTED),
     (JobNotFoundError, NOTHING),
     (QueueNotFoundError, NOTHING),

@@ -1,7 +1,7 @@
 """Ctrl-C while something blocks the event loop.
 
-``asyncio.run`` takes the first Ctrl-C for a wish to cancel the task that runs. A task that waits
-for a person or a pipe never comes to know of it, so that it is told the plain way there.
+``asyncio.run`` handles the first Ctrl-C by cancelling the running task. A task that blocks while
+it reads from a person or a pipe would never notice, so Ctrl-C raises KeyboardInterrupt there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
-    """Let Ctrl-C end what is done inside by a KeyboardInterrupt."""
+    """Let Ctrl-C raise KeyboardInterrupt inside."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

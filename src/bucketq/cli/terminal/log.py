@@ -1,8 +1,8 @@
-"""The log of ``bucketq work`` and ``bucketq serve``: one line for each event, as text or as JSON.
+"""The log of ``bucketq work`` and ``bucketq serve``: one line per event, as text or JSON.
 
-It names jobs, and never includes what is in them: no payloads, no results, and of a handler's error
-only the type, because the message may quote a payload; ``work`` adds tracebacks with --debug. Only
-the logger ``bucketq`` is touched, so that whatever else the user's module has configured stays.
+Logs name jobs but never include payloads or results. Of a handler's error they show only the type,
+because the message may quote a payload; ``work`` adds tracebacks with --debug. Only the logger
+``bucketq`` is configured; the rest of the user's logging configuration stays as it is.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from bucketq.errors import InvalidRequestError
 Format = Literal["text", "json"]
 LogFormat = Annotated[
     str,
-    typer.Option("--log-format", metavar="text|json", help="How to log to stderr; --json: json."),
+    typer.Option(
+        "--log-format", metavar="text|json", help="Format of the log on stderr; json with --json."
+    ),
 ]
 
 _LOGGER = "bucketq"
 
 
-class Lines(logging.Handler):
-    """Writes records as lines."""
+class LineHandler(logging.Handler):
+    """Formats log records as lines."""
 
     def __init__(self, form: Format, say: Callable[[str], None], *, tracebacks: bool) -> None:
-        """Give each line to ``say``."""
+        """Pass each line to ``say``."""
         super().__init__()
         self.worker = ""
         """The name of the worker, once it is known."""
@@ -42,17 +44,17 @@ class Lines(logging.Handler):
         self._tracebacks = tracebacks
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; pass it on to handlers of the user that do not write to the terminal."""
+        """Write a record, and pass it to root handlers that do not write to the terminal."""
         try:
             self._say(self._json(record) if self._form == "json" else self._text(record))
-        except Exception:  # noqa: BLE001 - logging says how its own failures are told
+        except Exception:  # noqa: BLE001 - handled as logging handles its own failures
             self.handleError(record)
         for handler in logging.getLogger().handlers:
             if not _is_console(handler) and record.levelno >= handler.level:
                 handler.handle(record)
 
     def _facts(self, record: logging.LogRecord) -> dict[str, object]:
-        """What is told beside time and level, the event first."""
+        """The fields beside time and level, the event first."""
         facts = dict(getattr(record, "bucketq", None) or {"event": record.getMessage()})
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
@@ -72,8 +74,8 @@ class Lines(logging.Handler):
             facts["worker"] = self.worker
         if trace := self._traceback(record):
             facts["traceback"] = trace
-        told = {"time": _moment(record), "level": record.levelname.lower(), **facts}
-        return msgspec.json.encode(told).decode()
+        fields = {"time": _moment(record), "level": record.levelname.lower(), **facts}
+        return msgspec.json.encode(fields).decode()
 
     def _traceback(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info and self._tracebacks else None
@@ -81,7 +83,7 @@ class Lines(logging.Handler):
 
 
 def choose_format(text: str, out: Output) -> Format:
-    """Read --log-format, and report errors in the same format: they go to stderr as well."""
+    """Parse --log-format, and report errors in that format, as they go to stderr as well."""
     if text not in {"", "text", "json"}:
         message = f"--log-format must be text or json, got {text!r}"
         raise InvalidRequestError(message)
@@ -90,8 +92,8 @@ def choose_format(text: str, out: Output) -> Format:
     return form
 
 
-def log_to(lines: Lines, *, quiet: bool, debug: bool) -> None:
-    """Let the logger of bucketq write lines, unless the user's module has given it handlers."""
+def log_to(lines: LineHandler, *, quiet: bool, debug: bool) -> None:
+    """Add the handler to bucketq's logger, unless the user's module has added one."""
     log = logging.getLogger(_LOGGER)
     if debug or quiet:
         log.setLevel(logging.DEBUG if debug else logging.WARNING)
@@ -99,11 +101,11 @@ def log_to(lines: Lines, *, quiet: bool, debug: bool) -> None:
         log.setLevel(logging.INFO)
     if not log.handlers:
         log.addHandler(lines)
-        log.propagate = False  # A root handler that writes to the terminal would tell all twice.
+        log.propagate = False  # A root handler on the terminal would print each line twice.
 
 
 def to_stderr(text: str) -> None:
-    """Write a line to stderr, in one piece."""
+    """Write a line to stderr in one piece."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

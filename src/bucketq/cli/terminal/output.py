@@ -1,8 +1,8 @@
-"""What a command says: results on stdout, everything else on stderr.
+"""The output of a command: results on stdout, everything else on stderr.
 
 Results are for people by default (tables as wide as the terminal) and for programs with
-``--json``. What came from a job is shown with its control characters escaped, so that a payload
-cannot write to the terminal of whoever looks at it.
+``--json``. Control characters in text from jobs are escaped, so that a payload cannot send escape
+sequences to the terminal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bucketq.cli.terminal.text_table import Column, Table
+from bucketq.cli.terminal.text_table import Column, TextTable
 
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
@@ -24,32 +24,31 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def flush_each_line() -> None:
-    """Flush stdout after each line, also if it is a file or a pipe.
+    """Flush stdout after each line, even if it is a file or a pipe.
 
-    Otherwise a program that waits for a line of a command that keeps running, like the address
-    that `serve` prints, waits until a buffer is full. It costs about a microsecond a line, which
-    is little beside encoding one.
+    Otherwise a program that waits for a line of a long-running command, like the address that
+    `serve` prints, waits until the buffer is full. It costs about a microsecond per line, less
+    than encoding it.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
 
 
 class Output:
-    """Where a command puts what it has to say."""
+    """Prints the results, notes and errors of a command."""
 
     def __init__(self, *, json: bool, quiet: bool, debug: bool, timeout_s: float) -> None:
-        """Keep what the options that all commands share say."""
         self.json = json
         self.json_errors = json
-        """Whether errors are JSON: they follow the format of a log, if there is one."""
+        """Whether errors are JSON; they have the format of the log, if there is one."""
         self.quiet = quiet
         self.debug = debug
         self.timeout_s = timeout_s
         self.after_interrupt = "running it again is safe"
-        """What to tell somebody who pressed Ctrl-C."""
+        """What the message after Ctrl-C says about the outcome."""
 
     def result(self, text: str, value: object) -> None:
-        """Print what was asked for: as text, or with --json as a value."""
+        """Print a result: as text, or with --json as a value."""
         if self.json:
             self.value(value)
         else:
@@ -67,12 +66,12 @@ class Output:
         sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
     def note(self, text: str) -> None:
-        """Tell something beside the result."""
+        """Print a remark on stderr, unless --quiet."""
         if not self.quiet:
             print(printable(text), file=sys.stderr)
 
     def error(self, text: str, **fields: object) -> None:
-        """Tell what went wrong: a sentence, or with --json an object."""
+        """Report an error: a sentence, or with --json an object."""
         if self.json_errors:
             line = msgspec.json.encode({"error": text, **fields}).decode()
             print(line, file=sys.stderr)
@@ -81,16 +80,16 @@ class Output:
 
     def table(
         self, columns: Sequence[Column], rows: Iterable[Sequence[object]] | None = None
-    ) -> Table:
+    ) -> TextTable:
         """Print a table with these rows, or return one to write them to page by page."""
-        table = Table(columns, one_line)
+        table = TextTable(columns, one_line)
         if rows is not None:
             table.write(rows)
         return table
 
 
 def printable(text: str) -> str:
-    """Show control characters instead of sending them to the terminal."""
+    """Escape control characters."""
     return text.translate(_CONTROLS).encode(errors="backslashreplace").decode()
 
 
@@ -121,7 +120,7 @@ def duration(seconds: float) -> str:
 
 
 def age(since: datetime, now: datetime) -> str:
-    """How long ago a moment was; a clock that is behind makes it no less than nothing."""
+    """How long ago a moment was; never negative, even if a clock is behind."""
     return duration(max(timedelta(), now - since).total_seconds())
 
 

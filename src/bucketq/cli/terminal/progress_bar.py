@@ -1,4 +1,4 @@
-"""A bar that shows how far a long command is, where somebody can see it."""
+"""A progress bar for long commands, shown if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bucketq.cli.terminal.output import Output
 
 
 class Bar:
-    """Counts up to a total; where the total is not known, it only counts."""
+    """Counts up to a total, or just counts if the total is unknown."""
 
     def __init__(self, out: Output, total: int | None, noun: str) -> None:
-        """Show nothing where stderr is no terminal, or where nobody wants to be told."""
+        """Show nothing if stderr is not a terminal, or with --quiet or --json."""
         self._is_shown = sys.stderr.isatty() and not out.quiet and not out.json
         self._total = total
         self._noun = noun
@@ -21,7 +21,7 @@ class Bar:
         self._task: Any = None
 
     def __enter__(self) -> Self:
-        """Take the last line of the terminal."""
+        """Show the bar on the last line of the terminal."""
         if self._is_shown:
             from rich.console import Console
             from rich.progress import (
@@ -52,24 +52,24 @@ class Bar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give it back."""
+        """Remove the bar."""
         self.close()
 
     def begin(self, what: str, done: int) -> None:
-        """Begin a stage at which ``done`` are done already."""
+        """Begin a stage, with ``done`` items done already."""
         if self._progress is not None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
             self._task = self._progress.add_task(what, total=self._total, completed=done)
 
     def show(self, done: int, total: int | None = None) -> None:
-        """Show how many are done, and of how many where that has become known."""
+        """Show how many items are done, and the total once it is known."""
         if self._progress is not None:
             self._total = total or self._total
             self._progress.update(self._task, completed=done, total=self._total)
 
     def say(self, text: str) -> None:
-        """Tell something without spoiling the bar."""
+        """Print a line above the bar."""
         if self._progress is not None:
             self._progress.console.print(text)
         else:

@@ -1,4 +1,4 @@
-"""Asking before something is lost."""
+"""Asks for confirmation before something is deleted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bucketq.errors import InvalidRequestError
 
 
 def confirmed(out: Output, what: str) -> bool:
-    """Ask whether to go on; where nobody can answer, say how to do it without asking."""
+    """Ask for confirmation; if stdin is not a terminal, raise an error that names --yes."""
     if not sys.stdin.isatty():
-        message = f"this would {what}; say --yes to do it without being asked"
+        message = f"this would {what}; add --yes to confirm"
         raise InvalidRequestError(message)
     print(printable(f"{what}? [y/N] "), end="", file=sys.stderr, flush=True)
     try:

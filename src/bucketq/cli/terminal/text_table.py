@@ -1,7 +1,7 @@
-"""Tables for people, written page by page: a long one begins at once, and costs little.
+"""Tables for people, printed page by page, so that a long one starts at once.
 
-On a terminal a table fits its width: cells of flexible columns are cut, and columns are dropped in
-a fixed order, so that what names a row stays. In a file or a pipe nothing is cut or dropped.
+On a terminal a table fits its width: cells of flexible columns are truncated, and columns are
+dropped in a fixed order, the identifying ones last. In a file or a pipe nothing is truncated.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 
 _GAP = 2
 _NARROWEST = 12
-"""To how many characters a flexible cell may be cut; less says nothing."""
+"""The least width of a flexible cell; fewer characters would say nothing."""
 _NARROWEST_WRAPPED = 20
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, and what becomes of it if the terminal is narrow.
+    """A column of a table, and how it adapts to a narrow terminal.
 
-    A flexible one is cut, one that wraps takes several lines, and one with a ``drop`` is left out,
-    the highest first. Any other keeps its width.
+    A flexible column is truncated, one that wraps takes several lines, and one with a ``drop`` is
+    left out, the highest first. Any other keeps its width.
     """
 
     title: str
@@ -36,15 +36,15 @@ class Column:
 
     @property
     def narrowest(self) -> int:
-        """To how many characters it may be cut."""
+        """The least width to which it may be reduced."""
         return max(_NARROWEST_WRAPPED if self.wraps else _NARROWEST, len(self.title))
 
 
-class Table:
+class TextTable:
     """A table on stdout. Its columns grow with the cells of later pages, and never shrink."""
 
     def __init__(self, columns: Sequence[Column], show: Callable[[object], str]) -> None:
-        """Write nothing yet; ``show`` turns a value into the text of its cell."""
+        """Create an empty table; ``show`` turns a value into the text of its cell."""
         self._columns = list(columns)
         self._places = list(range(len(columns)))
         """Which cells of a row are shown."""
@@ -54,7 +54,7 @@ class Table:
         self._is_terminal = sys.stdout.isatty()
 
     def write(self, rows: Iterable[Sequence[object]]) -> None:
-        """Write some rows, below the titles if these are the first."""
+        """Write rows, after the titles if these are the first."""
         shown = [[self._show(row[place]) for place in self._places] for row in rows]
         for row in shown:
             for place, cell in enumerate(row):
@@ -75,7 +75,7 @@ class Table:
             print("\n".join(lines))
 
     def _keep(self, places: list[int]) -> None:
-        """Show these columns from now on: below the titles none comes or goes."""
+        """Fix the columns to show: after the titles they no longer change."""
         self._places = places
         self._columns = [replace(self._columns[place], drop=0) for place in places]
         self._widths = [self._widths[place] for place in places]
@@ -110,9 +110,9 @@ class Table:
 
 
 def fit(columns: Sequence[Column], widths: Sequence[int], limit: int | None) -> list[int]:
-    """How wide each column is drawn on so many characters; 0: it is left out.
+    """Compute the width of each column to fit the limit; 0 means left out.
 
-    Flexible columns are cut from the right. If that does not suffice, a column is dropped.
+    Flexible columns are reduced from right to left. If that does not suffice, a column is dropped.
     """
     if limit is None:
         return list(widths)
@@ -134,7 +134,7 @@ def fit(columns: Sequence[Column], widths: Sequence[int], limit: int | None) -> 
 
 
 def _width(text: str) -> int:
-    """How many places a text takes on a terminal, where some letters take two."""
+    """The width of a text on a terminal, on which some characters take two cells."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -1,7 +1,7 @@
-"""What a worker is doing, on the last line of a terminal, where somebody can see it.
+"""A status line for a worker, on the last line of the terminal.
 
-A thread of the terminal library draws it, so it moves on while a handler blocks the event loop.
-Whatever else is written to the terminal goes above it.
+A thread of rich draws it, so it is updated even while a handler blocks the event loop. Other
+output is printed above it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
 
 _DRAWINGS_PER_S = 4
 _WINDOW_S = 5.0
-"""Over how long the rate is measured."""
+"""The rate is averaged over this time."""
 _SAMPLE_S = 0.5
 _LOOK_S = 4.0
-"""How often the jobs of the queue are counted."""
+"""How often the queue is asked for its counts."""
 
 
 class Rate:
-    """How many a second, lately."""
+    """A rate per second over the last few seconds."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._samples: deque[tuple[float, int]] = deque()
 
     def note(self, now_s: float, count: int) -> float:
-        """Take how many there are by now, and return how many came a second."""
+        """Record the current count, and return the rate."""
         samples = self._samples
         if not samples or now_s - samples[-1][0] >= _SAMPLE_S:
             samples.append((now_s, count))
@@ -44,11 +43,10 @@ class Rate:
         return (count - before) / (now_s - since_s) if now_s > since_s else 0.0
 
 
-class WorkerLine:
-    """The last line of a terminal; nothing where stderr is no terminal, or nobody wants it."""
+class WorkerStatusLine:
+    """The status line; shows nothing if stderr is not a terminal, or if it is not wanted."""
 
     def __init__(self, *, is_wanted: bool) -> None:
-        """Show nothing yet."""
         self._is_shown = is_wanted and sys.stderr.isatty()
         self._worker: Worker | None = None
         self._kinds: tuple[str, ...] = ()
@@ -58,7 +56,7 @@ class WorkerLine:
         self._live: Any = None
 
     def __enter__(self) -> Self:
-        """Take the last line, and let what is printed go above it."""
+        """Show the line, and print other output above it."""
         if self._is_shown:
             from rich.console import Console
             from rich.live import Live
@@ -74,7 +72,7 @@ class WorkerLine:
                     redirect_stdout=sys.stdout.isatty(),
                 )
                 self._live.start()
-                # A worker that is killed could not show it again.
+                # rich hides the cursor, and a worker that is killed could not show it again.
                 console.show_cursor(show=True)
         return self
 
@@ -84,13 +82,13 @@ class WorkerLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give it back."""
+        """Remove the line."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def say(self, text: str) -> None:
-        """Write a line without spoiling this one."""
+        """Print a line above this one."""
         if self._live is None:
             to_stderr(text)
             return
@@ -99,7 +97,7 @@ class WorkerLine:
         self._console.print(Text(text), soft_wrap=True)
 
     async def follow(self, worker: Worker, kinds: tuple[str, ...]) -> None:
-        """Show what a worker does, and how many jobs of these kinds wait, until cancelled."""
+        """Show what a worker does, and how many jobs of these kinds are queued, until cancelled."""
         self._worker, self._kinds = worker, kinds
         while self._live is not None:
             if worker.is_ready:
@@ -108,7 +106,7 @@ class WorkerLine:
                 except UnavailableError:
                     self._queued = None
                 except BucketQError:
-                    return  # It has no right to look, or ends.
+                    return  # Its token has no right to read, or the worker is ending.
                 else:
                     by_kind = [stats.counts.get(kind, {}) for kind in kinds]
                     self._queued = sum(counts.get("queued", 0) for counts in by_kind)
@@ -124,12 +122,12 @@ class WorkerLine:
         if worker is None:
             return ""
         if not worker.is_ready:
-            return "looking for the queue"
-        tally = worker.counters
-        done, retried, dead = (tally.count(end) for end in ("done", "retried", "dead"))
+            return "connecting to the queue"
+        counters = worker.counters
+        done, retried, dead = (counters.count(end) for end in ("done", "retried", "dead"))
         rate = self._rate.note(self._console.get_time(), done + retried + dead)
         parts = [
-            f"running {tally.running}/{worker.slots}, waiting {tally.waiting}",
+            f"running {counters.running}/{worker.slots}, waiting {counters.waiting}",
             f"{done:,} done, {retried:,} retried, {dead:,} dead",
             f"{rate:,.1f} jobs/s",
         ]

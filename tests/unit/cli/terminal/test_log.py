@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bucketq.cli.terminal.log import Format, Lines, log_to
+from bucketq.cli.terminal.log import Format, LineHandler, log_to
 
 LOG = logging.getLogger("bucketq")
 
@@ -29,7 +29,7 @@ def loggers() -> Iterator[None]:
 
 def log_lines(form: Format, *, tracebacks: bool = False) -> list[str]:
     told: list[str] = []
-    lines = Lines(form, told.append, tracebacks=tracebacks)
+    lines = LineHandler(form, told.append, tracebacks=tracebacks)
     lines.worker = "ada"
     log_to(lines, quiet=False, debug=tracebacks)
     return told
@@ -109,7 +109,7 @@ def test_a_logger_that_the_user_has_set_up_is_left_alone() -> None:
 @pytest.mark.parametrize(("quiet", "debug", "count"), [(True, False, 1), (False, True, 3)])
 def test_quiet_leaves_warnings_and_debug_adds_all(quiet: bool, debug: bool, count: int) -> None:
     told: list[str] = []
-    log_to(Lines("text", told.append, tracebacks=debug), quiet=quiet, debug=debug)
+    log_to(LineHandler("text", told.append, tracebacks=debug), quiet=quiet, debug=debug)
     for level in (logging.DEBUG, logging.INFO, logging.WARNING):
         tell(level)
     assert len(told) == count

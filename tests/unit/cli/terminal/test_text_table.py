@@ -9,7 +9,7 @@ import pytest
 
 from bucketq.cli.commands.monitoring.dead import _DEAD_COLUMNS
 from bucketq.cli.commands.monitoring.ls import _COLUMNS
-from bucketq.cli.terminal.text_table import Column, Table, fit
+from bucketq.cli.terminal.text_table import Column, TextTable, fit
 
 JOB = "01KG9MFMM0PWD5ARV0FP67PJ7K"
 ROW = (JOB, "email", "queued", 0, 1, "2m05s", "", '{"to": "ada@example.org"}')
@@ -53,7 +53,7 @@ def test_an_error_is_cut_before_a_column_is_dropped() -> None:
 
 
 def test_a_table_in_a_file_is_neither_cut_nor_dropped(capsys: pytest.CaptureFixture[str]) -> None:
-    Table(_COLUMNS, str).write([(*ROW[:-1], "x" * 500)])
+    TextTable(_COLUMNS, str).write([(*ROW[:-1], "x" * 500)])
     titles, line = capsys.readouterr().out.splitlines()
     assert titles.split() == [column.title for column in _COLUMNS]
     assert line.endswith("x" * 500)
@@ -63,7 +63,7 @@ def test_later_pages_grow_columns_but_none_comes_or_goes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     become_terminal(monkeypatch, 60)
-    table = Table(_COLUMNS, str)
+    table = TextTable(_COLUMNS, str)
     table.write([ROW])
     table.write([(JOB, "a-much-longer-kind", *ROW[2:])])
     become_terminal(monkeypatch, 200)
@@ -80,12 +80,12 @@ def test_cells_are_cut_and_wrapped_by_what_they_take_on_the_screen(
 ) -> None:
     become_terminal(monkeypatch, 60)
     columns = [Column("A"), Column("B", right=True), Column("C", flexible=True)]
-    Table(columns, str).write([("語語", 7, "語" * 40), ("語", 12, "plain")])
+    TextTable(columns, str).write([("語語", 7, "語" * 40), ("語", 12, "plain")])
     titles, wide, plain = capsys.readouterr().out.splitlines()
     assert titles == "A      B  C"
     assert wide == "語語   7  " + "語" * 24 + " …"
     assert plain == "語    12  plain"
-    Table([Column("A"), Column("B", wraps=True)], str).write([("a", "two words " * 10)])
+    TextTable([Column("A"), Column("B", wraps=True)], str).write([("a", "two words " * 10)])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("   ") for line in lines[2:])
@@ -93,7 +93,7 @@ def test_cells_are_cut_and_wrapped_by_what_they_take_on_the_screen(
 
 
 def test_a_table_without_rows_has_its_titles_once(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table([Column("A"), Column("B")], str)
+    table = TextTable([Column("A"), Column("B")], str)
     table.write([])
     table.write([])
     assert capsys.readouterr().out == "A  B\n"
@@ -101,7 +101,7 @@ def test_a_table_without_rows_has_its_titles_once(capsys: pytest.CaptureFixture[
 
 def test_six_thousand_rows_cost_little(capsys: pytest.CaptureFixture[str]) -> None:
     began_s = time.process_time()
-    table = Table(_COLUMNS, str)
+    table = TextTable(_COLUMNS, str)
     for _ in range(6):
         table.write([ROW] * 1000)
     assert time.process_time() - began_s < 1.5, "0.1 s on a machine at rest"

@@ -1,4 +1,4 @@
-"""``bucketq serve``: a broker for one or more queues, until it is told to stop."""
+"""``bucketq serve``: run a broker for one or more queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import typer
 from bucketq.archive import Layout, SegmentWriter
 from bucketq.cli.broker_security import check_listen, check_tokens, outgoing, server_tls
 from bucketq.cli.parsing import check_timeout, parse_duration
-from bucketq.cli.terminal.log import Lines, LogFormat, choose_format, log_to, to_stderr
+from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.register import Register
@@ -34,12 +34,15 @@ _log = logging.getLogger("bucketq.serve")
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
 _IDLE_LOOK_S = 0.5
+"""How often --idle-exit is checked."""
 _ECHO_S = 0.25
-"""For so long after a SIGTERM another one is taken for its echo."""
+"""A second SIGTERM within this time is ignored: ``timeout`` sends two at once."""
 _OPEN_S = 10.0
-_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are told apart, not bound
+"""How long to wait for the queues to be open before the address is printed anyway."""
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 _GC_THRESHOLDS = (100_000, 20, 50)
 _LARGEST_KEPT_BYTES = 31 << 20
+"""Just below 32 MiB, the largest block that glibc keeps for reuse (DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 
 class _Wanted(NamedTuple):
@@ -51,44 +54,46 @@ Urls = Annotated[
     list[str],
     typer.Argument(
         metavar="URL...",
-        help="Addresses of queues, or NAME=URL; without a name, a queue is called after its "
-        "object, or after the folder where that is called queue.json.",
+        help="Addresses of queues, or NAME=URL; by default a queue is named after its object, "
+        "or after the folder if the object is called queue.json.",
         show_default=False,
     ),
 ]
 Listen = Annotated[
-    str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0: any.")
+    str,
+    typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one."),
 ]
 Advertise = Annotated[
     str,
     typer.Option(
-        "--advertise", metavar="HOST:PORT", help="Where clients find it, if that is elsewhere."
+        "--advertise", metavar="HOST:PORT", help="The address for clients, if it differs."
     ),
 ]
 Takeover = Annotated[
-    bool, typer.Option("--takeover", help="Take over at once, though another broker answers.")
+    bool, typer.Option("--takeover", help="Take over at once, even from a healthy broker.")
 ]
 IdleExit = Annotated[
-    str, typer.Option("--idle-exit", metavar="DURATION", help="End after so long without use.")
+    str,
+    typer.Option("--idle-exit", metavar="DURATION", help="Exit after this long without clients."),
 ]
 TlsCert = Annotated[
     Path | None,
-    typer.Option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate (PEM)."),
+    typer.Option("--tls-cert", metavar="FILE", help="Use TLS with this certificate (PEM)."),
 ]
 TlsKey = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.")
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate.")
 ]
 TlsClientCa = Annotated[
     Path | None,
     typer.Option(
         "--tls-client-ca",
         metavar="FILE",
-        help="Let in only clients with a certificate that one of these has signed.",
+        help="Accept only clients whose certificate is signed by one of these.",
     ),
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", help="Listen beyond this host although nothing protects it."),
+    typer.Option("--insecure", help="Listen on other interfaces without TLS or authentication."),
 ]
 
 
@@ -106,11 +111,11 @@ async def run(
     insecure: Insecure = False,
     log_format: LogFormat = "",
 ) -> None:
-    """Serve queues: commit for everybody who asks, until it is stopped.
+    """Run a broker for one or more queues.
 
-    Several may run for one queue: one leads, the others stand by and take over when it is gone.
-    Clients find the leader through the queue's object. Stopping it, with Ctrl-C or SIGTERM,
-    settles what has come first.
+    Several brokers may run for one queue: one leads, the others are standbys and take over if it
+    fails. Clients find the leader through the queue's object. On Ctrl-C or SIGTERM, pending
+    requests are committed before it exits.
 
     Examples:
         bucketq serve file:///srv/jobs/queue.json
@@ -127,9 +132,9 @@ async def run(
     transport = _transport(tls)
     _check_addresses(listen, advertise, tls, insecure=insecure)
     idle_exit_s = parse_duration(idle_exit, "--idle-exit")
-    # A broker's tracebacks quote no payloads, and without them its faults could not be found.
-    log_to(Lines(form, to_stderr, tracebacks=True), quiet=out.quiet, debug=out.debug)
-    _settle_memory()
+    # A broker's tracebacks contain no payloads, and its faults cannot be found without them.
+    log_to(LineHandler(form, to_stderr, tracebacks=True), quiet=out.quiet, debug=out.debug)
+    _tune_memory()
     raise_limit()
     clock = SystemClock()
     async with AsyncExitStack() as stack:
@@ -151,28 +156,27 @@ async def run(
         # With --quiet too: scripts wait for this line, and read the port from it.
         out.result(f"serving {names} at {server.address}", {"address": server.address})
         await _until_over(server, stopped, idle_exit_s)
-        _log.info("stopping: settling what has come")
+        _log.info("stopping: committing pending requests")
 
 
-def _settle_memory() -> None:
-    """Tell Python and the C library what kind of process this is."""
-    # What a broker makes dies at once or lives for long; looking for cycles in between is waste.
+def _tune_memory() -> None:
+    """Tune the garbage collector and malloc for a broker."""
+    # Objects of a broker die at once or live long, so frequent collections find nothing.
     gc.set_threshold(*_GC_THRESHOLDS)
-    # Each commit is a large block that lives for one write. Until glibc has seen one freed it
-    # takes such blocks from the system anew each time, and touching fresh pages costs more than
-    # filling them.
+    # Each commit allocates a large block for one write. Until glibc has seen such a block freed,
+    # it maps fresh pages each time, and faulting them in costs more than filling them.
     large_block = bytearray(_LARGEST_KEPT_BYTES)
     del large_block
 
 
 def _locations(urls: list[str]) -> list[tuple[_Wanted, Location]]:
-    """Open what is named; one object under two names would compete with itself."""
+    """Open the stores. Reject an object with two names: its brokers would depose each other."""
     found = [(wanted, open_store(wanted.url)) for wanted in map(_wanted, urls)]
     names: dict[str, str] = {}
     for wanted, location in found:
         other = names.setdefault(location.url, wanted.name)
         if other != wanted.name:
-            message = f"{location.url} is named twice, as {other} and as {wanted.name}"
+            message = f"{location.url} is given twice, as {other} and as {wanted.name}"
             raise InvalidRequestError(message)
     return found
 
@@ -186,8 +190,8 @@ def _check_addresses(listen: str, advertise: str, tls: ServerTls | None, *, inse
     host, port = split_address(advertise or listen)
     if host in _EVERYWHERE or (advertise and not port):
         message = (
-            f"no client can be sent to {advertise or listen}: add --advertise HOST:PORT, with a "
-            "name or address of this host that others reach"
+            f"clients cannot connect to {advertise or listen}: add --advertise HOST:PORT, with a "
+            "name or address of this host that they can reach"
         )
         raise InvalidRequestError(message)
 
@@ -208,7 +212,7 @@ def _broker(location: Location, transport: Transport, clock: Clock, *, takeover:
 
 
 async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:
-    """Wait for a signal, for a broker that cannot go on, or for nobody to be there any more."""
+    """Wait for a signal, for a broker that fails, or until the server is idle."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(server.until_over()), loop.create_task(_wait(stopped))]
     if idle_exit_s:
@@ -226,14 +230,14 @@ async def _wait(event: asyncio.Event) -> None:
 
 async def _idle(server: Server, idle_exit_s: float) -> None:
     loop = asyncio.get_running_loop()
-    while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - it is looked at, not told
+    while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(_IDLE_LOOK_S)
 
 
 def _signals() -> asyncio.Event:
-    """Set an event at the first Ctrl-C or SIGTERM; the second ends the process at once.
+    """Return an event that the first Ctrl-C or SIGTERM sets; a second one kills the process.
 
-    A SIGTERM right after another is the same one: ``timeout`` sends it to a process and its group.
+    A SIGTERM right after another is ignored: ``timeout`` sends it to a process and its group.
     """
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
@@ -254,13 +258,13 @@ def _transport(tls: ServerTls | None) -> Transport:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"grpc", "grpc_health", "google"}:
             raise
-        message = 'brokers need one more package: pip install "bucketq[broker]"'
+        message = 'the packages for brokers are not installed: pip install "bucketq[broker]"'
         raise InvalidRequestError(message) from error
     return GrpcTransport(outgoing(tls), server_tls=tls)
 
 
 def _wanted(text: str) -> _Wanted:
-    """Read NAME=URL, or a URL that gives the queue its name."""
+    """Parse NAME=URL, or derive the name from a URL."""
     found = _NAMED.fullmatch(text)
     if found is not None:
         return _Wanted(found[1], found[2])

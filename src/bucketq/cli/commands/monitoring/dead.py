@@ -1,4 +1,4 @@
-"""``bucketq dead``."""
+"""``bucketq dead``: list dead jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def run(
 ) -> None:
     """List dead jobs with their last error.
 
-    `redrive` gives them a new life, `purge` finishes them for good.
+    `redrive` queues them again, `purge` moves them to the archive.
 
     Examples:
         bucketq dead file:///srv/jobs/queue.json

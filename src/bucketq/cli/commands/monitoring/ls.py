@@ -1,4 +1,4 @@
-"""``bucketq ls``."""
+"""``bucketq ls``: list the jobs of a queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bucketq.cli.terminal.text_table import Column
 from bucketq.model.job import STATUSES
 from bucketq.queue.job import Job
 
-All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
+All = Annotated[bool, typer.Option("--all", help="List all jobs, page by page.")]
 
 _COLUMNS = (
     Column("JOB"),
@@ -32,7 +32,7 @@ _COLUMNS = (
 _PAYLOAD_CHARS = 200
 
 _NOTE_CHARS = 60
-"""The rest of an error is shown by `dead`; a table has to leave room for payloads."""
+"""Leaves room for payloads in the table; `dead` shows the whole error."""
 
 
 async def run(
@@ -45,7 +45,10 @@ async def run(
     ] = None,
     kinds: Kinds = None,
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", "-t", metavar="NAME=VALUE", help="Only with it.")
+        list[str] | None,
+        typer.Option(
+            "--tag", "-t", metavar="NAME=VALUE", help="Only jobs with this tag; may be repeated."
+        ),
     ] = None,
     limit: Limit = 50,
     after: After = 0,
@@ -53,7 +56,7 @@ async def run(
 ) -> None:
     """List jobs in the order in which they were pushed.
 
-    With --json each job is one line, field for field as it stands in the object.
+    With --json each job is one line, with the same fields as in the object.
 
     Examples:
         bucketq ls file:///srv/jobs/queue.json --status queued --kind email
@@ -89,9 +92,9 @@ def _row_of(job: Job[Any], moment_now: datetime) -> tuple[object, ...]:
 
 
 def _note_on(job: Job[Any]) -> str:
-    """What is worth knowing beside the status."""
+    """Details that the status does not show."""
     if job.status == "running":
-        return f"{job.worker}" + (" (to be cancelled)" if job.record.cancel_requested else "")
+        return f"{job.worker}" + (" (cancel requested)" if job.record.cancel_requested else "")
     if job.status == "queued" and job.run_at is not None:
         return f"from {moment(job.run_at)}"
     if job.status == "dead":

@@ -1,4 +1,4 @@
-"""``bucketq show``."""
+"""``bucketq show``: show one job."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ async def run(out: Output, *, url: Url, job: JobId) -> None:
 
 
 def _fields(record: JobRecord) -> list[tuple[str, object]]:
-    """The fields that a record has, without those that are shown apart."""
-    # How long a worker is silent by now is not what a broker has last written down.
+    """The fields of a record, except those that are shown separately."""
+    # silent_s is what a broker last recorded, which is older than what is shown.
     apart = {"payload", "result", "errors", "backoff", "tags", "silent_s"}
     shown: list[tuple[str, object]] = []
     for name in record.__struct_fields__:

@@ -1,4 +1,4 @@
-"""``bucketq stats``."""
+"""``bucketq stats``: count the jobs of a queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from bucketq.model.job import STATUSES
 
 
 async def run(out: Output, url: Url) -> None:
-    """Count jobs by kind and status; tell how the queue is doing.
+    """Count jobs by kind and status.
+
+    Also shows the oldest queued job, kinds that no worker claims, the broker and the size.
 
     Examples:
         bucketq stats file:///srv/jobs/queue.json
@@ -33,9 +35,9 @@ async def run(out: Output, url: Url) -> None:
         return
     print()
     if found.paused:
-        print("paused: no jobs are handed out (bucketq resume)")
+        print("paused: no jobs are handed out until `bucketq resume`")
     if found.oldest_queued_s is not None:
-        print(f"oldest waiting job: {duration(max(0.0, found.oldest_queued_s))}")
+        print(f"oldest queued job: {duration(max(0.0, found.oldest_queued_s))}")
     if found.unclaimed():
         out.result(_without_worker(found.unclaimed()), None)
     if totals["done"]:
@@ -51,14 +53,14 @@ async def run(out: Output, url: Url) -> None:
 def _without_worker(kinds: dict[str, int]) -> str:
     named = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.items())
     return (
-        f"waiting with none of their kind running: {named}; unless they are delayed, look for a "
-        "worker with a handler for them"
+        f"queued with none of their kind running: {named}; unless they are delayed, check that a "
+        "worker has a handler for them"
     )
 
 
 def _waiting_for_archive(count: int) -> str:
     waits, them = ("waits", "it") if count == 1 else ("wait", "them")
     return (
-        f"{counted(count, 'finished job')} {waits} for the archive; a process that stays open "
-        f"moves {them}, or `bucketq archive flush`"
+        f"{counted(count, 'finished job')} {waits} for the archive; a long-lived process "
+        f"moves {them}, or `bucketq archive flush` does"
     )

@@ -1,4 +1,4 @@
-"""``bucketq cancel``."""
+"""``bucketq cancel``: cancel a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bucketq.cli.terminal.output import Output
 
 
 async def run(out: Output, *, url: Url, job: JobId, request: Request = None) -> None:
-    """Cancel a waiting job; ask the worker of a running one to stop.
+    """Cancel a queued job, or ask the worker of a running one to stop.
 
     Examples:
         bucketq cancel file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
@@ -17,7 +17,7 @@ async def run(out: Output, *, url: Url, job: JobId, request: Request = None) -> 
         answer = await queue.cancel(job, request=request)
     text = {
         "cancelled": f"{job} is cancelled",
-        "requested": f"{job} is running; its worker is asked to stop",
-        "finished": f"{job} has finished already",
+        "requested": f"{job} is running; its worker was asked to stop",
+        "finished": f"{job} has already finished",
     }[answer]
     out.done(text, {"id": job, "answer": answer})

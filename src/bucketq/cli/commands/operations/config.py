@@ -1,4 +1,4 @@
-"""``bucketq config``."""
+"""``bucketq config``: show or change settings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ async def run(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME=VALUE", help="Settings to change; none: show.", show_default=False
+            metavar="NAME=VALUE",
+            help="Settings to change; shows all if omitted.",
+            show_default=False,
         ),
     ] = None,
     request: Request = None,
 ) -> None:
-    """Show the settings of a queue, or change some.
+    """Show or change the settings of a queue.
 
-    All processes that use the queue share them.
+    The settings are part of the queue and apply to all processes that use it.
 
     Examples:
         bucketq config file:///srv/jobs/queue.json

@@ -1,4 +1,4 @@
-"""``bucketq pause``."""
+"""``bucketq pause``: stop handing out jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bucketq.cli.terminal.output import Output
 
 
 async def run(out: Output, *, url: Url, kind: Kind = None, request: Request = None) -> None:
-    """Hand out no more jobs of a kind, or none at all. What runs goes on running.
+    """Stop handing out jobs, of one kind or of all. Running jobs continue.
 
     Examples:
         bucketq pause file:///srv/jobs/queue.json

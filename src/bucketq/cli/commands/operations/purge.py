@@ -1,4 +1,4 @@
-"""``bucketq purge``."""
+"""``bucketq purge``: move dead jobs to the archive."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ async def run(
     jobs: Jobs = None,
     kinds: Kinds = None,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="Dead for so long, like 7d.")
+        str,
+        typer.Option(
+            "--older-than", metavar="DURATION", help="Only jobs dead for this long, like 7d."
+        ),
     ] = "0",
     yes: Yes = False,
     request: Request = None,
 ) -> int:
-    """Finish dead jobs for good. They go to the archive, with outcome `dead`.
+    """Move dead jobs to the archive. They keep the outcome `dead` and cannot be redriven.
 
     Examples:
         bucketq purge file:///srv/jobs/queue.json --older-than 7d
@@ -35,7 +38,7 @@ async def run(
     async with open_queue(url, out.timeout_s) as queue:
         if not yes and not jobs:
             dead = (await queue.stats()).total("dead")
-            what = f"finish dead jobs for good ({dead:,} are dead in all)"
+            what = f"move dead jobs to the archive ({dead:,} are dead in total)"
             if not confirmed(out, what):
                 return 1
         count = await queue.purge(

@@ -1,4 +1,4 @@
-"""``bucketq redrive``."""
+"""``bucketq redrive``: queue dead jobs again."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ async def run(
     jobs: Jobs = None,
     kinds: Kinds = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", help="At most so many, the first to die first.")
+        int | None,
+        typer.Option("--limit", "-n", help="Maximum number of jobs, the longest dead first."),
     ] = None,
     request: Request = None,
 ) -> None:
-    """Give dead jobs a new life, with all their attempts.
+    """Queue dead jobs again, with all their attempts.
 
     Examples:
         bucketq redrive file:///srv/jobs/queue.json --kind email

@@ -1,4 +1,4 @@
-"""``bucketq resume``."""
+"""``bucketq resume``: end a pause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from bucketq.cli.terminal.output import Output
 
 
 async def run(out: Output, *, url: Url, kind: Kind = None, request: Request = None) -> None:
-    """Undo the pause of a kind, or every pause.
+    """Hand out jobs again after a pause.
+
+    With a KIND only that kind; otherwise every pause ends.
 
     Examples:
         bucketq resume file:///srv/jobs/queue.json

@@ -1,4 +1,4 @@
-"""``bucketq import``: jobs from a file of lines, or from another queue."""
+"""``bucketq import``: push jobs from a file or another queue."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ async def run(
     kinds: Kinds = None,
     statuses: Annotated[
         list[str] | None,
-        typer.Option("--status", "-s", help="Jobs with this status; by default queued."),
+        typer.Option("--status", "-s", help="Only jobs with this status; queued by default."),
     ] = None,
     batch: Batch = BATCH,
     progress: ProgressPath = None,
     restart: Restart = False,
 ) -> int:
-    """Push jobs from a file, or from another queue.
+    """Push jobs from a file or another queue.
 
-    A line of a file is a job as `push --bulk` takes it, or as `ls --json` and `archive cat` print
-    it. From another queue the jobs are copied as they are at one moment, with their ids; they stay
-    there as well, so pause it first. Times to run, priorities, keys and tags come along, attempts
-    and errors do not.
+    A line of a file is a job in the format of `push --bulk`, or as printed by `ls --json` and
+    `archive cat`. Jobs of another queue are copied from one consistent snapshot, with their ids.
+    They also stay in that queue, so pause it first. Run times, priorities, keys and tags are
+    copied; attempts and errors are not.
 
-    Like a bulk push it can be stopped and run again. For another queue the progress is noted in
-    the current directory, and running it again copies what was pushed there since.
+    Like a bulk push, an import can be interrupted and resumed. For another queue the progress file
+    is in the current directory, and running the command again copies the jobs pushed since.
 
     Examples:
         bucketq import s3://bucket/jobs/queue.json jobs.jsonl
@@ -60,7 +60,7 @@ async def run(
     chosen = tuple(statuses or ("queued",))
     for status in chosen:
         if status not in STATUSES:
-            message = f"unknown status {status!r}; a job is {', '.join(STATUSES)}"
+            message = f"unknown status {status!r}; use {', '.join(STATUSES)}"
             raise InvalidRequestError(message)
     defaults = Defaults(kinds=tuple(kinds or ()), statuses=chosen)
     if source == "-":

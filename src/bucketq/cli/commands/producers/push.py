@@ -1,4 +1,4 @@
-"""``bucketq push``: one job, or one for each line."""
+"""``bucketq push``: push one job, or one per line."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bucketq.errors import InvalidRequestError
 BATCH = 10_000
 
 Batch = Annotated[
-    int, typer.Option("--batch", metavar="N", help="Jobs in one commit, with --bulk.", min=1)
+    int, typer.Option("--batch", metavar="N", help="With --bulk: jobs per commit.", min=1)
 ]
 ProgressPath = Annotated[
     Path | None,
     typer.Option(
-        "--progress", metavar="PATH", help=f"Where to note how far it got; by default FILE{SUFFIX}."
+        "--progress", metavar="PATH", help=f"Where to record progress; FILE{SUFFIX} by default."
     ),
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Push every line again, as new jobs.")]
@@ -34,39 +34,46 @@ Restart = Annotated[bool, typer.Option("--restart", help="Push every line again,
 
 KindArgument = Annotated[
     str | None,
-    typer.Argument(metavar="KIND", help="Which handler it is for.", show_default=False),
+    typer.Argument(
+        metavar="KIND", help="Kind of the job, which selects its handler.", show_default=False
+    ),
 ]
 PayloadArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="PAYLOAD",
-        help="JSON; left out, it is read from --file or stdin.",
+        help="The payload as JSON; read from --file or stdin if omitted.",
         show_default=False,
     ),
 ]
 FilePath = Annotated[
     Path | None,
-    typer.Option("--file", "-f", metavar="PATH", help="Read it from a file; - is stdin."),
+    typer.Option("--file", "-f", metavar="PATH", help="Read the payload from a file; - is stdin."),
 ]
 Encoding = Annotated[
-    str, typer.Option("--as", metavar="json|text|bytes", help="What the payload is.")
+    str, typer.Option("--as", metavar="json|text|bytes", help="Format of the payload.")
 ]
 Bulk = Annotated[
     bool, typer.Option("--bulk", help="Push each line of the file (JSON lines) as a job.")
 ]
 OwnId = Annotated[str | None, typer.Option("--id", help="Id of the job.")]
 Key = Annotated[
-    str | None, typer.Option("--key", help="Idempotency key: pushed once within an hour.")
+    str | None, typer.Option("--key", help="Idempotency key: repeats within an hour are ignored.")
 ]
-Priority = Annotated[int, typer.Option("--priority", "-p", help="Lower goes first.")]
+Priority = Annotated[int, typer.Option("--priority", "-p", help="Lower numbers run first.")]
 Delay = Annotated[
-    str | None, typer.Option("--delay", metavar="DURATION", help="Not before, like 15m.")
+    str | None, typer.Option("--delay", metavar="DURATION", help="Run after this long, like 15m.")
 ]
 RunAt = Annotated[
-    str | None, typer.Option("--run-at", metavar="TIME", help="Not before this time.")
+    str | None, typer.Option("--run-at", metavar="TIME", help="Run at this time or later.")
 ]
-MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", help="Instead of the setting.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="NAME=VALUE", help="A tag.")]
+MaxAttempts = Annotated[
+    int | None, typer.Option("--max-attempts", help="Attempts allowed, if not as in the settings.")
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", "-t", metavar="NAME=VALUE", help="A tag; may be repeated."),
+]
 
 
 async def run(  # noqa: PLR0913 - each is an option
@@ -90,20 +97,20 @@ async def run(  # noqa: PLR0913 - each is an option
     restart: Restart = False,
     request: Request = None,
 ) -> int:
-    """Push a job and print its id; with --bulk, one for each line.
+    """Push a job and print its id; with --bulk, one job per line.
 
-    The queue is created where there is none.
+    The queue is created if it does not exist.
 
-    With --bulk and a KIND each line is a payload. Without a KIND each line is a job:
-    {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}, where id,
-    priority, delay_s, run_at, max_attempts, backoff, key and tags may be left out. All lines are
-    checked before the first is pushed.
+    With --bulk and a KIND, each line is a payload. Without a KIND, each line is a job:
+    {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}; id, priority,
+    delay_s, run_at, max_attempts, backoff, key and tags are optional. All lines are checked before
+    the first is pushed.
 
-    A bulk push can be stopped at any moment, also by kill -9, and gone on with by running the
-    same command again: no line is lost and none is doubled. How far it got is noted in
-    FILE.bucketq-progress, and the id of a job follows from the content of the file and the number
-    of its line. The file stays when all is done, so that running the command once more does
-    nothing; --restart pushes everything again. Lines from stdin cannot be gone on with.
+    A bulk push can be interrupted at any time, even by kill -9, and resumed by running the same
+    command again: no line is lost or pushed twice. Progress is recorded in FILE.bucketq-progress,
+    and the id of a job is derived from the content of the file and the line number. The progress
+    file is kept at the end, so that running the command again does nothing; --restart pushes
+    everything again. A push from stdin cannot be resumed.
 
     Examples:
         bucketq push file:///srv/jobs/queue.json email '{"to": "ada@example.org"}'
@@ -126,7 +133,7 @@ async def run(  # noqa: PLR0913 - each is an option
         defaults = Defaults(kind=kind, **(options | {"priority": priority or None}))
         return await _push_lines(out, url, defaults, file, batch, progress, restart=restart)
     if progress is not None or restart:
-        message = "--progress and --restart go with --bulk only"
+        message = "--progress and --restart need --bulk"
         raise InvalidRequestError(message)
     value = _read_payload(payload, file, encoding)
     return await _push_one(
@@ -141,11 +148,11 @@ async def _push_one(
         message = "name the kind of the job: bucketq push URL KIND PAYLOAD"
         raise InvalidRequestError(message)
     if not options["id"] and not options["request"]:
-        # Known before it is sent, so that whoever interrupts it can ask for the same again.
+        # Chosen before the push is sent, so that an interrupted one can be repeated safely.
         options["id"] = new_id(SystemClock())
     if options["id"]:
         out.after_interrupt = (
-            f"it may have been pushed: to make sure, run it again with --id {options['id']}"
+            f"the job may have been pushed; to make sure, run it again with --id {options['id']}"
         )
     async with open_queue(url, out.timeout_s, create=True) as queue:
         pushed = await queue.push(kind, payload, **options)
@@ -165,7 +172,7 @@ async def _push_lines(
 ) -> int:
     if file is None or str(file) == "-":
         if progress is not None or restart:
-            message = "stdin cannot be read twice: --progress and --restart need --file"
+            message = "a push from stdin cannot be resumed: --progress and --restart need --file"
             raise InvalidRequestError(message)
         plan = Plan(url, defaults, None, restart=False, batch_jobs=batch)
         feed = StreamFeed(sys.stdin.buffer, defaults, new_id(SystemClock()))
@@ -176,7 +183,7 @@ async def _push_lines(
 
 def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
     if encoding not in {"json", "text", "bytes"}:
-        message = f"--as {encoding!r} is not known; use json, text or bytes"
+        message = f"unknown format --as {encoding!r}; use json, text or bytes"
         raise InvalidRequestError(message)
     if payload is not None and file is not None:
         message = "the payload is given twice, as an argument and by --file"
@@ -191,11 +198,11 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            message = f"the payload is no text in UTF-8: {error}; use --as bytes"
+            message = f"the payload is not UTF-8: {error}; use --as bytes"
             raise InvalidRequestError(message) from None
     if not raw.strip():
         source = "the argument" if payload is not None else file or "stdin"
-        message = f"no payload: {source} is empty; an empty text is written '\"\"'"
+        message = f"no payload: {source} is empty; write an empty string as '\"\"'"
         raise InvalidRequestError(message)
     return parse_json(raw, "the payload")
 
@@ -203,5 +210,5 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
 def _refuse_single(given: dict[str, str | None]) -> None:
     for name, value in given.items():
         if value is not None:
-            message = f"--bulk pushes many jobs, as JSON lines: {name} goes with a single one only"
+            message = f"--bulk pushes many jobs: {name} is for a single job"
             raise InvalidRequestError(message)

@@ -1,4 +1,4 @@
-"""``bucketq backup``."""
+"""``bucketq backup``: save a copy of a queue."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ async def run(
             metavar="FILE", help="A file, or the address of an object.", show_default=False
         ),
     ],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the target.")] = False,
 ) -> None:
-    """Save a verified copy of the queue, to a file or an object.
+    """Save a verified copy of a queue to a file or an object.
 
-    The copy is one consistent version, and workers need not stop. The archive is not in it.
+    The copy is one consistent version; workers may continue. It does not include the archive.
 
     Examples:
         bucketq backup s3://bucket/jobs/queue.json queue-monday.json

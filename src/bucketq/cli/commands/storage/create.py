@@ -1,4 +1,4 @@
-"""``bucketq create``."""
+"""``bucketq create``: create a queue."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ async def run(
     url: Url,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=VALUE", help="Settings to begin with.", show_default=False),
+        typer.Argument(metavar="NAME=VALUE", help="Initial settings.", show_default=False),
     ] = None,
 ) -> None:
-    """Create an empty queue. Where there is one already, it is left as it is (exit code 4).
+    """Create an empty queue. An existing queue is left unchanged (exit code 4).
 
-    A queue is also created by the first push to it; this is for beginning with settings.
+    The first push also creates a queue; use this to create one with other settings.
 
     Examples:
         bucketq create file:///srv/jobs/queue.json

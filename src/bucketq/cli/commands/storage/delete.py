@@ -1,4 +1,4 @@
-"""``bucketq delete``."""
+"""``bucketq delete``: delete a queue."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from bucketq.codec import decode
 from bucketq.errors import CorruptStateError
 
 _TRIES = 20
+"""With --yes: how often to try again if another process has changed the queue."""
 
 
 async def run(
     out: Output,
     *,
     url: Url,
-    archive: Annotated[bool, typer.Option("--archive", help="Its archive as well.")] = False,
+    archive: Annotated[bool, typer.Option("--archive", help="Delete its archive as well.")] = False,
     yes: Yes = False,
 ) -> int:
-    """Delete a queue, with all jobs in it. It asks first.
+    """Delete a queue and all its jobs. Asks for confirmation.
 
-    Only what was shown is deleted: if the queue has changed by the time you answer, nothing
-    is. Whoever is using it is told that it is gone, and nobody creates it again from memory.
+    Only the version that was shown is deleted: if the queue changes before you answer, nothing is
+    deleted. Processes that use the queue get an error, and none of them recreates it.
 
     Examples:
         bucketq delete file:///srv/jobs/queue.json
@@ -48,7 +49,7 @@ async def run(
                     raise
             else:
                 break
-    with_archive = f", and {counted(segments, 'archive segment')}" if archive else ""
+    with_archive = f", and {counted(segments, 'archive file')}" if archive else ""
     out.done(f"deleted {place.where}{with_archive}", {"deleted": place.where, "segments": segments})
     return 0
 
@@ -57,6 +58,6 @@ def _describe(body: bytes, where: str) -> str:
     try:
         summary = summarize(decode(body, where).state)
     except CorruptStateError:
-        return f"it cannot be read as a queue, {size(len(body))}"
+        return f"not a readable queue, {size(len(body))}"
     since = moment(summary.created_at)
     return f"{describe_jobs(summary)}, {size(len(body))}, in use since {since}"

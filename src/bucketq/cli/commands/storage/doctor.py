@@ -1,4 +1,4 @@
-"""``bucketq doctor``: is this store fit for a queue, and what is to be expected of it?"""
+"""``bucketq doctor``: check a store, and estimate its speed and cost."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url
-from bucketq.cli.store_checks import Checkup, examine
+from bucketq.cli.store_checks import StoreChecks, check_store
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output, plain
 from bucketq.cli.terminal.text_table import Column
 
 PRICES_FROM = "at prices reported for US regions in 2026, which may differ from yours; see"
 _JOB_COMMITS = 3
-"""A job alone takes three commits: push, claim, complete."""
+"""One job takes three commits: push, claim, complete."""
 _BATCH = 100
+"""Jobs per commit in the second estimate of the cost."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Price:
     put: float
     get: float
     page: str
-    """Where the provider tells its prices; the figures here were not taken from it."""
+    """The provider's price list; the figures here were not taken from it."""
 
 
 PRICES = {
@@ -36,44 +37,44 @@ PRICES = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a store allows for, while the object is small."""
+    """The expected speed and cost, while the object is small."""
 
     commits_per_s_direct: float
     commits_per_s_embedded: float
     dollars_per_million_jobs: float | None
-    """Each job pushed, claimed and completed by commits of its own."""
+    """If each job is pushed, claimed and completed in commits of its own."""
     dollars_per_million_jobs_batched: float | None
-    """The same, a hundred in each commit."""
+    """If a hundred jobs share each commit."""
 
 
 async def run(out: Output, *, url: Url) -> int:
-    """Check whether a store is fit for a queue.
+    """Check whether a store can hold a queue.
 
-    It also says what to expect of it: commits in a second, and costs.
+    It also estimates the commits per second and the cost.
 
-    Tried are: reading, writing, conditional writes (by really breaking their conditions), writers
-    that race, the clock, listing, deleting, and how long a PUT and a GET take. It is done on a
-    scratch object beside the queue, which is removed; the queue is only read. Exit code 1: no
-    queue should be kept there, or the one that is there is damaged.
+    It tests reading, writing, conditional writes (by violating their conditions), concurrent
+    writers, the clock, listing and deleting, and measures PUT and GET, on a scratch object beside
+    the queue that it deletes at the end; the queue is only read. Exit code 1: the store cannot
+    hold a queue, or the queue is damaged.
 
     Examples:
         bucketq doctor file:///srv/jobs/queue.json
         bucketq doctor s3://bucket/jobs/queue.json --json
     """
     async with open_object(url, out.timeout_s) as place:
-        checkup = await examine(place.store, place.key, place.where, place.clock)
+        checks = await check_store(place.store, place.key, place.where, place.clock)
         interval_s = place.store.write_interval_s
-    # Whoever runs a compatible server has other prices, or none.
+    # A compatible server has other prices, or none.
     scheme = "" if "endpoint=" in url else url.partition(":")[0]
-    expected = expect(checkup, scheme, interval_s)
-    code = exit_codes.OK if checkup.is_fit else exit_codes.UNEXPECTED
+    expected = expect(checks, scheme, interval_s)
+    code = exit_codes.OK if checks.is_fit else exit_codes.UNEXPECTED
     if out.json:
-        value = plain(checkup) | {"fit": checkup.is_fit, "expected": plain(expected)}
+        value = plain(checks) | {"fit": checks.is_fit, "expected": plain(expected)}
         out.value(value)
         return code
     out.table(
-        [Column("CHECK"), Column("RESULT"), Column("WHAT WAS SEEN", wraps=True)],
-        ((found.name, found.judgement, found.text) for found in checkup.findings),
+        [Column("CHECK"), Column("RESULT"), Column("DETAILS", wraps=True)],
+        ((found.name, found.judgement, found.text) for found in checks.findings),
     )
     if expected is not None and not out.quiet:
         print()
@@ -82,11 +83,11 @@ async def run(out: Output, *, url: Url) -> int:
     return code
 
 
-def expect(checkup: Checkup, scheme: str, interval_s: float) -> Expectation | None:
-    """Work out what the measured times allow for."""
-    if not checkup.is_fit or checkup.put_ms is None or checkup.get_ms is None:
+def expect(checks: StoreChecks, scheme: str, interval_s: float) -> Expectation | None:
+    """Estimate speed and cost from the measured times."""
+    if not checks.is_fit or checks.put_ms is None or checks.get_ms is None:
         return None
-    put_s, get_s = checkup.put_ms / 1000, checkup.get_ms / 1000
+    put_s, get_s = checks.put_ms / 1000, checks.get_ms / 1000
     price = PRICES.get(scheme)
     direct = embedded = None
     if price is not None:
@@ -101,7 +102,7 @@ def expect(checkup: Checkup, scheme: str, interval_s: float) -> Expectation | No
 
 
 def describe(expected: Expectation, scheme: str) -> list[str]:
-    """Say in sentences what to expect."""
+    """Describe the estimate in sentences."""
     lines = [
         "What to expect while the queue is small (a commit rewrites all of it):",
         f"  direct    about {expected.commits_per_s_direct:,.3g} commits/s, one operation in each",
@@ -109,7 +110,7 @@ def describe(expected: Expectation, scheme: str) -> list[str]:
     ]
     price = PRICES.get(scheme)
     if price is None or expected.dollars_per_million_jobs is None:
-        return [*lines, "  cost      not known: no price list for this store"]
+        return [*lines, "  cost      unknown: no price list for this store"]
     return [
         *lines,
         f"  cost      ${expected.dollars_per_million_jobs:.2f} for a million jobs, one by one",

@@ -1,4 +1,4 @@
-"""``bucketq edit``: the object in an editor."""
+"""``bucketq edit``: edit the object of a queue."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ async def run(
     *,
     url: Url,
     pretty: Annotated[
-        bool, typer.Option("--pretty", help="Indented, instead of one job a line.")
+        bool, typer.Option("--pretty", help="Indent the JSON instead of writing one job per line.")
     ] = False,
 ) -> int:
-    """Change the object in $VISUAL or $EDITOR.
+    """Edit the object of a queue in $VISUAL or $EDITOR.
 
-    The text is checked and stamped anew; whatever stands in its first line is ignored. Workers
-    may go on meanwhile: your changes, to any row or field, are merged into the newest version. If
-    another process changed one of the same rows or fields, nothing is written, and your text is
-    kept in a file that the error names.
+    The text is checked and gets a new checksum; changes to its first line are ignored. Workers may
+    continue: your changes are merged into the newest version. If another process changed the same
+    rows or fields, nothing is written, and your text is kept in a file that the error names.
 
     Examples:
         EDITOR=nano bucketq edit file:///srv/jobs/queue.json
@@ -51,7 +50,7 @@ async def run(
                 out.done("nothing was changed", {"changed": 0})
                 return 0
             out.after_interrupt = (
-                "whether your changes were written is unknown: look for them with `bucketq edit`; "
+                "whether your changes were written is unknown: check with `bucketq edit`; "
                 f"your text is in {path}"
             )
             edited = await admin.finish_edit(place, draft, text)
@@ -76,7 +75,7 @@ async def run(
 
 
 def _describe(name: str, count: int) -> str:
-    """Say how many rows of a table were changed, or which field of the head."""
+    """Describe a change: how many rows of a table, or which field of the head."""
     return counted(count, name.removesuffix("s")) if name in TABLES else name
 
 
@@ -94,8 +93,8 @@ def _run_editor(path: Path) -> None:
         words = [*shlex.split(editor), str(path)]
         ended = subprocess.run(words, check=False)  # noqa: S603 - the user's own editor
     except (OSError, ValueError) as error:
-        message = f"the editor {editor!r} cannot be run: {error}; set EDITOR"
+        message = f"cannot run the editor {editor!r}: {error}; set EDITOR"
         raise InvalidRequestError(message) from None
     if ended.returncode:
-        message = f"the editor {editor!r} ended with code {ended.returncode}; nothing was written"
+        message = f"the editor {editor!r} exited with code {ended.returncode}; nothing was written"
         raise InvalidRequestError(message)

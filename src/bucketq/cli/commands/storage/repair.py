@@ -1,4 +1,4 @@
-"""``bucketq repair``."""
+"""``bucketq repair``: diagnose a damaged object, or accept a manual edit."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ async def run(
     out: Output,
     *,
     url: Url,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Take the object as a person has left it.")
-    ] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Accept the object as it is.")] = False,
 ) -> int:
-    """Say what is wrong with the object, or accept it as it is.
+    """Diagnose a damaged object, or accept it after a manual edit.
 
-    With --accept a hand edit is taken as a person has left it.
-
-    A copy of the broken object is kept beside it first, named *.broken-TIME. What is cut off or
-    makes no sense cannot be accepted: `restore` a copy then. Exit code 6: it is still broken.
+    With --accept the object is checked and given a new checksum. A copy of the damaged object is
+    kept first, under the name *.broken-TIME. An object that is truncated or inconsistent cannot be
+    accepted: use `restore` with a copy. Exit code 6: the object is still damaged.
 
     Examples:
         bucketq repair file:///srv/jobs/queue.json
@@ -36,14 +33,14 @@ async def run(
     async with open_object(url, out.timeout_s) as place:
         found = await admin.repair(place, accept=accept)
     if found.problem is None:
-        out.done(f"{place.where} is sound: nothing to repair", plain(found))
+        out.done(f"{place.where} is intact: nothing to repair", plain(found))
         return exit_codes.OK
     if found.saved is not None and found.summary is not None:
         out.done(
             f"accepted as version {found.summary.version:,}: {describe_jobs(found.summary)}",
             plain(found),
         )
-        out.note(f"the broken object is kept as {found.saved}")
+        out.note(f"the damaged object is kept as {found.saved}")
         return exit_codes.OK
     if found.refusal is None and found.summary is not None:
         advice = (
@@ -51,7 +48,7 @@ async def run(
         )
     else:
         advice = (
-            f"it cannot be accepted as it is ({found.refusal}): bring back a copy with bucketq "
+            f"it cannot be accepted as it is ({found.refusal}): restore a copy with bucketq "
             "restore --replace"
         )
     out.result(f"{place.where}: {found.problem}\n{advice}", plain(found))

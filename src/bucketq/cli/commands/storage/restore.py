@@ -1,4 +1,4 @@
-"""``bucketq restore``."""
+"""``bucketq restore``: restore a queue from a copy."""
 
 from __future__ import annotations
 
@@ -27,16 +27,14 @@ async def run(
             show_default=False,
         ),
     ],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Put it in the place of the queue that is there.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the existing queue.")] = False,
 ) -> None:
-    """Bring a saved copy back, as a new incarnation of the queue.
+    """Restore a queue from a saved copy.
 
-    Processes that use the queue are cut off and have to connect again; jobs that were running in
-    the copy wait again. What was done after the copy was made is not in it: jobs that were
-    finished since run again, jobs pushed since are missing. With --replace what was there is kept
-    beside it, in an object named *.replaced-TIME or *.broken-TIME.
+    The queue becomes a new incarnation: processes that use it are disconnected and must connect
+    again, and jobs that were running are queued again. Changes made after the copy are lost: jobs
+    finished since then run again, jobs pushed since then are missing. With --replace the existing
+    object is kept under the name *.replaced-TIME or *.broken-TIME.
 
     Examples:
         bucketq restore s3://bucket/jobs/queue.json queue-monday.json
@@ -56,4 +54,4 @@ async def run(
         plain(restored),
     )
     if restored.saved:
-        out.note(f"what was there before is kept as {restored.saved}")
+        out.note(f"the previous object is kept as {restored.saved}")

@@ -1,4 +1,4 @@
-"""``bucketq claim``."""
+"""``bucketq claim``: claim jobs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from bucketq.model import check
 from bucketq.queue.base import MAX_WAIT_S, Queue
 
 _LOOK_AGAIN_S = 1.0
+"""How often --wait looks for a queue that does not exist yet."""
 
 
 async def run(
@@ -25,37 +26,38 @@ async def run(
     *,
     url: Url,
     kinds: Kinds = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many jobs.", min=1)] = 1,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of jobs.", min=1)] = 1,
     wait: Annotated[
-        str, typer.Option("--wait", metavar="DURATION", help="Wait for the first one, like 30s.")
+        str,
+        typer.Option("--wait", metavar="DURATION", help="How long to wait for a job, like 30s."),
     ] = "0",
     worker: Annotated[
         str | None,
-        typer.Option("--worker", help="The name to claim under; by default host and process."),
+        typer.Option("--worker", help="Name of the worker; host and process id by default."),
     ] = None,
     lease: Annotated[
         str | None,
         typer.Option(
             "--lease",
             metavar="DURATION",
-            help="How long they are yours without a heartbeat, like 10m; up to 7d.",
+            help="How long the lease lasts without a heartbeat, like 10m; up to 7d.",
         ),
     ] = None,
     request: Request = None,
 ) -> int:
-    """Take jobs to work on, and print them with their leases.
+    """Claim jobs and print them with their leases.
 
-    Show the lease to `complete`, `fail`, `release` and `heartbeat`. Send a heartbeat every few
+    Pass the lease to `complete`, `fail`, `release` and `heartbeat`. Send a heartbeat every few
     seconds, or the job goes to another worker (see `lease_s` in `bucketq config`); a script that
-    sends none says with --lease how long its work may take. Exit code 3: there was nothing to
-    claim. With --wait the queue itself may be yet to come.
+    sends none sets --lease to how long its work may take. Exit code 3: no job was available.
+    With --wait the queue need not exist yet.
 
     Examples:
         bucketq claim file:///srv/jobs/queue.json --kind email --wait 30s
         bucketq claim file:///srv/jobs/queue.json --limit 10 --json | jq -r .lease
         bucketq claim file:///srv/jobs/queue.json --kind backup --lease 2h
     """
-    out.after_interrupt = "what was claimed is given back, or its lease runs out by itself"
+    out.after_interrupt = "claimed jobs are released, or their leases expire"
     until = asyncio.get_running_loop().time() + _parse_wait(wait)
     lease_s = None if lease is None else parse_duration(lease, "--lease")
     check.lease(lease_s)
@@ -86,8 +88,8 @@ def _parse_wait(text: str) -> float:
 async def _open(
     out: Output, url: str, worker: str | None, until: float, stack: AsyncExitStack
 ) -> Queue[Any]:
-    """Open the queue, or wait until somebody has created it, for as long as there is time."""
-    is_told = False
+    """Open the queue, or wait until it is created, for as long as there is time."""
+    is_noted = False
     while True:
         try:
             return await stack.enter_async_context(open_queue(url, out.timeout_s, worker=worker))
@@ -95,7 +97,7 @@ async def _open(
             left_s = until - asyncio.get_running_loop().time()
             if left_s <= 0:
                 raise
-            if not is_told:
+            if not is_noted:
                 out.note(f"{error}; waiting for it")
-                is_told = True
+                is_noted = True
             await asyncio.sleep(min(_LOOK_AGAIN_S, left_s))

@@ -1,4 +1,4 @@
-"""``bucketq complete``."""
+"""``bucketq complete``: complete a job."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ async def run(
     job: JobId,
     lease: Lease,
     result: Annotated[
-        str | None, typer.Option("--result", metavar="JSON", help="What came of it.")
+        str | None, typer.Option("--result", metavar="JSON", help="Result of the job.")
     ] = None,
     result_file: Annotated[
         Path | None,
-        typer.Option("--result-file", metavar="PATH", help="The same from a file; - is stdin."),
+        typer.Option(
+            "--result-file", metavar="PATH", help="Read the result from a file; - is stdin."
+        ),
     ] = None,
     request: Request = None,
 ) -> None:
-    """Finish a job, with an optional result. Doing it again under the same lease is no error.
+    """Complete a job, with an optional result. Repeating it with the same lease is not an error.
 
     Examples:
         bucketq complete file:///srv/jobs/queue.json JOB LEASE

@@ -1,4 +1,4 @@
-"""``bucketq fail``."""
+"""``bucketq fail``: report a failed attempt."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ async def run(
     job: JobId,
     lease: Lease,
     error: Annotated[str, typer.Option("--error", "-e", help="What went wrong.")] = "failed",
-    no_retry: Annotated[bool, typer.Option("--no-retry", help="Give it up at once.")] = False,
+    no_retry: Annotated[
+        bool, typer.Option("--no-retry", help="Do not retry; the job becomes dead.")
+    ] = False,
     request: Request = None,
 ) -> None:
-    """Report that an attempt failed; it is tried again, or dead.
+    """Report a failed attempt; the job is retried or becomes dead.
 
     Examples:
         bucketq fail file:///srv/jobs/queue.json JOB LEASE --error 'no such address'
         bucketq fail file:///srv/jobs/queue.json JOB LEASE --no-retry
     """
-    out.after_interrupt = "running it again is safe: once it has taken effect, it is refused"
+    out.after_interrupt = "running it again is safe: it is rejected if it has taken effect"
     async with open_queue(url, out.timeout_s) as queue:
         status = await queue.fail(LeaseRef(job, lease), error, retry=not no_retry, request=request)
     out.done(f"{job} is {status}", {"id": job, "status": status})

@@ -1,4 +1,4 @@
-"""``bucketq heartbeat``."""
+"""``bucketq heartbeat``: renew a lease."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bucketq.model.operations import LeaseRef
 
 
 async def run(out: Output, *, url: Url, job: JobId, lease: Lease) -> int:
-    """Say that a job is still being worked on.
+    """Renew the lease of a job.
 
-    The answer tells whether somebody wants it cancelled. Exit code 4: the lease is lost, stop
-    working on it.
+    The output says whether cancellation was requested. Exit code 4: the lease is lost; stop
+    working on the job.
 
     Examples:
         bucketq heartbeat file:///srv/jobs/queue.json JOB LEASE
@@ -24,6 +24,6 @@ async def run(out: Output, *, url: Url, job: JobId, lease: Lease) -> int:
     if not pulse.held:
         out.done(f"the lease of {job} is lost; stop working on it", pulse)
         return exit_codes.REJECTED
-    wish = "; somebody wants it cancelled: stop, and release it" if pulse.cancel_requested else ""
-    out.done(f"{job} is yours{wish}", pulse)
+    wish = "; cancellation was requested: stop, and release it" if pulse.cancel_requested else ""
+    out.done(f"{job} is still leased to you{wish}", pulse)
     return exit_codes.OK

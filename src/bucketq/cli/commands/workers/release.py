@@ -1,4 +1,4 @@
-"""``bucketq release``."""
+"""``bucketq release``: return a job to the queue."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ async def run(
     job: JobId,
     lease: Lease,
     delay: Annotated[
-        str, typer.Option("--delay", metavar="DURATION", help="Not to be claimed before, like 5m.")
+        str,
+        typer.Option(
+            "--delay", metavar="DURATION", help="Do not hand it out again before, like 5m."
+        ),
     ] = "0",
     request: Request = None,
 ) -> None:
-    """Give a job back unharmed; it costs none of its attempts.
+    """Return a job to the queue without using up an attempt.
 
     Examples:
         bucketq release file:///srv/jobs/queue.json JOB LEASE
         bucketq release file:///srv/jobs/queue.json JOB LEASE --delay 5m
     """
-    out.after_interrupt = "running it again is safe: once it has taken effect, it is refused"
+    out.after_interrupt = "running it again is safe: it is rejected if it has taken effect"
     async with open_queue(url, out.timeout_s) as queue:
         await queue.release(
             LeaseRef(job, lease), delay_s=parse_duration(delay, "--delay"), request=request
         )
-    out.done(f"{job} is given back", {"id": job, "status": "queued"})
+    out.done(f"{job} is released", {"id": job, "status": "queued"})

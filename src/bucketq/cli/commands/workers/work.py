@@ -1,4 +1,4 @@
-"""``bucketq work``: run a worker that a module of the user defines."""
+"""``bucketq work``: run a worker that the user's module defines."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import typer
 from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.reloader import Reloader, ended_with_parent
-from bucketq.cli.terminal.log import Format, Lines, LogFormat, choose_format, log_to
+from bucketq.cli.terminal.log import Format, LineHandler, LogFormat, choose_format, log_to
 from bucketq.cli.terminal.output import Output, counted
-from bucketq.cli.terminal.worker_status import WorkerLine
-from bucketq.cli.worker_import import Target, find_worker, parse_target, source_folder
+from bucketq.cli.terminal.worker_status import WorkerStatusLine
+from bucketq.cli.worker_import import WorkerTarget, find_worker, parse_target, source_folder
 from bucketq.errors import InvalidRequestError
 from bucketq.worker.forced_exit import ForcedExit
 
@@ -28,42 +28,40 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bucketq.worker")
 _NOTE_S = 3.0
-"""After how long without a queue that is told."""
+"""How long to wait for the queue before logging that it does not answer."""
 _SPARK_NOTE_S = 60.0
-"""The same where executors are given their handlers first, which may have to be started."""
+"""The same on Spark: executors may have to be started first."""
 
 
 Where = Annotated[
     str,
     typer.Argument(
         metavar="MODULE:WORKER",
-        help="Where the worker is: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; "
-        "without a name, the one called worker, or the only one.",
+        help="The worker: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; without a "
+        "name, the one called worker, or the only one.",
         show_default=False,
     ),
 ]
 Address = Annotated[
     str,
-    typer.Option("--url", metavar="URL", help="Address of the queue, if not as the worker says."),
+    typer.Option(
+        "--url", metavar="URL", help="Address of the queue; overrides that of the worker."
+    ),
 ]
 Concurrency = Annotated[
     int | None,
     typer.Option("--concurrency", "-c", metavar="N", help="How many handlers run at once."),
 ]
 Kinds = Annotated[
-    str, typer.Option("--kinds", "-k", metavar="A,B", help="Work on these kinds only.")
+    str, typer.Option("--kinds", "-k", metavar="A,B", help="Only jobs of these kinds.")
 ]
-Burst = Annotated[bool, typer.Option("--burst", help="End when no job can be claimed any more.")]
+Burst = Annotated[bool, typer.Option("--burst", help="Exit when no job is available.")]
 Drain = Annotated[
     str,
-    typer.Option(
-        "--drain", metavar="DURATION", help="How long it may take to end when it is stopped."
-    ),
+    typer.Option("--drain", metavar="DURATION", help="Time limit for a graceful shutdown."),
 ]
-Name = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="The name under which jobs are claimed.")
-]
-Reload = Annotated[bool, typer.Option("--reload", help="Start again when the source changes.")]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the worker.")]
+Reload = Annotated[bool, typer.Option("--reload", help="Restart when the source changes.")]
 Spark = Annotated[
     str,
     typer.Option(
@@ -75,7 +73,7 @@ Spark = Annotated[
 BatchJobs = Annotated[
     int | None,
     typer.Option(
-        "--batch-jobs", metavar="N", help="With --spark: at most so many jobs go out at once."
+        "--batch-jobs", metavar="N", help="With --spark: maximum number of jobs in a batch."
     ),
 ]
 
@@ -95,13 +93,13 @@ def run(
     spark: Spark = "",
     batch_jobs: BatchJobs = None,
 ) -> int | None:
-    """Run a worker of yours: claim jobs and call their handlers.
+    """Run a worker: claim jobs and call their handlers.
 
-    Ctrl-C or SIGTERM lets handlers finish, a second one tells them to stop and gives their jobs
-    back, a third ends the process. The queue is the one of --url, else of the worker, else of
-    BUCKETQ_URL. The log tells of jobs, never of what is in them; the tracebacks that --debug adds
-    may quote payloads. With --spark the handlers run on executors, which need the module and
-    bucketq, but no address of the queue; --concurrency is then for each task.
+    On Ctrl-C or SIGTERM it claims no more jobs and lets handlers finish. A second one stops the
+    handlers and releases their jobs, a third kills the process. The queue is that of --url, or of
+    the worker, or of BUCKETQ_URL. Logs name jobs but never include payloads; the tracebacks that
+    --debug adds may quote them. With --spark the handlers run on executors, which need the module
+    and bucketq, but not the queue; --concurrency then applies to each task.
 
     Examples:
         bucketq work tasks:worker
@@ -117,20 +115,20 @@ def run(
     check_timeout(out.timeout_s)
     found = parse_target(target)
     if reload:
-        return _run_again_and_again(found, out)
+        return _run_with_reload(found, out)
     if batch_jobs is not None and not spark:
-        message = "--batch-jobs is for --spark: leave it out, or name a master"
+        message = "--batch-jobs needs --spark"
         raise InvalidRequestError(message)
-    with WorkerLine(is_wanted=not out.quiet and form == "text") as line:
+    with WorkerStatusLine(is_wanted=not out.quiet and form == "text") as line:
         worker = find_worker(found)
         worker.configure(url, concurrency=concurrency, drain=drain_s)
         _check_address(worker)
         if name:
             worker.configure(worker=name)
-        # A worker may have a timeout of its own, which only one that is given overrides.
+        # The default must not override the timeout that the worker was made with.
         if out.timeout_s != DEFAULT_TIMEOUT_S:
             worker.configure(timeout_s=out.timeout_s)
-        lines = Lines(form, line.say, tracebacks=out.debug)
+        lines = LineHandler(form, line.say, tracebacks=out.debug)
         lines.worker = worker.name
         log_to(lines, quiet=out.quiet, debug=out.debug)
         if spark:
@@ -146,7 +144,7 @@ def run(
 def _on_spark(
     master: str, worker: Worker, batch_jobs: int | None, *, is_loud: bool
 ) -> Iterator[Worker]:
-    """Start Spark, and let it run the handlers of a worker."""
+    """Start Spark, and run the handlers of a worker on it."""
     from bucketq.spark.handlers.spark_worker import SparkWorker
     from bucketq.spark.session.command_session import command_session, require_spark
 
@@ -167,41 +165,41 @@ def _check_address(worker: Worker) -> None:
 
 async def _work(
     worker: Worker,
-    line: WorkerLine,
+    line: WorkerStatusLine,
     kinds: tuple[str, ...] | None,
     *,
     burst: bool,
     note_s: float = _NOTE_S,
 ) -> None:
     loop = asyncio.get_running_loop()
-    beside = [
+    background = [
         loop.create_task(line.follow(worker, kinds or tuple(worker.handlers))),
-        loop.create_task(_tell_of_silence(worker, note_s)),
+        loop.create_task(_warn_if_not_ready(worker, note_s)),
     ]
 
     def end() -> None:
-        _log.warning("whoever watched the source is gone: ending, when handlers have finished")
+        _log.warning("the process that watched the source is gone; stopping")
         worker.stop()
 
     try:
-        # Not called off: the process ends with this command.
+        # Never cancelled: the process ends with this command.
         with worker.stopped_by_signals(ForcedExit()), ended_with_parent(end):
             await worker.run(burst=burst, kinds=kinds)
     finally:
-        for task in beside:
+        for task in background:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await asyncio.gather(*background, return_exceptions=True)
 
 
-async def _tell_of_silence(worker: Worker, note_s: float) -> None:
-    """Say that there is no queue yet, to somebody who wonders why nothing happens."""
+async def _warn_if_not_ready(worker: Worker, note_s: float) -> None:
+    """Log that the queue does not answer yet."""
     await asyncio.sleep(note_s)
     if not worker.is_ready:
         url = worker.url or os.environ.get(ADDRESS_VARIABLE)
-        _log.warning("%s does not answer yet: trying on", url)
+        _log.warning("%s does not answer yet; retrying", url)
 
 
-def _run_again_and_again(found: Target, out: Output) -> int:
+def _run_with_reload(found: WorkerTarget, out: Output) -> int:
     words = [word for word in sys.argv[1:] if word != "--reload"]
     command = [sys.executable, "-m", "bucketq.cli", *words]
 
@@ -212,31 +210,31 @@ def _run_again_and_again(found: Target, out: Output) -> int:
 
 
 def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -> None:
-    """Tell what was done, and after a burst what is left."""
-    tally = worker.counters
-    facts: dict[str, object] = {str(end): count for end, count in tally.ends.items()}
-    queued = _queued(tally, kinds)
+    """Print what was done, and after a burst what is left."""
+    counters = worker.counters
+    facts: dict[str, object] = {str(end): count for end, count in counters.ends.items()}
+    queued = _queued(counters, kinds)
     if queued is not None:
         facts["queued"] = queued
     if form == "json":
         _log.info("ended", extra={"bucketq": {"event": "ended", **facts}})
     if form == "text" or out.json:
-        out.done(_summary(tally, kinds, queued), facts)
+        out.done(_summary(counters, kinds, queued), facts)
 
 
-def _queued(tally: WorkerCounters, kinds: tuple[str, ...]) -> int | None:
-    """How many jobs of these kinds still waited at the end of a burst; None: nobody knows."""
-    if tally.left is None:
+def _queued(counters: WorkerCounters, kinds: tuple[str, ...]) -> int | None:
+    """How many jobs of these kinds were still queued after a burst; None if unknown."""
+    if counters.left is None:
         return None
-    return sum(tally.left.counts.get(kind, {}).get("queued", 0) for kind in kinds)
+    return sum(counters.left.counts.get(kind, {}).get("queued", 0) for kind in kinds)
 
 
-def _summary(tally: WorkerCounters, kinds: tuple[str, ...], queued: int | None) -> str:
-    attempts = counted(sum(tally.ends.values()), "attempt")
-    ends = ", ".join(f"{count:,} {end}" for end, count in tally.ends.items())
-    text = f"{attempts}: {ends}" if ends else "no job was worked on"
-    if not queued or tally.left is None:
+def _summary(counters: WorkerCounters, kinds: tuple[str, ...], queued: int | None) -> str:
+    attempts = counted(sum(counters.ends.values()), "attempt")
+    ends = ", ".join(f"{count:,} {end}" for end, count in counters.ends.items())
+    text = f"{attempts}: {ends}" if ends else "no jobs were run"
+    if not queued or counters.left is None:
         return text
-    is_paused = tally.left.paused or not set(kinds).isdisjoint(tally.left.paused_kinds)
+    is_paused = counters.left.paused or not set(kinds).isdisjoint(counters.left.paused_kinds)
     why = "for a later time, or because of a pause" if is_paused else "for a later time"
     return f"{text}; {counted(queued, 'job waits', 'jobs wait')} {why}"

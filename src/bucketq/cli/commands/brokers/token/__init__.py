@@ -1,4 +1,6 @@
-"""Who may talk to the brokers of a queue, and do what.
+"""Manage access tokens.
+
+A token lets its holder talk to the brokers of one queue, with certain rights.
 
 Examples:
     bucketq token create s3://bucket/jobs/queue.json --name ci --rights push --ttl 90d

@@ -1,4 +1,4 @@
-"""``bucketq token create``."""
+"""``bucketq token create``: create an access token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bucketq.cli.terminal.output import Output
 from bucketq.model.tokens import RIGHTS, Right, parse_token
 
 Name = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="What people call it; it may come twice.")
+    str, typer.Option("--name", metavar="NAME", help="Name for people; it need not be unique.")
 ]
 
 Rights = Annotated[
@@ -21,7 +21,7 @@ Rights = Annotated[
     typer.Option(
         "--rights",
         metavar="RIGHTS",
-        help=f"What it allows, separated by commas: {', '.join(RIGHTS)} (which is all of them).",
+        help=f"Rights, separated by commas: {', '.join(RIGHTS)} (which includes all others).",
     ),
 ]
 
@@ -35,14 +35,14 @@ async def run(
     ttl: Annotated[
         str | None,
         typer.Option(
-            "--ttl", metavar="DURATION", help="How long it is good, like 90d; by default for ever."
+            "--ttl", metavar="DURATION", help="How long it is valid, like 90d; forever by default."
         ),
     ] = None,
     request: Request = None,
 ) -> None:
-    """Make a token and print it, this once. The object keeps only a digest of it.
+    """Create a token and print it once. The object keeps only a digest of it.
 
-    From the first token on, the brokers of the queue serve only clients that show one.
+    From the first token on, the brokers of the queue serve only clients that present one.
 
     Examples:
         bucketq token create s3://bucket/jobs/queue.json --name ci --rights push --ttl 90d
@@ -51,13 +51,13 @@ async def run(
     """
     ttl_s = None if ttl is None else parse_duration(ttl, "--ttl")
     wanted = cast("list[Right]", [right.strip() for right in rights.split(",")])
-    out.after_interrupt = "see `bucketq token list`, and revoke a token that nobody has read"
+    out.after_interrupt = "check `bucketq token list`, and revoke a token that was not printed"
     async with open_queue(url, out.timeout_s) as queue:
-        # Afterwards a broker may ask for the token that was just made.
+        # Checked first: afterwards a broker may require the new token for these requests.
         is_required = (await queue.config()).require_token or not await queue.tokens()
         token = await queue.create_token(name, wanted, ttl_s=ttl_s, request=request)
     out.result(token, {"id": parse_token(token), "token": token})
-    note = "keep it in a safe place: it is not shown again"
+    note = "store it safely: it is not shown again"
     if is_required:
-        note += "; from now on the brokers of this queue ask for a token"
+        note += "; from now on the brokers of this queue require a token"
     out.note(note)

@@ -1,4 +1,4 @@
-"""``bucketq token list``."""
+"""``bucketq token list``: list the access tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bucketq.cli.terminal.text_table import Column
 
 
 async def run(out: Output, *, url: Url) -> None:
-    """List the tokens that are good. The tokens themselves are nowhere.
+    """List the valid tokens. The tokens themselves are not stored.
 
     Examples:
         bucketq token list s3://bucket/jobs/queue.json

@@ -1,4 +1,4 @@
-"""``bucketq token revoke``."""
+"""``bucketq token revoke``: revoke an access token."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bucketq.cli.terminal.output import Output
 
 TokenId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The token's id, as `list` shows it.", show_default=False),
+    typer.Argument(metavar="ID", help="Id of the token, as shown by `list`.", show_default=False),
 ]
 
 
 async def run(out: Output, *, url: Url, token_id: TokenId, request: Request = None) -> int:
-    """Take a token back. Brokers go on asking for tokens, even after the last one.
+    """Revoke a token. Brokers keep requiring tokens, even after the last one.
 
     Examples:
         bucketq token revoke s3://bucket/jobs/queue.json 4f1e09ab
@@ -31,5 +31,5 @@ async def run(out: Output, *, url: Url, token_id: TokenId, request: Request = No
         return exit_codes.OK
     if out.json:
         out.value({"id": token_id, "revoked": False})
-    out.note(f"there is no token {token_id}: it has expired, was revoked before, or never was")
+    out.note(f"there is no token {token_id}: it has expired, was revoked, or never existed")
     return exit_codes.NOTHING

@@ -1,4 +1,4 @@
-"""Finished jobs, by the time at which they finished.
+"""Read and maintain the archive of finished jobs.
 
 Examples:
     bucketq archive ls s3://bucket/jobs/queue.json --since 2h

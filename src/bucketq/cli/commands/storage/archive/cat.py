@@ -1,4 +1,4 @@
-"""``bucketq archive cat``."""
+"""``bucketq archive cat``: print finished jobs as JSON lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bucketq.client.archive import open_archive
 async def run(
     out: Output, *, url: Url, since: Since = "24h", until: Until = None, kinds: Kinds = None
 ) -> None:
-    """Print finished jobs of a range of time as JSON lines, each once.
+    """Print the jobs that finished in a time range as JSON lines.
 
     Examples:
         bucketq archive cat s3://bucket/jobs/queue.json --since 1h | jq -r .result

@@ -1,4 +1,4 @@
-"""``bucketq archive collect``."""
+"""``bucketq archive collect``: delete duplicate archive files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ async def run(
     url: Url,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="From here on; by default from the start."),
+        typer.Option(
+            "--since", metavar="TIME", help="Start of the time range; the beginning by default."
+        ),
     ] = None,
 ) -> None:
-    """Delete segments that a crash left and that repeat others.
+    """Delete duplicate archive files that a crash left behind.
 
     Examples:
         bucketq archive collect s3://bucket/jobs/queue.json
@@ -30,4 +32,4 @@ async def run(
     begin = None if since is None else parse_moment(since, "--since", now())
     async with open_archive(url) as archive:
         count = await archive.collect(begin)
-    out.done(f"{counted(count, 'segment')} deleted", {"segments": count})
+    out.done(f"{counted(count, 'archive file')} deleted", {"segments": count})

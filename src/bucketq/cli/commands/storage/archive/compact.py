@@ -1,4 +1,4 @@
-"""``bucketq archive compact``: turn old archive files into a table of Parquet files."""
+"""``bucketq archive compact``: convert old archive files to Parquet."""
 
 from __future__ import annotations
 
@@ -22,25 +22,29 @@ def run(
     url: Url,
     since: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="From here on; by default from the start."),
+        typer.Option(
+            "--from", metavar="TIME", help="Start of the time range; the beginning by default."
+        ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--to", metavar="TIME", help="Up to, not including; by default to the end."),
+        typer.Option(
+            "--to", metavar="TIME", help="End of the time range, exclusive; the end by default."
+        ),
     ] = None,
     settled_after: Annotated[
         str,
         typer.Option(
-            "--settled-after", metavar="DURATION", help="How long an hour must have been over."
+            "--settled-after", metavar="DURATION", help="Only hours that ended this long ago."
         ),
     ] = "1h",
     master: Master = "local[*]",
 ) -> None:
-    """Turn old archive files into Parquet, as a Delta table beside them.
+    """Convert old archive files to a Delta table of Parquet files.
 
-    Each job is in it once, by date and kind. Everything that reads the archive reads both. It can
-    be stopped at any moment, also by kill -9, and run again, also twice at once: no job is lost
-    and none is doubled. It needs bucketq[spark] and Java.
+    The table is partitioned by date and kind and has each job once. Commands that read the archive
+    read both. It can be interrupted at any time, even by kill -9, run again, and run twice at
+    once: no job is lost or duplicated. It needs bucketq[spark] and Java.
 
     Examples:
         bucketq archive compact s3://bucket/jobs/queue.json
@@ -74,8 +78,8 @@ def run(
         f"into {counted(done.files, 'file')} ({size(done.size_bytes)})"
     )
     if done.repeated:
-        text += f"; {counted(done.repeated, 'job')} stood there twice"
+        text += f"; {counted(done.repeated, 'duplicate')} dropped"
     if not done.archive_files:
-        text = f"nothing to compact in hours that have been over for {settled_after}"
+        text = f"nothing to compact in hours that ended at least {settled_after} ago"
         text += " (--settled-after)"
     out.done(text, msgspec.to_builtins(done))

@@ -1,4 +1,4 @@
-"""``bucketq archive flush``."""
+"""``bucketq archive flush``: archive finished jobs now."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bucketq.cli.terminal.output import Output, counted
 
 
 async def run(out: Output, *, url: Url) -> None:
-    """Archive everything that is finished now.
+    """Archive all finished jobs now.
 
-    Long-lived processes do that by themselves, `archive_after_s` after a job has finished.
+    Long-lived processes do this automatically, `archive_after_s` after a job has finished.
 
     Examples:
         bucketq archive flush file:///srv/jobs/queue.json

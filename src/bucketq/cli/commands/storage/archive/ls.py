@@ -1,4 +1,4 @@
-"""``bucketq archive ls``."""
+"""``bucketq archive ls``: list finished jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bucketq.cli.terminal.text_table import Column
 from bucketq.client.archive import open_archive
 
 _PAGE = 1000
-"""So many rows of a table are written at once."""
+"""Rows per page of the table, as in `ls`."""
 
 
 async def run(
@@ -23,12 +23,14 @@ async def run(
     since: Since = "24h",
     until: Until = None,
     kinds: Kinds = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1)] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="Maximum number of jobs.", min=1)
+    ] = 50,
     job: Annotated[
         str | None, typer.Option("--id", metavar="JOB", help="Only the job with this id.")
     ] = None,
 ) -> None:
-    """List finished jobs of a range of time, each once.
+    """List the jobs that finished in a time range.
 
     Examples:
         bucketq archive ls s3://bucket/jobs/queue.json --since 2h
@@ -60,4 +62,4 @@ async def run(
     if not out.json:
         table.write(rows)
     if is_cut:
-        out.note(f"there are more than {limit}: narrow the range, or raise --limit")
+        out.note(f"there are more than {limit}: narrow the time range, or raise --limit")

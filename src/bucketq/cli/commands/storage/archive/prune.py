@@ -1,4 +1,4 @@
-"""``bucketq archive prune``."""
+"""``bucketq archive prune``: delete old archived jobs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ async def run(
     *,
     url: Url,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="Finished so long ago, as 90d.")
+        str,
+        typer.Option(
+            "--older-than",
+            metavar="DURATION",
+            help="Delete jobs that finished this long ago, like 90d.",
+        ),
     ],
     yes: Yes = False,
 ) -> int:
-    """Delete archived jobs that are too old, in whole hours. It asks first.
+    """Delete old archived jobs, in whole hours. Asks for confirmation.
 
     Examples:
         bucketq archive prune s3://bucket/jobs/queue.json --older-than 90d
@@ -34,5 +39,5 @@ async def run(
         return 1
     async with open_archive(url) as archive:
         count = await archive.prune(age)
-    out.done(f"{counted(count, 'segment')} deleted", {"segments": count})
+    out.done(f"{counted(count, 'archive file')} deleted", {"segments": count})
     return 0

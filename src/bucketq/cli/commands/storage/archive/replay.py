@@ -1,4 +1,4 @@
-"""``bucketq archive replay``: finished and dead jobs are pushed again, once."""
+"""``bucketq archive replay``: push archived jobs again."""
 
 from __future__ import annotations
 
@@ -23,30 +23,27 @@ def run(
     where: Annotated[
         str,
         typer.Option(
-            "--where", metavar="SQL", help="Which jobs: a condition over the columns of a job."
+            "--where", metavar="SQL", help="Which jobs: a condition on the columns of a job."
         ),
     ],
     since: From = "24h",
     until: To = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell how many there are.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the jobs.")] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Push what an earlier replay has pushed once more.")
+        bool, typer.Option("--again", help="Also push jobs that an earlier replay has pushed.")
     ] = False,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="The replay to go on with, as it was printed."),
+        typer.Option("--name", metavar="NAME", help="The replay to resume, as printed by it."),
     ] = None,
     master: Master = "local[*]",
 ) -> None:
-    """Push finished or dead jobs again that match a condition, once.
+    """Push archived jobs that match a condition again, once each.
 
-    New jobs are pushed that name the old in `replay_of`, with their kind, payload, priority, tags
-    and attempts allowed. Running the same command again pushes what matches since then and nothing
-    twice, also where it was killed; --again begins anew. Columns are id, kind, outcome, error,
-    payload, attempt, failures, pushed_at, finished_at, tags and more. It needs bucketq[spark] and
-    Java.
+    The new jobs name the old ones in `replay_of` and have the same kind, payload, priority, tags
+    and max_attempts. Running the same command again, even after a kill, pushes only jobs that match
+    since then; --again starts over. Columns are id, kind, outcome, error, payload, attempt,
+    failures, pushed_at, finished_at, tags and more. It needs bucketq[spark] and Java.
 
     Examples:
         bucketq archive replay file:///srv/q.json --where "kind = 'index' and error like '%late%'"
@@ -54,7 +51,7 @@ def run(
         bucketq archive replay file:///srv/q.json --where "get_json_object(payload, '$.n') = 5"
     """
     if again and name is not None:
-        message = "--again begins a replay of its own: leave out --name"
+        message = "--again starts a new replay: leave out --name"
         raise InvalidRequestError(message)
     begin, end = moments(since, until, "--from", "--to")
     timeout_s = check_timeout(out.timeout_s)
@@ -62,7 +59,7 @@ def run(
 
     usual = name_of(where, since, until or "")
     chosen = new_token(SystemClock())[: len(usual)] if again else name or usual
-    out.after_interrupt = f"to go on, run it again with --name {chosen}"
+    out.after_interrupt = f"to resume, run it again with --name {chosen}"
     with started(out, url, master, "archive replay") as spark, Bar(out, None, "job") as bar:
         bar.begin("pushing", 0)
         done = replay(

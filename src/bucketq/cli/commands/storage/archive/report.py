@@ -1,4 +1,4 @@
-"""``bucketq archive report``: how much was done, how long it took, and what failed."""
+"""``bucketq archive report``: report throughput, latency and failures."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bucketq.spark.archive.archive_report import ArchiveReport, JobNumbers
 
 _MOST_REASONS = 10
+"""Reasons that are printed; --json has all of them."""
 
 
 def run(
@@ -30,19 +31,21 @@ def run(
     until: To = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page with plots, in one file."),
+        typer.Option("--html", metavar="FILE", help="Write an HTML page with charts to this file."),
     ] = None,
     parquet: Annotated[
         Path | None,
-        typer.Option("--parquet", metavar="DIR", help="Write the tables here, as Parquet."),
+        typer.Option(
+            "--parquet", metavar="DIR", help="Write the tables to this folder, as Parquet."
+        ),
     ] = None,
     master: Master = "local[*]",
 ) -> None:
-    """Measure finished jobs: throughput, times, retries, failures.
+    """Report throughput, latency, retries and failures.
 
-    Waiting is from the push to the claim, of jobs that were claimed once; running is from the last
-    claim to the end. Reasons are the first lines of errors, with numbers and ids shown as #. With
-    --json the numbers by hour come along. It needs bucketq[spark] and Java.
+    WAIT is the time from push to claim, for jobs that were claimed once; RUN is the time from the
+    last claim to the end. Reasons are the first lines of errors, with numbers and ids replaced by
+    #. With --json the output includes the numbers of each hour. It needs bucketq[spark] and Java.
 
     Examples:
         bucketq archive report s3://bucket/jobs/queue.json
@@ -51,7 +54,7 @@ def run(
     """
     begin, end = moments(since, until, "--from", "--to")
     if html is not None and not html.absolute().parent.is_dir():
-        message = f"--html {html}: there is no folder {html.parent}; make it, or name another"
+        message = f"--html {html}: there is no folder {html.parent}; create it, or name another"
         raise InvalidRequestError(message)
     with started(out, url, master, "archive report") as spark:
         from bucketq.spark.archive.archive_report import report as measure
@@ -60,16 +63,16 @@ def run(
         found = measure(spark, url, begin, end, parquet)
     if html is not None:
         write_file(html, page(found, url).encode(), overwrite=True)
-        out.note(f"the page is in {html}")
+        out.note(f"wrote {html}")
     if out.json:
         out.value(found)
     else:
-        _tell(out, found)
+        _print_report(out, found)
 
 
-def _tell(out: Output, found: ArchiveReport) -> None:
+def _print_report(out: Output, found: ArchiveReport) -> None:
     if not found.total.jobs:
-        print("nothing finished in this time")
+        print("no jobs finished in this time range")
         return
     from bucketq.spark.archive.svg_charts import duration
 

@@ -1,4 +1,6 @@
-"""Engines that claim numbered batches of jobs.
+"""Manage consumers, which claim numbered batches of jobs.
+
+A Spark stream is a consumer.
 
 Examples:
     bucketq consumer list s3://bucket/jobs/queue.json

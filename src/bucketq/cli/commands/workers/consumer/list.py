@@ -1,4 +1,4 @@
-"""``bucketq consumer list``."""
+"""``bucketq consumer list``: list the consumers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bucketq.cli.terminal.text_table import Column
 
 
 async def run(out: Output, *, url: Url) -> None:
-    """List the consumers, and the last batch of each.
+    """List the consumers and the last batch of each.
 
-    PENDING is how many jobs it holds, while it is not acknowledged.
+    PENDING is the number of jobs in that batch while it is not acknowledged.
 
     Examples:
         bucketq consumer list s3://bucket/jobs/queue.json

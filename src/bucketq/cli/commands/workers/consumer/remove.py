@@ -1,4 +1,4 @@
-"""``bucketq consumer remove``."""
+"""``bucketq consumer remove``: forget a consumer."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from bucketq.cli.terminal.output import Output
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="The consumer, as `list` shows it.", show_default=False),
+    typer.Argument(
+        metavar="NAME", help="Name of the consumer, as shown by `list`.", show_default=False
+    ),
 ]
 
 
 async def run(out: Output, *, url: Url, name: Name, request: Request = None) -> int:
-    """Give back what a consumer holds, and forget it. Stop its driver first.
+    """Release the jobs of a consumer and forget it. Stop its driver first.
 
-    A driver that goes on is refused, until somebody opens a consumer of this name again: then
-    batches are counted from 1 once more.
+    A driver that keeps running is rejected until a consumer of this name is opened again, whose
+    batches count from 1.
 
     Examples:
         bucketq consumer remove s3://bucket/jobs/queue.json spark-orders
@@ -33,5 +35,5 @@ async def run(out: Output, *, url: Url, name: Name, request: Request = None) -> 
         return exit_codes.OK
     if out.json:
         out.value({"name": name, "removed": False})
-    out.note(f"there is no consumer {name}: it was removed or forgotten, or never was")
+    out.note(f"there is no consumer {name}: it was removed, has expired, or never existed")
     return exit_codes.NOTHING
