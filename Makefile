@@ -1,4 +1,4 @@
-# Everything that a person or CI does here is a target. It needs Python 3.11 or
+# Everything that a person or CI runs here is a target. It needs Python 3.11 or
 # newer and make; the rest is installed into .venv/, pinned by constraints.txt.
 
 PYTHON ?= python3
@@ -26,11 +26,11 @@ TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/chec
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-venv: $(VENV)/.dev ## build .venv with all that tests and checks need
+venv: $(VENV)/.dev ## build .venv with everything that tests and checks need
 
 servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that tests run on
 
-java: ## see that there is Java 17 or newer for Spark, and install it where that can be done
+java: ## check for Java 17 or newer, which Spark needs, and install it if that needs no password
 	@sh tools/java.sh
 
 # Three processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
@@ -43,27 +43,27 @@ test: $(VENV)/.dev servers java ## run the tests
 test-all: $(VENV)/.dev servers java ## run the tests and their full matrices, as before a release
 	@$(PYTEST) --full
 
-places: $(VENV)/.dev java ## try everything on a standalone Spark cluster and over Spark Connect
+places: $(VENV)/.dev java ## test everything on a standalone Spark cluster and over Spark Connect
 	@PLACES=all $(PY) -m pytest --full tests/spark/test_clusters.py
 
-# The first half is played before anything is installed for the second, which needs Spark.
-demo: $(VENV)/.core ## see it work, without an account: a queue in one process, then a search engine
+# The first half runs before anything is installed for the second, which needs Spark.
+demo: $(VENV)/.core ## run a demo without an account: a queue in one process, then a search engine
 	@$(PY) examples/demo.py
 	@$(MAKE) indexing
 
-failover: $(VENV)/.demo ## kill the leading one of two brokers under load, and count that nothing is lost
+failover: $(VENV)/.demo ## kill the leading broker of two under load, and count that nothing is lost
 	@$(PY) examples/failover.py
 
 indexing: $(VENV)/.demo java ## write, index on Spark, kill the broker, search, compact, report
 	@$(PY) -m examples.indexing
 
-check: $(VENV)/.dev ## format, lint, types and layers
+check: $(VENV)/.dev ## check formatting, lint, types and layers
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy $(TYPED)
 	@$(VENV)/bin/lint-imports --no-logo
 
-format: $(VENV)/.dev ## rewrite the files as the formatter and the safe lint fixes want them
+format: $(VENV)/.dev ## format the files and apply the safe lint fixes
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
@@ -128,7 +128,7 @@ $(VENV)/.servers: constraints.txt | $(PY)
 	done
 	@touch $@
 
-# The stamp bears the version. npm's own files stay out of the checkout.
+# The version is in the name of the stamp. npm's own files stay out of the checkout.
 $(AZURITE):
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		echo "installing azurite into build/servers"; \
