@@ -24,8 +24,9 @@ from tests.spark.class_data_sharing import java_options
 from tests.spark.session import configured
 from tests.spark.spark_home import ROOT, spark_home
 
-TIMEOUT_S = 180
-"""The JVM included; a test that comes later takes a second or two."""
+TIMEOUT_S = 600
+"""The JVM included, which takes a minute on a busy machine; a test that comes later takes a second
+or two."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
