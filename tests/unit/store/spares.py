@@ -62,3 +62,9 @@ def note_taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str] | None]:
 
     monkeypatch.setattr(owned_file, "take_spare", noting_take)
     return taken
+
+
+def visible_names(folder: Path) -> set[str]:
+    """What is in a directory, but for the lock and the spares."""
+    names = {path.name for path in folder.iterdir() if path.suffix != ".spare"}
+    return names - {".bucketq.lock"}

@@ -14,7 +14,6 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,21 +24,9 @@ from bucketq.errors import StoreRefusedError
 from bucketq.store import atomic_file, directories, owned_file
 from bucketq.store.base import StoredObject
 from bucketq.store.local import LocalStore
+from tests.unit.store.spares import visible_names
 
 KEY = "queue.json"
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
-    opened = LocalStore(tmp_path)
-    yield opened
-    await opened.close()
-
-
-def visible_names(folder: Path) -> set[str]:
-    """What is in a directory, but for the lock and the spares."""
-    names = {path.name for path in folder.iterdir() if path.suffix != ".spare"}
-    return names - {".bucketq.lock"}
 
 
 async def test_the_time_of_a_file_rises_even_if_the_clock_stands_still(

@@ -7,7 +7,6 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,21 +19,6 @@ from bucketq.store.local import LocalStore
 from tests.unit.store.disk import Disk
 
 KEY = "queue.json"
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
-    opened = LocalStore(tmp_path)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def other(tmp_path: Path) -> AsyncIterator[LocalStore]:
-    """The same files, as another process would have them."""
-    opened = LocalStore(tmp_path)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,6 @@ from tests.unit.store.spares import KEY, SPARES, Versions, during_fill, note_tak
 
 if sys.platform != "linux":
     pytest.skip("only Linux has leases, and so spares", allow_module_level=True)
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
-    opened = LocalStore(tmp_path)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def versions(store: LocalStore, tmp_path: Path) -> Versions:
-    return Versions(store, tmp_path / KEY)
 
 
 async def test_a_file_that_was_replaced_is_used_again(versions: Versions) -> None:

@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,6 @@ from tests.unit.store.spares import KEY, Versions, during_fill
 
 if sys.platform != "linux":
     pytest.skip("only Linux has leases, and so spares", allow_module_level=True)
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
-    opened = LocalStore(tmp_path)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def versions(store: LocalStore, tmp_path: Path) -> Versions:
-    return Versions(store, tmp_path / KEY)
 
 
 async def test_who_opens_a_file_while_it_is_written_has_to_wait(
