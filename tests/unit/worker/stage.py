@@ -213,3 +213,14 @@ def claimed_job(payload: Any = None, **fields: Any) -> Job[Any]:
         "pushed_at": datetime(2026, 1, 1, tzinfo=UTC),
     } | fields
     return Job(JobRecord(**told), Any)
+
+
+async def only(queue: Queue[Any]) -> Job[Any]:
+    """The one job of a queue."""
+    (job,) = (await queue.jobs()).jobs
+    return job
+
+
+@handler()
+async def nothing() -> None:
+    """Be done at once."""

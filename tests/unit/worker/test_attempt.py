@@ -10,24 +10,22 @@ import pytest
 
 from bucketq.errors import AccessDeniedError, StoreRefusedError
 from bucketq.model.job import Backoff
-from bucketq.queue.base import Queue
-from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, Retry
-from tests.unit.commit.worlds import slowly, virtual
-from tests.unit.worker.stage import Recorder, burst, engine_of, failing, handler, opened, working
+from tests.unit.commit.worlds import virtual
+from tests.unit.worker.stage import (
+    Recorder,
+    burst,
+    engine_of,
+    failing,
+    handler,
+    nothing,
+    only,
+    opened,
+    working,
+)
 from tests.unit.worker.stage import until as wait_until
 from tests.unit.worker.test_engine_drain import Obstinate
-
-
-async def only(queue: Queue[Any]) -> Job[Any]:
-    (job,) = (await queue.jobs()).jobs
-    return job
-
-
-@handler()
-async def nothing() -> None:
-    """Be done at once."""
 
 
 @virtual
@@ -269,111 +267,6 @@ async def test_an_error_that_cannot_say_what_it_is_fails_its_job_like_any_other(
         engine = await burst(way, fail)
         assert engine.counters.count("dead") == 1
         assert (await only(queue)).errors[0].error.startswith("SpeechlessError")
-
-
-@virtual
-async def test_a_lost_lease_stops_the_handler_and_nothing_is_settled() -> None:
-    recorder = Recorder()
-    async with opened() as (queue, way):
-        job_id = await queue.push("mail", 0)
-        async with working(way, recorder.bind(), concurrency=1) as engine:
-            await wait_until(lambda: recorder.inside == 1)
-            # Somebody takes the job away and has it now.
-            (attempt,) = engine._attempts.values()
-            await queue.release(attempt.job)
-            (job,) = await queue.claim(worker="other")
-            await asyncio.sleep(6)
-            assert recorder.cancelled == [0]
-            assert engine.counters.count("lost") == 1
-            for verb in ("release", "release_many", "fail", "complete", "complete_many"):
-                assert not way.count(verb)
-            await queue.complete(job, "by another")
-        assert (await queue.get(job_id)).result == "by another"
-
-
-@virtual
-async def test_a_completion_after_the_lease_was_lost_changes_nothing() -> None:
-    recorder = Recorder()
-    async with opened() as (queue, way):
-        await queue.push("mail", 0)
-        async with working(way, recorder.bind(), concurrency=1) as engine:
-            await wait_until(lambda: recorder.inside == 1)
-            (attempt,) = engine._attempts.values()
-            await queue.release(attempt.job)
-            (job,) = await queue.claim(worker="other")
-            recorder.gate.set()
-            await wait_until(lambda: engine.counters.count("lost") == 1)
-            assert (await only(queue)).status == "running"
-            await queue.complete(job, "by another")
-        assert (await only(queue)).result == "by another"
-
-
-@virtual
-async def test_a_cancelled_job_is_stopped_and_ends_as_cancelled() -> None:
-    recorder = Recorder()
-    async with opened() as (queue, way):
-        job_id = await queue.push("mail", 0)
-        async with working(way, recorder.bind()) as engine:
-            await wait_until(lambda: recorder.inside == 1)
-            assert await queue.cancel(job_id) == "requested"
-            await asyncio.sleep(6)
-            assert recorder.cancelled == [0]
-            assert engine.counters.count("cancelled") == 1
-        job = await only(queue)
-        assert (job.status, job.outcome) == ("done", "cancelled")
-
-
-@virtual
-async def test_a_cancelled_job_is_running_until_its_handler_stands_still() -> None:
-    recorder = Recorder()
-    async with opened() as (queue, way):
-        job_id = await queue.push("mail", 0)
-        async with working(way, recorder.bind(), runner=Obstinate()):
-            await wait_until(lambda: recorder.inside == 1)
-            await queue.cancel(job_id)
-            await asyncio.sleep(300)
-            assert (await only(queue)).status == "running"
-            recorder.gate.set()
-            await wait_until(lambda: recorder.inside == 0)
-            await asyncio.sleep(1)
-            assert (await only(queue)).status == "done"
-
-
-@virtual
-async def test_a_handler_is_stopped_when_its_lease_may_have_run_out() -> None:
-    recorder = Recorder()
-    async with opened() as (queue, way):
-        await queue.push("mail", 0)
-        async with working(way, recorder.bind()):
-            await wait_until(lambda: recorder.inside == 1)
-            began_s = asyncio.get_running_loop().time()
-            way.cut()
-            await wait_until(lambda: recorder.cancelled == [0])
-            # Before 30 s, when the queue gives the job to another.
-            assert 20 <= asyncio.get_running_loop().time() - began_s <= 29
-            way.mend()
-            await wait_until(lambda: way.count("release_many") > 0)
-            await asyncio.sleep(10)
-
-
-@virtual
-async def test_heartbeats_go_on_until_the_completion_is_acknowledged() -> None:
-    async with opened() as (queue, way):
-        await queue.push("mail", 0)
-        way.plan("complete_many", slowly(200))
-        engine = engine_of(way, nothing, burst=True)
-        running = asyncio.create_task(engine.run())
-        await wait_until(lambda: way.count("complete_many") == 1)
-        for _ in range(15):
-            await asyncio.sleep(10)
-            assert await queue.claim() == [], "it was taken from a healthy worker"
-        await running
-        assert engine.counters.count("done") == 1
-        assert (await only(queue)).attempt == 1
-        beats = way.times("heartbeat")
-        assert len(beats) >= 38
-        await asyncio.sleep(60)
-        assert way.times("heartbeat") == beats
 
 
 @virtual
