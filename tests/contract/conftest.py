@@ -21,7 +21,16 @@ def brokers() -> Iterator[Brokers]:
     several.close()
 
 
-@pytest.fixture(params=list(PLACES))
+_ONE_MORE = {"direct-memory", "embedded-file"}
+"""Places of full runs only: the others have each mode and each store, if not each pair of them."""
+
+
+def _places() -> list[pytest.ParameterSet]:
+    full = [pytest.mark.full]
+    return [pytest.param(name, marks=full if name in _ONE_MORE else []) for name in PLACES]
+
+
+@pytest.fixture(params=_places())
 def place(request: pytest.FixtureRequest, tmp_path: Path, brokers: Brokers) -> Iterator[Place]:
     """Where a queue is that nobody has used yet."""
     chosen = PLACES[request.param](tmp_path, brokers)
