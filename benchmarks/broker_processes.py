@@ -25,7 +25,7 @@ import msgspec
 from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 from msgspec import Struct
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.clock import SystemClock
@@ -187,7 +187,7 @@ async def _serve_slowly(url: str) -> None:
     location, clock, transport = open_store(url), SystemClock(), GrpcTransport()
     store = DelayedStore(location.store)
     register = Register(store, location.key, location.url, clock)
-    archive = SegmentWriter(store, Layout.of(store.url, location.key))
+    archive = ArchiveWriter(store, Layout.of(store.url, location.key))
     server = Server(transport, clock, this_host())
     server.add("queue", Broker(register, clock, transport, archive=archive))
     await server.start("127.0.0.1:0")

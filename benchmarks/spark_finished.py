@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.model.job import JobRecord
 from bucketq.store.local import LocalStore
 
@@ -17,14 +17,14 @@ FINISHED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def fill_archive(
-    path: Path, jobs: int, *, a_segment: int, hours: int, kinds: Sequence[str]
+    path: Path, jobs: int, *, jobs_per_file: int, hours: int, kinds: Sequence[str]
 ) -> None:
     """Write archive files as a queue does: some jobs in each, all of one hour."""
     store = LocalStore(path.parent)
-    writer = SegmentWriter(store, Layout.of(store.url, path.name))
-    for version, first in enumerate(range(0, jobs, a_segment)):
+    writer = ArchiveWriter(store, Layout.of(store.url, path.name))
+    for version, first in enumerate(range(0, jobs, jobs_per_file)):
         hour = FINISHED + timedelta(hours=first * hours // jobs)
-        numbers = range(first, min(first + a_segment, jobs))
+        numbers = range(first, min(first + jobs_per_file, jobs))
         some = [(_finished(number, hour, kinds[number % len(kinds)]), None) for number in numbers]
         await writer.write(some, version)
     await store.close()

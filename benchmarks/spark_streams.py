@@ -46,7 +46,7 @@ BATCHES = 25
 WARM_BATCHES = 5
 TURNS = 2
 SHORTEST_LOOK_S = 0.02
-SEGMENT_JOBS = 1_000
+FILE_JOBS = 1_000
 HOURS = 48
 KINDS = ("index", "email", "resize", "report")
 LINE = (
@@ -271,7 +271,7 @@ def measure_compact(bench: Bench) -> Iterator[Row]:
         source = bench.folder / f"source-{jobs}"
         source.mkdir()
         path = source / "queue.json"
-        asyncio.run(fill_archive(path, jobs, a_segment=SEGMENT_JOBS, hours=HOURS, kinds=KINDS))
+        asyncio.run(fill_archive(path, jobs, jobs_per_file=FILE_JOBS, hours=HOURS, kinds=KINDS))
     warm, source = (bench.folder / f"source-{jobs}" for jobs in (few, many))
     plain(warm), ours(warm, few)
     found: list[tuple[float, float]] = []
@@ -279,7 +279,7 @@ def measure_compact(bench: Bench) -> Iterator[Row]:
         wait_for_quiet(bench.patience_s)
         found.append((plain(source), ours(source, many)))
     plain_s, ours_s = (median(column) for column in zip(*found, strict=True))
-    name = f"compact {many // SEGMENT_JOBS:,} archive files, {many:,} jobs"
+    name = f"compact {many // FILE_JOBS:,} archive files, {many:,} jobs"
     yield rated(name, many, ours_s, plain_s, COMPACT_AIM, "jobs/s")
 
 

@@ -28,7 +28,7 @@ READ_AIM = 2.0
 KIND = "index"
 MOST_A_COMMIT = 100_000
 """The most that the setting of a queue allows."""
-SEGMENT_JOBS = 5_000
+FILE_JOBS = 5_000
 HOURS = 4
 
 
@@ -92,7 +92,7 @@ def measure_jobs(bench: Bench) -> Iterator[Row]:
 def measure_archive(bench: Bench) -> Iterator[Row]:
     """Read an archive."""
     path = bench.folder / "queue.json"
-    asyncio.run(fill_archive(path, bench.jobs, a_segment=SEGMENT_JOBS, hours=HOURS, kinds=[KIND]))
+    asyncio.run(fill_archive(path, bench.jobs, jobs_per_file=FILE_JOBS, hours=HOURS, kinds=[KIND]))
     until = FINISHED + timedelta(hours=HOURS)
     reader = bench.spark.read.format("bucketq").option("table", "archive")
     table = reader.option("from", str(FINISHED)).option("to", str(until)).load(path.as_uri())

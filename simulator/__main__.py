@@ -9,7 +9,7 @@ import traceback
 
 from simulator.fault_schedule import FAULT_SCHEDULES, FaultSchedule
 from simulator.scenarios import SCENARIOS, Scenario
-from simulator.simulation import Report, simulate
+from simulator.simulation import SimulationReport, simulate
 
 # The default schedule finds most mistakes. The others are narrower, and seven times the work.
 _ALL_SCHEDULES_EVERY = 10
@@ -36,7 +36,7 @@ def main() -> int:
     logging.disable(logging.NOTSET if arguments.log else logging.CRITICAL)
     count = arguments.seeds or (100 if arguments.seed is None else 1)
     first = arguments.seed or 0
-    reports: list[Report] = []
+    reports: list[SimulationReport] = []
     for seed in range(first, first + count):
         for faults in _schedules(seed, arguments.faults):
             report = _simulate(seed, faults, arguments.scenario)
@@ -55,7 +55,9 @@ def _schedules(seed: int, wanted: FaultSchedule | None) -> tuple[FaultSchedule, 
     return FAULT_SCHEDULES if seed % _ALL_SCHEDULES_EVERY == 0 else FAULT_SCHEDULES[:1]
 
 
-def _simulate(seed: int, faults: FaultSchedule, scenario: Scenario | None) -> Report | None:
+def _simulate(
+    seed: int, faults: FaultSchedule, scenario: Scenario | None
+) -> SimulationReport | None:
     try:
         return simulate(seed, faults=faults, scenario=scenario)
     except Exception as error:  # noqa: BLE001 - name the seed of any error
@@ -68,7 +70,7 @@ def _simulate(seed: int, faults: FaultSchedule, scenario: Scenario | None) -> Re
         return None
 
 
-def _line(report: Report) -> str:
+def _line(report: SimulationReport) -> str:
     return (
         f"{report.scenario} with {report.faults}: {report.commits} commits, {report.jobs} jobs, "
         f"{report.calls} calls ({report.unknown} unknown), {report.takeovers} takeovers, "
@@ -79,7 +81,7 @@ def _line(report: Report) -> str:
     )
 
 
-def _print_total(reports: list[Report]) -> None:
+def _print_total(reports: list[SimulationReport]) -> None:
     counts = {
         "scenarios": _sum([{report.scenario: 1} for report in reports]),
         "schedules": _sum([{report.faults: 1} for report in reports]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from bucketq.errors import RejectedError, UnavailableError
-from bucketq.model.bulk import ConsumerState
+from bucketq.model.numbered_batches import ConsumerState
 from bucketq.queue.job import Job
 from simulator.actors import KINDS, Actor
 

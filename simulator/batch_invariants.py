@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from bucketq.errors import ConsumerFencedError
-from bucketq.model.bulk import ConsumerRecord
+from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.state import State
 from simulator.broker_invariants import Violation
 from simulator.call_history import CallHistory, RecordedCall

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bucketq.errors import BucketQError
-from bucketq.model.bulk import BatchState, ConsumerState
+from bucketq.model.numbered_batches import BatchState, ConsumerState
 from bucketq.model.operations import Pulse, Stats
 from bucketq.queue.base import Queue
 from bucketq.queue.job import Job, JobBatch, JobSpec

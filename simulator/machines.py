@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.election import Identity
 from bucketq.broker.server import Server
@@ -237,8 +237,8 @@ class QueueFactory:
         """Return the name of a program, with the number of its current process."""
         return f"{program.name}#{program.life}"
 
-    def _archive(self, machine: Machine, key: str = "") -> SegmentWriter:
-        return SegmentWriter(machine.link, Layout.of(machine.link.url, key or self.key))
+    def _archive(self, machine: Machine, key: str = "") -> ArchiveWriter:
+        return ArchiveWriter(machine.link, Layout.of(machine.link.url, key or self.key))
 
     def _server(self, program: Program, queue: str) -> Server:
         machine = program.machine

@@ -5,8 +5,8 @@ links that lose, delay and repeat messages. For a while processes are killed, fr
 restarted, and clocks jump (``fault_schedule``). Then the faults end, and every job must reach its
 end.
 
-``simulate(seed)`` returns a ``Report``. It raises ``InvariantError`` if a promise was broken, or
-the error that a process crashed with.
+``simulate(seed)`` returns a ``SimulationReport``. It raises ``InvariantError`` if a promise was
+broken, or the error that a process crashed with.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SETTLE_S = 400.0
 
 
 @dataclass(frozen=True)
-class Report:
+class SimulationReport:
     """What happened in one simulation."""
 
     seed: int
@@ -112,7 +112,7 @@ async def _settle(cluster: SimulatedCluster) -> None:
 
 def simulate(
     seed: int, *, faults: FaultSchedule = "everything", scenario: Scenario | None = None
-) -> Report:
+) -> SimulationReport:
     """Run one simulation and check it.
 
     Args:
@@ -121,7 +121,7 @@ def simulate(
         scenario: Which programs run; drawn from the seed if it is not given.
     """
 
-    async def main(loop: VirtualLoop) -> Report:
+    async def main(loop: VirtualLoop) -> SimulationReport:
         rng = loop.stream("simulation")
         # With a short ring of commit ids, writers meet verdicts that are too old to tell.
         ring_length = rng.choice((3, 64)) if faults == "everything" else 64
@@ -142,10 +142,10 @@ def _report(
     seed: int,
     scenario: Scenario,
     faults: FaultSchedule,
-) -> Report:
+) -> SimulationReport:
     loop, calls = cluster.loop, cluster.history.calls
     jobs = [records[-1][1] for records in chain.records.values()]
-    return Report(
+    return SimulationReport(
         seed=seed,
         scenario=scenario,
         faults=faults,

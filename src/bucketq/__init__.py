@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         SupersededError,
         UnavailableError,
     )
-    from bucketq.model.bulk import BatchState, ConsumerInfo, ConsumerState
     from bucketq.model.job import Backoff, Failure
+    from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
@@ -103,7 +103,7 @@ _NAMES = {
     "bucketq.client.archive": "Archive open_archive",
     "bucketq.client.blocking": "BlockingQueue connect_sync",
     "bucketq.client.connect": "connect",
-    "bucketq.model.bulk": "BatchState ConsumerInfo ConsumerState",
+    "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
     "bucketq.model.job": "Backoff Failure",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot Stats",
     "bucketq.model.settings": "Settings",

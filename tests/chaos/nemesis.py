@@ -177,7 +177,7 @@ class Nemesis:
             self._mend(pause_s, way.heal)
 
     def _ambush(self) -> None:
-        """Kill a broker in the middle of archiving: the segment is there, or it is not."""
+        """Kill a broker in the middle of archiving: the archive file is there, or it is not."""
         slot = self._chance.randrange(len(self._world.place.broker_ways))
         lands, loop = self._chance.random() < 0.5, asyncio.get_running_loop()
 

@@ -42,7 +42,7 @@ class CutProxy(FaultProxy):
         self.delay_s = delay_s
 
     def lie_in_wait(self, strike: Callable[[], None], *, lands: bool) -> None:
-        """Strike when the next archive segment comes by; it lands before that, or never."""
+        """Strike when the next archive file comes by; it lands before that, or never."""
         self._lands = lands
         self._ambush = strike
 
@@ -53,7 +53,7 @@ class CutProxy(FaultProxy):
     async def handle(self, request: Message, writer: asyncio.StreamWriter) -> None:
         if self.is_calm:
             await ProxyThread.handle(self, request, writer)
-        elif self._ambush is not None and _is_segment(request):
+        elif self._ambush is not None and _is_archive_file(request):
             strike, self._ambush = self._ambush, None
             if self._lands:
                 await self.upstream.forward(request)
@@ -68,7 +68,7 @@ class CutProxy(FaultProxy):
             writer.close()
 
 
-def _is_segment(request: Message) -> bool:
+def _is_archive_file(request: Message) -> bool:
     return request.method == "PUT" and "/archive/" in request.target
 
 

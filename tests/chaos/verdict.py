@@ -11,7 +11,7 @@ from typing import Any
 
 import bucketq
 from bucketq.archive import ArchiveReader, Layout
-from bucketq.archive.layout import hours_between
+from bucketq.archive.archive_layout import hours_between
 from bucketq.clock import SystemClock
 from bucketq.commit.register import Register
 from bucketq.store.url import open_store
@@ -114,8 +114,8 @@ async def find_remains(url: str) -> Remains:
     reader = ArchiveReader(location.store, Layout.of(location.store.url, location.key))
     lines = 0
     for hour in hours_between(since, until):
-        for segment in await reader.segments(hour):
-            for record in await reader.read(segment):
+        for archive_file in await reader.archive_files(hour):
+            for record in await reader.read(archive_file):
                 lines += 1
                 one = Found.of(bucketq.Job[Any](record, Any))
                 if one != remains.jobs.get(record.id):

@@ -37,7 +37,7 @@ def test_a_queue_lives_on_a_server_from_its_first_day_to_its_last(
     assert [line["id"] for line in console.ok("archive", "cat", "URL").lines] == [job["id"]]
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 100
     console.ok("backup", "URL", "copy.json")
-    assert console.ok("delete", "URL", "--archive", "--yes", "--json").json["segments"] == 1
+    assert console.ok("delete", "URL", "--archive", "--yes", "--json").json["archive_files"] == 1
     assert console.run("stats", "URL").code == 3
     console.ok("restore", "URL", "copy.json")
     assert len(console.ok("ls", "URL", "--all", "--json").lines) == 100

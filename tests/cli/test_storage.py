@@ -49,7 +49,7 @@ def test_delete_asks_and_needs_somebody_to_answer(console: Console) -> None:
     assert "1 job (1 queued)" in ran.err
     assert console.path.exists()
     deleted = console.ok("delete", "URL", "--yes", "--json").json
-    assert deleted == {"deleted": console.url, "segments": 0}
+    assert deleted == {"deleted": console.url, "archive_files": 0}
     assert not console.path.exists()
     assert console.run("delete", "URL", "--yes").code == 3
 

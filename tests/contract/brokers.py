@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.clock import SystemClock
@@ -73,7 +73,7 @@ class Brokers:
 async def _serve(url: str) -> Server:
     transport, clock, location = GrpcTransport(), SystemClock(), open_store(url)
     register = Register(location.store, location.key, location.url, clock)
-    archive = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
+    archive = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
     broker = Broker(register, clock, transport, archive=archive)
     server = Server(transport, clock, this_host())
     server.add(NAME, broker)

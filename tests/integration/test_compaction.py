@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 
 import bucketq
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.archive.compacted import open_log
 from bucketq.clock import SystemClock
 from bucketq.model.job import JobRecord
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.timeout(120)
 """Each test starts several processes, one after the other."""
 
 SCRIPT = Path(__file__).with_name("compacting.py")
-DAYS, SEGMENTS, JOBS = 2, 15, 20
+DAYS, FILES, JOBS = 2, 15, 20
 
 
 class Seen:
     """What lies in the archive at a moment."""
 
     def __init__(self, keys: list[str], layout: Layout) -> None:
-        self.segments = sum(layout.parse(key) is not None for key in keys)
+        self.archive_files = sum(layout.parse(key) is not None for key in keys)
         self.files = sum(key.endswith(".parquet") for key in keys)
         self.versions = sum("_delta_log/" in key and key.endswith(".json") for key in keys)
 
@@ -42,7 +42,7 @@ class Seen:
 POINTS: dict[str, Callable[[Seen], bool]] = {
     "while it writes files": lambda seen: seen.files > 0,
     "when it has published": lambda seen: seen.versions > 0,
-    "while it deletes segments": lambda seen: seen.segments < DAYS * SEGMENTS,
+    "while it deletes archive files": lambda seen: seen.archive_files < DAYS * FILES,
 }
 
 
@@ -57,16 +57,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.fixture
 async def place(url: str) -> AsyncIterator[Location]:
-    """An archive of some days, some jobs of which stand in two segments."""
+    """An archive of some days, some jobs of which stand in two archive files."""
     location = open_store(url)
-    writer = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
+    writer = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
     for day in range(DAYS):
         at = SystemClock().now().replace(minute=0) - timedelta(days=day + 2)
-        for segment in range(SEGMENTS):
-            first = (day * SEGMENTS + segment) * JOBS
+        for archive_file in range(FILES):
+            first = (day * FILES + archive_file) * JOBS
             jobs = [finished(number, at) for number in range(max(first - 5, 0), first + JOBS)]
-            same_day = [job for job in jobs if job.seq >= day * SEGMENTS * JOBS]
-            await writer.write([(job, None) for job in same_day], segment)
+            same_day = [job for job in jobs if job.seq >= day * FILES * JOBS]
+            await writer.write([(job, None) for job in same_day], archive_file)
     yield location
     await location.store.close()
 
@@ -106,7 +106,7 @@ async def ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def demand_whole(found: list[str]) -> None:
-    assert sorted(found) == sorted(f"job{number}" for number in range(DAYS * SEGMENTS * JOBS))
+    assert sorted(found) == sorted(f"job{number}" for number in range(DAYS * FILES * JOBS))
 
 
 async def test_a_compaction_that_is_killed_loses_nothing_and_is_ended_by_the_next(
@@ -122,7 +122,7 @@ async def test_a_compaction_that_is_killed_loses_nothing_and_is_ended_by_the_nex
         demand_whole(await names(url))
     await ended(started(url))
     demand_whole(await names(url))
-    assert (await look(place)).segments == 0
+    assert (await look(place)).archive_files == 0
     assert await doubled(place.store, Layout.of(place.store.url, place.key)) == 0
 
 
@@ -136,7 +136,7 @@ async def test_compactions_at_once_and_readers_beside_them_see_every_job_once(
         await ended(process)
     demand_whole(await names(url))
     seen = await look(place)
-    assert seen.segments == 0
+    assert seen.archive_files == 0
     assert await doubled(place.store, Layout.of(place.store.url, place.key)) == 0
 
 

@@ -12,7 +12,7 @@ from bucketq.model import state as state_module
 from bucketq.testing.store_faults import WRITE_FAULTS
 from simulator.fault_schedule import FAULT_SCHEDULES, FaultSchedule
 from simulator.simulated_network import MESSAGE_FAULTS
-from simulator.simulation import Report, simulate
+from simulator.simulation import SimulationReport, simulate
 from simulator.worker_actors import BEHAVIOURS, CRASHERS
 from tests.environ import ROOT
 
@@ -22,10 +22,10 @@ GROUPS = 8
 others, and ``make sim``, look for what happens in one of a hundred worlds only."""
 FAIR_SEEDS = 10
 FAIR_GROUPS = 2
-CREW_SEEDS = 8
+ENGINE_SEEDS = 8
 
 
-def total(reports: list[Report], what: str) -> dict[str, int]:
+def total(reports: list[SimulationReport], what: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for report in reports:
         for name, count in getattr(report, what).items():
@@ -56,18 +56,18 @@ def test_worlds_under_faults_hold_every_promise(group: int) -> None:
     assert sum(report.depositions for report in reports) > 0
 
 
-def test_engines_meet_every_fate_and_hold_every_promise() -> None:
-    reports = [simulate(seed, scenario="engines") for seed in range(CREW_SEEDS)]
+def test_engines_meet_every_behaviour_and_keep_every_promise() -> None:
+    reports = [simulate(seed, scenario="engines") for seed in range(ENGINE_SEEDS)]
 
     runs, ends = total(reports, "runs"), total(reports, "ends")
-    assert {*BEHAVIOURS, *CRASHERS} - {"unfit"} <= set(runs), "some fate was never met"
+    assert {*BEHAVIOURS, *CRASHERS} - {"unfit"} <= set(runs), "some behaviour did not occur"
     assert "unfit" not in runs
     assert {"returned", "raised", "stopped", "cut off"} == set(ends)
-    assert sum(report.engine_runs for report in reports) > CREW_SEEDS
+    assert sum(report.engine_runs for report in reports) > ENGINE_SEEDS
 
 
 @pytest.mark.parametrize("faults", ["nothing", "restarts"])
-def test_engines_in_fair_weather_lose_nothing(faults: FaultSchedule) -> None:
+def test_engines_lose_nothing_without_faults(faults: FaultSchedule) -> None:
     reports = [simulate(seed, faults=faults, scenario="engines") for seed in range(2)]
     assert sum(total(reports, "runs").values()) > 0
 
@@ -78,7 +78,7 @@ def test_a_claim_in_flight_when_its_client_hangs_up_is_not_committed_for_nobody(
 
 @pytest.mark.parametrize("group", first_of(FAIR_GROUPS, 1))
 @pytest.mark.parametrize("faults", FAULT_SCHEDULES[1:])
-def test_in_fair_weather_the_healthy_are_left_alone(faults: FaultSchedule, group: int) -> None:
+def test_healthy_processes_are_left_alone(faults: FaultSchedule, group: int) -> None:
     seeds = range(1000 + group, 1000 + FAIR_SEEDS, FAIR_GROUPS)
     reports = [simulate(seed, faults=faults) for seed in seeds]
     assert sum(report.jobs for report in reports) > 0
@@ -120,7 +120,7 @@ def test_the_real_ring_is_long_enough_to_be_useful() -> None:
 
 def test_a_report_counts_what_happened() -> None:
     report = simulate(3)
-    assert isinstance(report, Report)
+    assert isinstance(report, SimulationReport)
     assert report.commits > 0
     assert report.calls > 0
     assert report.virtual_s > 90

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Raw
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.clock import SystemClock
 from bucketq.model.job import Failure, JobRecord
 from bucketq.store.base import ObjectStore
@@ -43,13 +43,13 @@ def finished(name: str, at: datetime, kind: str = "index", *errors: str) -> JobR
     )
 
 
-def archive(url: str, *segments: Sequence[JobRecord]) -> None:
-    """Write segments to the archive of a queue."""
-    asyncio.run(_archive(url, segments))
+def archive(url: str, *archive_files: Sequence[JobRecord]) -> None:
+    """Write archive files to the archive of a queue."""
+    asyncio.run(_archive(url, archive_files))
 
 
 def listed(url: str) -> tuple[list[str], list[str]]:
-    """The keys of the segments, and of the files that compactions have written."""
+    """The keys of the archive files, and of the files that compactions have written."""
     return asyncio.run(_listed(url))
 
 
@@ -60,11 +60,11 @@ async def keys(store: ObjectStore, layout: Layout) -> tuple[list[str], list[str]
     return [key for key in found if layout.parse(key)], files
 
 
-async def _archive(url: str, segments: Sequence[Sequence[JobRecord]]) -> None:
+async def _archive(url: str, archive_files: Sequence[Sequence[JobRecord]]) -> None:
     location = open_store(url)
     try:
-        writer = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
-        for version, jobs in enumerate(segments):
+        writer = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
+        for version, jobs in enumerate(archive_files):
             await writer.write([(job, None) for job in jobs], version)
     finally:
         await location.store.close()

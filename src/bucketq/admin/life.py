@@ -34,7 +34,7 @@ from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import StoredObject
 
 _ATTEMPT_STEP = 1000
@@ -209,7 +209,7 @@ async def _stamp_and_write(place: Place, document: Document, etag: str | None) -
 
 async def _remove(place: Place, stone: bytes) -> None:
     """Delete a tombstone, looking before each further try whether it still is there."""
-    backoff = Backoff(place.clock, 0.05, 3.0)
+    backoff = RetryBackoff(place.clock, 0.05, 3.0)
     for _ in range(20):
         try:
             await place.store.delete(place.key)

@@ -25,7 +25,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.state import State
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore, StoredObject
 from bucketq.store.conditional import Verdict, write_until_certain
 
@@ -116,7 +116,7 @@ async def look(place: Place) -> StoredObject:
 
 async def find(place: Place) -> StoredObject | None:
     """Read the object; None where there is none."""
-    backoff = Backoff(place.clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+    backoff = RetryBackoff(place.clock, _FIRST_RETRY_S, _LAST_RETRY_S)
     reason = "no answer"
     try:
         async with asyncio.timeout(place.patience_s):
@@ -162,7 +162,7 @@ async def write(place: Place, body: bytes, etag: str | None, commit: str = "") -
                 send,
                 read_back,
                 lambda found: _judge(place, body, etag, commit, found),
-                lambda: Backoff(place.clock, _FIRST_RETRY_S, _LAST_RETRY_S),
+                lambda: RetryBackoff(place.clock, _FIRST_RETRY_S, _LAST_RETRY_S),
             )
     except TimeoutError as error:
         message = (

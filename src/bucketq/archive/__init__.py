@@ -1,15 +1,16 @@
-"""Where finished jobs go: segments of JSON lines, in a path bucketed by UTC hour.
+"""The archive of finished jobs: files of JSON lines, in one folder per UTC hour.
 
-A job leaves the queue through an outbox. Marked done in the object it is acknowledged; then it is
-written to a segment; then a later commit lets it go. A kill at any point loses nothing: it can
-leave a job in two segments, or in a segment and in the queue, and readers drop the repetition.
+A job leaves the queue through an outbox. It is acknowledged once it is marked done in the object;
+then it is written to an archive file; then a later commit removes it from the queue. A kill at any
+point loses nothing: it can leave a job in two archive files, or in an archive file and in the
+queue, and readers skip the copy.
 
-Old segments can be compacted into a table of Parquet files; readers see both as one.
+Old archive files can be compacted into a table of Parquet files; readers read both.
 """
 
-from bucketq.archive.layout import Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.archive.reader import ArchiveReader
 from bucketq.archive.upkeep import collect, prune, sweep
-from bucketq.archive.writer import SegmentWriter
+from bucketq.archive.writer import ArchiveWriter
 
-__all__ = ["ArchiveReader", "Layout", "SegmentWriter", "collect", "prune", "sweep"]
+__all__ = ["ArchiveReader", "ArchiveWriter", "Layout", "collect", "prune", "sweep"]

@@ -1,4 +1,4 @@
-"""The compacted part of an archive: its names, and how its jobs are read.
+"""The compacted part of an archive: its keys, and how its jobs are read.
 
 It is a Delta table below the archive, which other tools read as well::
 
@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from hashlib import blake2b
 
+from bucketq.archive.archive_layout import Layout
 from bucketq.archive.delta import AddFile, DeltaLog
-from bucketq.archive.layout import Layout
 from bucketq.archive.parquet import FIELDS, demand_pyarrow, jobs_in
 from bucketq.errors import CorruptStateError
 from bucketq.model.job import JobRecord
@@ -24,28 +24,28 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def file_name(day: str, kind: str, run: str, body: bytes) -> str:
-    """The name of a file, below the root.
+    """Return the path of a file, relative to the root.
 
-    It bears the id of the run that writes it, so that a run which was overtaken can delete what it
-    wrote and nothing else. The kind is there for people; the log has it to the letter.
+    It contains the id of the run that writes it, so that a run that lost a race can delete its own
+    files and no others. The kind in it is for people; the log has the exact kind.
     """
     digest = blake2b(body, digest_size=8).hexdigest()
     return f"date={day}/kind={_UNFIT.sub('-', kind)}/part-{run}-{digest}.parquet"
 
 
 def open_log(store: ObjectStore, layout: Layout) -> DeltaLog:
-    """The log of the table; it is read with ``refresh``."""
+    """Return the log of the table; ``refresh`` reads it."""
     return DeltaLog(store, layout.compacted, FIELDS)
 
 
 def touches(file: AddFile, since: datetime, until: datetime) -> bool:
-    """Whether a file may hold a job that finished in a stretch of time."""
+    """Whether a file may hold a job that finished in a range of time."""
     first, last = file.span
     return first < until and last >= since
 
 
 class CompactedReader:
-    """Reads the table, at the version that it was last refreshed to or a newer one."""
+    """Reads the table at the version of the last refresh, or a newer one."""
 
     def __init__(self, store: ObjectStore, layout: Layout) -> None:
         """Read the table of an archive; nothing is read before ``refresh``."""
@@ -53,18 +53,18 @@ class CompactedReader:
         self._root = layout.compacted
         self._log = open_log(store, layout)
         self._bodies: dict[str, bytes] = {}
-        """Files that the hour before has needed, and that the next may need."""
+        """Files that the last hour needed and the next may need too."""
 
     async def refresh(self) -> None:
-        """See what was published by now."""
+        """Read the versions that were published since."""
         await self._log.refresh()
 
     async def jobs(
         self, since: datetime, until: datetime, kinds: Collection[str] | None = None
     ) -> AsyncIterator[JobRecord]:
-        """Yield the jobs that finished in a stretch of time; some may come twice.
+        """Yield the jobs that finished in a range of time.
 
-        That is where files were replaced by others while they were read.
+        A job may be yielded twice if its file was replaced by another meanwhile.
         """
         done: set[str] = set()
         self._forget(since)
@@ -86,7 +86,7 @@ class CompactedReader:
                         yield job
 
     async def _body(self, file: AddFile) -> bytes | None:
-        """A file; None where it is no longer of the table, and the log has been read anew."""
+        """Read a file; return None, after a refresh, if it is no longer part of the table."""
         if file.path in self._bodies:
             return self._bodies[file.path]
         key = self._root + file.name
@@ -102,7 +102,7 @@ class CompactedReader:
         return body
 
     def _forget(self, since: datetime) -> None:
-        """Let go of files that hold nothing from ``since`` on, or are not of the table."""
+        """Forget files that hold nothing from ``since`` on or have left the table."""
         for path in list(self._bodies):
             file = self._log.files.get(path)
             if file is None or file.span[1] < since:

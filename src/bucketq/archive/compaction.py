@@ -1,17 +1,17 @@
-"""Compaction: from many small segments to a few Parquet files, without a gap and without doubles.
+"""Compaction: many small archive files become a few Parquet files; no job is lost or doubled.
 
-It goes in rounds. A round is planned from the segments that are there, its parts are written by
-whoever has the hands for it (Spark, or one process), and then the files of all parts are published
-in one commit of the table's log. Only what is published is visible; only after that are the
-segments deleted that it holds. A kill leaves files that nobody sees, or segments whose jobs are in
-the table as well, and the next run takes both away.
+It works in rounds. A round is planned from the archive files that exist, its parts are written by
+Spark tasks or by one process, and then the files of all parts are published in one commit of the
+table's log. Only published files are visible, and only after that the archive files that they
+replace are deleted. A kill leaves Parquet files that no reader sees, or archive files whose jobs
+are in the table as well; the next run deletes both.
 
-Nothing has to be remembered about segments. A job is known by its id, its number and the moment at
-which it finished: one that is in the table already is left out, whether its segment came late, was
-archived twice, or was compacted by a run that could not delete it any more.
+No list of compacted archive files is kept. A job is identified by its id, its ``seq`` and when it
+finished: a job that is in the table already is skipped, whether its archive file came late, was
+written twice, or was compacted by a run that could not delete it any more.
 
-Two runs at once: whoever publishes second finds a version that it has not read. If that one added
-jobs of the same hours, the round is dropped with its files and planned anew.
+If two runs compete, the second to publish finds a version that it has not read. If that version
+added jobs of the same hours, the round is dropped with its files and planned again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.archive_lines import CopyKey, copy_key, lines_in
 from bucketq.archive.compacted import file_name, open_log, touches
 from bucketq.archive.delta import AddFile, DeltaLog, added
-from bucketq.archive.layout import Layout
-from bucketq.archive.lines import CopyKey, copy_key, lines_in
-from bucketq.archive.parquet import GROUP_ROWS, Group, Row, copies_in, file_of, group_of
+from bucketq.archive.parquet import GROUP_ROWS, ArchivedRow, Group, copies_in, file_of, group_of
 from bucketq.clock import Clock, new_id
 from bucketq.errors import UnavailableError
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -36,9 +36,9 @@ from bucketq.store.base import ObjectMissingError, ObjectStore
 T = TypeVar("T")
 
 SETTLED_AFTER = timedelta(hours=1)
-"""How long an hour has to be over. What comes later is compacted later."""
+"""How long an hour must be over before it is compacted: later files would need another round."""
 LONGEST_ROUND = timedelta(hours=6)
-"""A round that took longer is not published, for its files may be swept away as left over."""
+"""A longer round is not published, because its files may have been swept as leftovers."""
 
 PART_BYTES = 64 << 20
 _ROUND_BYTES = 1 << 30
@@ -50,15 +50,15 @@ _HOUR = timedelta(hours=1)
 
 
 class HourWork(Struct, frozen=True):
-    """The segments of an hour, and the files of the table that may hold some of its jobs."""
+    """The archive files of an hour, and the files of the table that may hold some of its jobs."""
 
     hour: datetime
-    segments: list[str]
+    archive_files: list[str]
     files: list[str]
 
 
 class Part(Struct, frozen=True):
-    """What one task writes: some hours of one day. None is cut, so that doubles meet."""
+    """What one task writes: whole hours of one day, so that copies of a job meet in one task."""
 
     run: str
     hours: list[HourWork]
@@ -70,10 +70,10 @@ class Written(Struct, frozen=True):
 
     files: list[AddFile]
     covered: list[str]
-    """Segments whose jobs are all in ``files``, or were in the table before."""
+    """The archive files whose jobs are all in ``files`` or were in the table before."""
     jobs: int
     repeated: int
-    """Jobs that were there already, or twice."""
+    """How many jobs were in the table already, or twice in archive files."""
 
 
 class Round(Struct, frozen=True):
@@ -81,29 +81,29 @@ class Round(Struct, frozen=True):
 
     began_at: datetime
     version: int
-    """Of the table, when the round was planned."""
+    """The version of the table when the round was planned."""
     parts: list[Part]
 
     @property
-    def segments(self) -> int:
-        """How many segments it takes."""
-        return sum(len(work.segments) for part in self.parts for work in part.hours)
+    def archive_files(self) -> int:
+        """How many archive files it compacts."""
+        return sum(len(work.archive_files) for part in self.parts for work in part.hours)
 
 
 class Compactor:
-    """Plans rounds and publishes them. It writes no files of jobs itself: ``write_part`` does."""
+    """Plans rounds and publishes them; ``write_part`` writes the files."""
 
     def __init__(self, store: ObjectStore, layout: Layout, clock: Clock) -> None:
-        """Compact the archive that lies in ``store`` under the names of ``layout``."""
+        """Compact the archive in ``store`` with the keys of ``layout``."""
         self._store = store
         self._layout = layout
         self._clock = clock
         self._log: DeltaLog = open_log(store, layout)
 
-    async def segments(
+    async def archive_files(
         self, since: datetime | None, until: datetime | None, settled_after: timedelta
     ) -> int:
-        """How many segments are there to compact, for those who want to see progress."""
+        """Return how many archive files there are to compact, to show progress."""
         return sum([1 async for _ in self._candidates(since, until, settled_after)])
 
     async def plan(
@@ -112,10 +112,10 @@ class Compactor:
         until: datetime | None = None,
         settled_after: timedelta = SETTLED_AFTER,
     ) -> Round | None:
-        """Plan the next round; None where nothing is left to do.
+        """Plan the next round; return None if nothing is left to do.
 
-        The table is read before the segments: a run that ends in between is then found out when
-        the round is published.
+        The table is read before the archive files are listed, so that a run that ends in between
+        is noticed when the round is published.
         """
         began_at = self._clock.now()
         await patiently(self._log.refresh)
@@ -137,12 +137,12 @@ class Compactor:
         return Round(began_at, self._log.version, list(_packed(works, new_id(self._clock))))
 
     async def publish(self, planned: Round, written: list[Written]) -> bool:
-        """Make what was written visible, and delete the segments that it holds.
+        """Publish what was written, and delete the archive files that it replaces.
 
-        False means that another run was first: everything is as if this round had not been.
+        Returns False if another run was first; this round then has no effect.
 
         Raises:
-            UnavailableError: Nobody can tell; run it again.
+            UnavailableError: The outcome is unknown; run it again.
         """
         files = [file for each in written for file in each.files]
         if files and not await self._commit(planned, files):
@@ -168,27 +168,27 @@ class Compactor:
     async def _candidates(
         self, since: datetime | None, until: datetime | None, settled_after: timedelta
     ) -> AsyncIterator[tuple[datetime, str, int]]:
-        """Segments of hours that are over, with their hours and sizes."""
+        """Yield the archive files of hours that are over, with their hours and sizes."""
         last = self._clock.now() - settled_after
         async for info in self._store.list(self._layout.root):
-            segment = self._layout.parse(info.key)
-            if segment is None:
+            archive_file = self._layout.parse(info.key)
+            if archive_file is None:
                 continue
-            end = segment.hour + _HOUR
+            end = archive_file.hour + _HOUR
             if end > last or (until is not None and end > until):
-                break  # Keys come in order, and so do their hours.
-            if since is None or segment.hour >= since:
-                yield segment.hour, segment.key, info.size_bytes
+                break  # Keys are listed in order, and so are their hours.
+            if since is None or archive_file.hour >= since:
+                yield archive_file.hour, archive_file.key, info.size_bytes
 
 
 async def write_part(store: ObjectStore, layout: Layout, part: Part, clock: Clock) -> Written:
-    """Write the files of a part. To do it again, or twice at once, writes the same."""
+    """Write the files of a part. It is idempotent, also if two tasks do it at once."""
     files = _Files(store, layout.compacted, part.run, clock.now())
     covered: list[str] = []
     repeated = 0
     for work in part.hours:
         seen = await _known(store, layout.compacted, work)
-        async for key, rows in _segments(store, work.segments):
+        async for key, rows in _archive_files(store, work.archive_files):
             for row in rows:
                 copy = copy_key(row.job)
                 if copy in seen:
@@ -204,34 +204,34 @@ async def write_part(store: ObjectStore, layout: Layout, part: Part, clock: Cloc
 
 
 class _Files:
-    """The files of a part. Its jobs come hour by hour; each group of rows is of one hour."""
+    """The files of a part. Jobs are added hour by hour; a row group holds one hour."""
 
     def __init__(self, store: ObjectStore, root: str, run: str, now: datetime) -> None:
         self._store = store
         self._root = root
         self._run = run
         self._now = now
-        self._rows: dict[str, list[Row]] = {}
+        self._rows: dict[str, list[ArchivedRow]] = {}
         self._groups: dict[str, list[Group]] = {}
         self.added: list[AddFile] = []
         self.jobs = 0
 
-    def take(self, row: Row) -> bool:
-        """Take a job; True: there are enough of its kind for a group."""
+    def take(self, row: ArchivedRow) -> bool:
+        """Add a job; return True if its kind has enough jobs for a row group."""
         self.jobs += 1
         rows = self._rows.setdefault(row.job.kind, [])
         rows.append(row)
         return len(rows) == GROUP_ROWS
 
     async def close_group(self, kind: str) -> None:
-        """Make a group of the jobs of a kind, and a file where there is enough for one."""
+        """Make a row group of the jobs of a kind, and write a file if it is large enough."""
         groups = self._groups.setdefault(kind, [])
         groups.append(group_of(self._rows.pop(kind)))
         if sum(group.rows for group in groups) >= _FILE_ROWS:
             await self._write(kind)
 
     async def close_hour(self) -> None:
-        """Let the jobs that come from now on be in groups of their own."""
+        """Start new row groups for the jobs of the next hour."""
         for kind in list(self._rows):
             await self.close_group(kind)
 
@@ -251,14 +251,14 @@ class _Files:
 
 
 async def delete_all(store: ObjectStore, keys: list[str]) -> None:
-    """Delete objects, a few at once."""
+    """Delete objects, a few at a time."""
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         await asyncio.gather(*(patiently(partial(store.delete, key)) for key in some))
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask a store for something that may be done twice, again where the outcome is unknown."""
+    """Make an idempotent call to a store, and retry it while the outcome is unknown."""
     for attempt in range(_ATTEMPTS):
         try:
             return await ask()
@@ -270,7 +270,7 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _known(store: ObjectStore, root: str, work: HourWork) -> set[CopyKey]:
-    """The jobs of an hour that are in the table."""
+    """Return the keys of the jobs of an hour that are in the table."""
     known: set[CopyKey] = set()
     for name in work.files:
         body = await _get(store, root + name)
@@ -279,16 +279,16 @@ async def _known(store: ObjectStore, root: str, work: HourWork) -> set[CopyKey]:
     return known
 
 
-async def _segments(
+async def _archive_files(
     store: ObjectStore, keys: list[str]
-) -> AsyncIterator[tuple[str, Iterator[Row]]]:
-    """The rows of segments; one that was collected or compacted meanwhile is passed over."""
+) -> AsyncIterator[tuple[str, Iterator[ArchivedRow]]]:
+    """Yield the rows of archive files; files that were deleted meanwhile are skipped."""
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         bodies = await asyncio.gather(*(_get(store, key) for key in some))
         for key, body in zip(some, bodies, strict=True):
             if body is not None:
-                yield key, (Row(job, line) for job, line in lines_in(body, key))
+                yield key, (ArchivedRow(job, line) for job, line in lines_in(body, key))
 
 
 async def _get(store: ObjectStore, key: str) -> bytes | None:
@@ -299,7 +299,7 @@ async def _get(store: ObjectStore, key: str) -> bytes | None:
 
 
 def _packed(works: Iterable[tuple[HourWork, int]], run: str) -> Iterator[Part]:
-    """Put hours of one day together as long as they are small."""
+    """Combine small hours of one day into parts."""
     some: list[HourWork] = []
     total_bytes = 0
     for work, size_bytes in works:

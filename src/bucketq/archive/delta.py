@@ -1,12 +1,12 @@
 """The log of a Delta table: which Parquet files make up the compacted archive.
 
-A commit is an object ``_delta_log/<20 digits>.json`` that must not exist yet. That is the whole
-protocol of Delta for a store that can create an object only if it is absent, and a queue lives on
-no other; so the log is written here, through the store, and any reader of Delta can read it.
+A commit creates an object ``_delta_log/<20 digits>.json`` that must not exist yet. That is all that
+the protocol of Delta requires of a store with conditional creation, which every queue has; so the
+log is written here, through the store, and any reader of Delta can read it.
 
-Promises: a commit is whole or absent, of two that race one wins and the other is told, and an
-unknown outcome is found out before anything else is decided. Versions are read one after the
-other from 0 on, without a listing: what a reader has seen only grows.
+Promises: a commit is whole or absent, of two that race one wins and the other learns that it lost,
+and an unknown outcome is resolved before anything else is decided. Versions are read one after the
+other from 0, without a listing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from bucketq.clock import Clock, new_token
 from bucketq.errors import CorruptStateError, UnavailableError
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
 from bucketq.store.conditional import Verdict, write_until_certain
 
@@ -40,8 +40,8 @@ _DAY = timedelta(days=1)
 _FINISHED = "finished_at"
 
 
-class Stats(Struct, rename="camel", omit_defaults=True):
-    """What is known of the rows of a file."""
+class FileStats(Struct, rename="camel", omit_defaults=True):
+    """Statistics of the rows of a file."""
 
     num_records: int = 0
     min_values: dict[str, Raw] = {}
@@ -61,7 +61,7 @@ class AddFile(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """The path without escapes: what follows the root of the table in the key."""
+        """The path without escapes, relative to the root of the table."""
         return unquote(self.path)
 
     @property
@@ -71,10 +71,10 @@ class AddFile(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def span(self) -> tuple[datetime, datetime]:
-        """The time in which its jobs finished; where nobody noted that, the whole day."""
+        """The time in which its jobs finished; the whole day if it is not recorded."""
         day = date.fromisoformat(self.partition_values["date"] or "0001-01-01")
         first = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        stats = msgspec.json.decode(self.stats, type=Stats) if self.stats else Stats()
+        stats = msgspec.json.decode(self.stats, type=FileStats) if self.stats else FileStats()
         low, high = stats.min_values.get(_FINISHED), stats.max_values.get(_FINISHED)
         return (
             msgspec.json.decode(low, type=datetime) if low else first,
@@ -83,7 +83,7 @@ class AddFile(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class RemoveFile(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A file that is no longer of the table."""
+    """A file that was removed from the table."""
 
     path: str
     deletion_timestamp: int | None = None
@@ -94,20 +94,20 @@ class RemoveFile(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Protocol(Struct, frozen=True, rename="camel"):
-    """What a program must be able to do to read and to write the table."""
+    """The protocol versions that readers and writers of the table must support."""
 
     min_reader_version: int
     min_writer_version: int
 
 
 class CommitInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who wrote a version; ``txn_id`` tells two writers apart."""
+    """Which program wrote a version; ``txn_id`` identifies the write."""
 
     txn_id: str | None = None
 
 
 class Action(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A line of the log; other kinds of lines mean nothing here."""
+    """A line of the log; other kinds of lines are ignored."""
 
     add: AddFile | None = None
     remove: RemoveFile | None = None
@@ -128,16 +128,16 @@ class DeltaLog:
         self._root = root
         self._fields = fields
         self.version = -1
-        """The last version that was read; -1: there is none."""
+        """The last version that was read; -1 if there is none."""
         self.files: dict[str, AddFile] = {}
         """The files of that version, by path."""
 
     async def refresh(self) -> list[AddFile]:
-        """Read the versions that came since; return the files that they added."""
+        """Read the versions that were added since; return the files that they added."""
         before, at_once = set(self.files), 1
         while True:
-            # The first alone, for most archives have no table and most refreshes find nothing new;
-            # then more and more of them at once.
+            # The first one alone, because most archives have no table and most refreshes find
+            # nothing new; then more and more at once.
             wanted = range(self.version + 1, self.version + 1 + at_once)
             at_once = min(2 * at_once, _AT_ONCE)
             found = await asyncio.gather(*map(self._get, wanted))
@@ -149,7 +149,7 @@ class DeltaLog:
     async def commit(
         self, actions: Iterable[AddFile | RemoveFile], clock: Clock, operation: str
     ) -> bool:
-        """Write the next version; False where somebody else has written that one.
+        """Write the next version; return False if another writer wrote it first.
 
         Raises:
             UnavailableError: It may have been written; read the log again before anything else.
@@ -174,7 +174,7 @@ class DeltaLog:
         return True
 
     async def _create(self, version: int, body: bytes, token: str, clock: Clock) -> bool:
-        """Write a version; whether the one that is there now is ours."""
+        """Write a version; return whether the existing one is ours."""
         key = self._key(version)
 
         def judge(there: bytes | None) -> Verdict:
@@ -188,7 +188,7 @@ class DeltaLog:
                     lambda: self._store.create(key, body),
                     lambda: self._get(version),
                     judge,
-                    lambda: Backoff(clock, _FIRST_RETRY_S, _LAST_RETRY_S),
+                    lambda: RetryBackoff(clock, _FIRST_RETRY_S, _LAST_RETRY_S),
                 )
         except TimeoutError as error:
             message = f"it is unknown whether {key} was written: the storage gave no answer in time"
@@ -233,7 +233,7 @@ class DeltaLog:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": _encode(schema).decode(),
             "partitionColumns": list(PARTITIONS),
-            # The log is read from its beginning, so nobody may clear that away.
+            # The log is read from its beginning, so no writer may remove old versions.
             "configuration": {"delta.enableExpiredLogCleanup": "false"},
             "createdTime": now_ms,
         }
@@ -245,7 +245,7 @@ def added(
 ) -> AddFile:
     """Describe a new file whose jobs finished from the first to the last moment of ``span``."""
     # Readers of Delta take the times for whole milliseconds; the last is rounded up, so that
-    # none of them passes over a job.
+    # none of them misses a job.
     low, high = (_whole(moment) for moment in span)
     stats = {
         "numRecords": rows,
@@ -264,7 +264,7 @@ def added(
 
 
 def removed(file: AddFile, now: datetime) -> RemoveFile:
-    """Take a file away."""
+    """Return the action that removes a file."""
     return RemoveFile(
         path=file.path,
         deletion_timestamp=int(now.timestamp() * 1000),

@@ -1,11 +1,10 @@
-"""Jobs as rows of Parquet files: what the compacted archive is made of.
+"""Parquet files of the compacted archive: one row per job.
 
-A line of a segment comes back as it was: ``payload`` and ``result`` hold its JSON, ``rest`` the
-JSON of everything else, with fields of a newer bucketq in it. The other columns repeat what people
-ask for by name. A file has its rows hour by hour in row groups of their own, so that an hour is
-read without the rest of the day.
+The line of an archive file can be restored: ``payload`` and ``result`` hold its JSON, ``rest`` the
+JSON of all other fields, including those of a newer bucketq. The other columns repeat fields for
+queries. Each row group holds one hour, so that an hour is read without the rest of the day.
 
-pyarrow is no part of the core: it is asked for when there is a file to read or to write.
+pyarrow is an extra: it is imported when a file is read or written.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from bucketq.archive.archive_lines import CopyKey, decode_line
 from bucketq.archive.delta import Field
-from bucketq.archive.lines import CopyKey, decode_line
 from bucketq.errors import CorruptStateError, InvalidRequestError
 from bucketq.model.job import JobRecord
 
@@ -48,19 +47,19 @@ FIELDS: tuple[Field, ...] = (
     ("result_encoding", "string"),
     ("rest", "string"),
 )
-"""The columns, as Delta spells them; the kind is a partition, and so is the date."""
+"""The columns, with the types of Delta; kind and date are partitions."""
 
 _DIFFERENT = frozenset(["id", "finished_at", "pushed_at", "claimed_at", "seq", "payload", "rest"])
-"""Columns whose values hardly ever repeat, so that a dictionary of them would only cost."""
+"""Columns whose values hardly ever repeat, so that a dictionary would not pay."""
 GROUP_ROWS = 50_000
-"""How many rows a group has at the most."""
+"""The maximum number of rows in a row group."""
 _ENDS = (b",", b"}")
 _FINISHED = "finished_at"
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Row(NamedTuple):
+class ArchivedRow(NamedTuple):
     """A finished job, and its line in the archive."""
 
     job: JobRecord
@@ -73,7 +72,7 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Jobs of one hour and kind as columns, which take less room than rows."""
+    """Jobs of one hour and kind as columns, which take less memory than rows."""
 
     table: Any
     rows: int
@@ -82,7 +81,7 @@ class Group(NamedTuple):
 
 
 def demand_pyarrow() -> None:
-    """Raise ``InvalidRequestError`` that tells what to install."""
+    """Raise ``InvalidRequestError`` if pyarrow is not installed."""
     if find_spec("pyarrow") is None:
         message = (
             "the archive of this queue is compacted into Parquet, and reading that needs pyarrow: "
@@ -91,7 +90,7 @@ def demand_pyarrow() -> None:
         raise InvalidRequestError(message)
 
 
-def group_of(rows: Sequence[Row]) -> Group:
+def group_of(rows: Sequence[ArchivedRow]) -> Group:
     """Turn jobs of one hour and kind into columns."""
     import pyarrow as pa  # noqa: PLC0415 - no part of the core
 
@@ -105,7 +104,7 @@ def group_of(rows: Sequence[Row]) -> Group:
 
 
 def file_of(groups: Sequence[Group]) -> bytes:
-    """A file of jobs of one day and kind, hour by hour."""
+    """Encode a file of jobs of one day and kind, hour by hour."""
     import pyarrow as pa  # noqa: PLC0415 - no part of the core
     import pyarrow.parquet as pq  # noqa: PLC0415 - no part of the core
 
@@ -118,7 +117,7 @@ def file_of(groups: Sequence[Group]) -> bytes:
 
 
 def jobs_in(body: bytes, since: datetime, until: datetime, key: str) -> Iterator[JobRecord]:
-    """The jobs of a file that finished from ``since`` up to but not including ``until``."""
+    """Return the jobs of a file that finished from ``since`` up to but not including ``until``."""
     columns = [_FINISHED, "payload", "result", "rest"]
     for batch in _batches(body, since, until, columns, key):
         for finished_at, payload, result, rest in zip(*batch, strict=True):
@@ -127,7 +126,7 @@ def jobs_in(body: bytes, since: datetime, until: datetime, key: str) -> Iterator
 
 
 def copies_in(body: bytes, since: datetime, until: datetime, key: str) -> set[CopyKey]:
-    """The jobs of a file that finished in a stretch of time, as ``copy_key`` names them."""
+    """Return the ``copy_key`` of each job of a file that finished in a range of time."""
     return {
         (job_id, seq, finished_at)
         for batch in _batches(body, since, until, ["id", "seq", _FINISHED], key)
@@ -139,7 +138,7 @@ def copies_in(body: bytes, since: datetime, until: datetime, key: str) -> set[Co
 def _batches(
     body: bytes, since: datetime, until: datetime, columns: list[str], key: str
 ) -> Iterator[list[list[Any]]]:
-    """Columns of the row groups that can hold something of a stretch of time."""
+    """Yield columns of the row groups that may hold jobs of a range of time."""
     demand_pyarrow()
     import pyarrow as pa  # noqa: PLC0415 - no part of the core
     import pyarrow.parquet as pq  # noqa: PLC0415 - no part of the core
@@ -157,7 +156,7 @@ def _batches(
 
 
 def _is_apart(group: Any, since: datetime, until: datetime) -> bool:
-    """Whether all rows of a group are known to be out of a stretch of time."""
+    """Whether no row of a group can be in a range of time."""
     for place in range(group.num_columns):
         column = group.column(place)
         if column.path_in_schema == _FINISHED and column.is_stats_set:
@@ -166,8 +165,8 @@ def _is_apart(group: Any, since: datetime, until: datetime) -> bool:
     return False
 
 
-def _columns(rows: Sequence[Row]) -> Iterator[list[Any]]:
-    """The cells of some jobs, column by column in the order of ``FIELDS``."""
+def _columns(rows: Sequence[ArchivedRow]) -> Iterator[list[Any]]:
+    """Return the values of some jobs, by column in the order of ``FIELDS``."""
     jobs = [row.job for row in rows]
     payloads, results, rests = zip(*map(cut, rows), strict=True)
     yield [job.id for job in jobs]
@@ -194,12 +193,12 @@ def _columns(rows: Sequence[Row]) -> Iterator[list[Any]]:
     yield list(rests)
 
 
-def cut(row: Row) -> tuple[str, str | None, str]:
-    """The JSON of a job's payload, of its result if it has one, and of everything else.
+def cut(row: ArchivedRow) -> tuple[str, str | None, str]:
+    """Return the JSON of a job's payload, of its result if it has one, and of everything else.
 
-    A line as a queue writes it is cut where they stand in it. It is certain that a key is one of
-    the line itself, and not of something in it, if nothing is opened before it, or only the line
-    is closed behind it. Where that is not so the line is taken apart and put together.
+    A line as a queue writes it is cut at these keys. A key certainly belongs to the line itself,
+    and not to a nested value, if no object is opened before it or only the line is closed after
+    it. Otherwise the line is decoded and encoded again.
     """
     payload, result = bytes(row.job.payload), bytes(row.job.result)
     head, found, tail = row.line.partition(b',"payload":' + payload)
@@ -221,7 +220,7 @@ def _cut_apart(line: bytes) -> tuple[str, str | None, str]:
 
 
 def _joined(payload: str | None, result: str | None, rest: str) -> bytes:
-    """The line of a job, put together again."""
+    """Return the line of a job."""
     line = rest.removesuffix("}")
     if payload is not None:
         line += f',"payload":{payload}'

@@ -1,9 +1,9 @@
-"""Reading a range of time from the archive: only the hours asked for, each job once.
+"""Reading a range of time from the archive: only the hours in it, each job once.
 
-Finished jobs are in segments, and after a compaction in the files of a table; both are read here
-as one. A compaction publishes its files and only then deletes the segments that they hold. So the
-segments of a day are listed first and the table is looked up after that: a segment that was not
-listed, or that is gone when it is read, is in the table by then. What is in both comes once.
+Finished jobs are in archive files, and after a compaction in the Parquet files of a table. A
+compaction publishes its files and only then deletes the archive files that they replace. So the
+archive files of a day are listed first and the table is read after that: an archive file that was
+not listed, or is gone when it is read, is in the table by then. A job that is in both is read once.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
+from bucketq.archive.archive_layout import ArchiveFile, Layout, hours_between
+from bucketq.archive.archive_lines import CopyKey, copy_key, jobs_in_lines
 from bucketq.archive.compacted import CompactedReader
-from bucketq.archive.layout import Layout, Segment, hours_between
-from bucketq.archive.lines import CopyKey, copy_key, jobs_in_lines
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import JobRecord
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
-_AT_ONCE = 8
+_AT_ONCE = 8  # Archive files read at once: they are small, so a read is mostly latency.
 _TOGETHER = 5000
-"""So many jobs of the table are handed on at a time."""
+"""How many jobs of the table are yielded at a time, to bound memory."""
 _LONGEST_RANGE = timedelta(days=366 * 20)
 _HOUR = timedelta(hours=1)
 _DAY_HOURS = 24
@@ -33,7 +33,7 @@ class ArchiveReader:
     """Reads the archive of one queue."""
 
     def __init__(self, store: ObjectStore, layout: Layout) -> None:
-        """Read from ``store``, under the names of ``layout``."""
+        """Read from ``store``, with the keys of ``layout``."""
         self._store = store
         self._layout = layout
         self._compacted = CompactedReader(store, layout)
@@ -43,8 +43,9 @@ class ArchiveReader:
     ) -> AsyncIterator[JobRecord]:
         """Yield the jobs that finished from ``since`` up to but not including ``until``.
 
-        They come hour by hour; within an hour first those that are not compacted yet, in the order
-        in which they were archived. A job that a crash has left in two segments comes once.
+        Jobs are yielded hour by hour; within an hour those that are not compacted come first, in
+        the order in which they were archived. A job that a crash left in two archive files is
+        yielded once.
         """
         async for some in self.batches(since, until, kinds):
             for job in some:
@@ -53,7 +54,7 @@ class ArchiveReader:
     async def batches(
         self, since: datetime, until: datetime, kinds: Collection[str] | None = None
     ) -> AsyncIterator[Sequence[JobRecord]]:
-        """Yield the same jobs, as many at a time as come together."""
+        """Yield the same jobs in batches."""
         check.moment(since, "since")
         check.moment(until, "until")
         if until - since > _LONGEST_RANGE:
@@ -62,46 +63,46 @@ class ArchiveReader:
         for hours in _by_day(since, until):
             listed = await self._listed(hours)
             await self._compacted.refresh()
-            for hour, segments in listed.items():
+            for hour, archive_files in listed.items():
                 first, end = max(since, hour), min(until, hour + _HOUR)
-                async for some in self._jobs_of(segments, first, end, kinds):
+                async for some in self._jobs_of(archive_files, first, end, kinds):
                     yield some
 
-    async def segments(self, hour: datetime) -> list[Segment]:
-        """The segments of an hour, in the order of the versions they were made at."""
-        return [each async for each in self._segments(self._layout.hour_prefix(hour))]
+    async def archive_files(self, hour: datetime) -> list[ArchiveFile]:
+        """Return the archive files of an hour, in the order of their versions."""
+        return [each async for each in self._archive_files(self._layout.hour_prefix(hour))]
 
-    async def read(self, segment: Segment) -> list[JobRecord]:
-        """The jobs of one segment; none where it was collected meanwhile."""
-        return await self._read(segment) or []
+    async def read(self, archive_file: ArchiveFile) -> list[JobRecord]:
+        """Return the jobs of one archive file; none if it was deleted meanwhile."""
+        return await self._read(archive_file) or []
 
-    async def _listed(self, hours: list[datetime]) -> dict[datetime, list[Segment]]:
-        """The segments of some hours of one day. A whole day is listed at once."""
+    async def _listed(self, hours: list[datetime]) -> dict[datetime, list[ArchiveFile]]:
+        """Return the archive files of some hours of one day. A whole day is listed at once."""
         if len(hours) < _DAY_HOURS:
-            return {hour: await self.segments(hour) for hour in hours}
-        found: dict[datetime, list[Segment]] = {hour: [] for hour in hours}
-        async for segment in self._segments(self._layout.day_prefix(hours[0])):
-            found[segment.hour].append(segment)
+            return {hour: await self.archive_files(hour) for hour in hours}
+        found: dict[datetime, list[ArchiveFile]] = {hour: [] for hour in hours}
+        async for archive_file in self._archive_files(self._layout.day_prefix(hours[0])):
+            found[archive_file.hour].append(archive_file)
         return found
 
-    async def _segments(self, prefix: str) -> AsyncIterator[Segment]:
+    async def _archive_files(self, prefix: str) -> AsyncIterator[ArchiveFile]:
         async for info in self._store.list(prefix):
-            segment = self._layout.parse(info.key)
-            if segment is not None:
-                yield segment
+            archive_file = self._layout.parse(info.key)
+            if archive_file is not None:
+                yield archive_file
 
     async def _jobs_of(
         self,
-        segments: list[Segment],
+        archive_files: list[ArchiveFile],
         since: datetime,
         until: datetime,
         kinds: Collection[str] | None,
     ) -> AsyncIterator[Sequence[JobRecord]]:
-        """The jobs of a stretch within an hour."""
+        """Yield the jobs of a range of time within an hour."""
         seen: set[CopyKey] = set()
         is_some_gone = False
-        for start in range(0, len(segments), _AT_ONCE):
-            some = segments[start : start + _AT_ONCE]
+        for start in range(0, len(archive_files), _AT_ONCE):
+            some = archive_files[start : start + _AT_ONCE]
             for jobs in await asyncio.gather(*map(self._read, some)):
                 is_some_gone = is_some_gone or jobs is None
                 fresh = _unseen(jobs or (), seen)
@@ -122,16 +123,16 @@ class ArchiveReader:
                 together = []
         yield _unseen(together, seen)
 
-    async def _read(self, segment: Segment) -> list[JobRecord] | None:
+    async def _read(self, archive_file: ArchiveFile) -> list[JobRecord] | None:
         try:
-            body = (await self._store.get(segment.key)).body
+            body = (await self._store.get(archive_file.key)).body
         except ObjectMissingError:
             return None
-        return jobs_in_lines(body, segment.key)
+        return jobs_in_lines(body, archive_file.key)
 
 
 def _unseen(jobs: Sequence[JobRecord], seen: set[CopyKey]) -> Sequence[JobRecord]:
-    """The jobs that were not seen before, and are from now on."""
+    """Return the jobs that were not seen before, and add them to ``seen``."""
     by_key = {copy_key(job): job for job in jobs}
     if len(by_key) < len(jobs) or not seen.isdisjoint(by_key):
         jobs = [job for key, job in by_key.items() if key not in seen]

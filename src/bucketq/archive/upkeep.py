@@ -1,22 +1,22 @@
-"""Keeping the archive small: what is too old, and what nothing needs.
+"""Keeping the archive small: deleting what is too old or redundant.
 
-Deleting is safe at any time and by anybody: a segment is only taken away when it is older than
-the retention, or when a single later segment of the same hour holds every job in it. That rule
-needs no lock: whoever takes the later one away has found all of it in a still later one, or has
+Any process may delete at any time: an archive file is deleted only if it is older than the
+retention, or if a single later archive file of the same hour holds every job in it. That rule needs
+no lock: a process that deletes the later one has found all of it in a still later one, or has
 published it in the compacted archive.
 
-A file of the compacted archive is taken out of the log first, and deleted then; a file that no log
-names was left by a run that was killed or overtaken, and goes once it is a day old.
+A file of the compacted archive is removed from the log first and deleted after that. A file that
+the log does not name was left by a run that was killed or lost a race; it is deleted after a day.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from bucketq.archive.archive_layout import Layout, hour_of
+from bucketq.archive.archive_lines import copy_key
 from bucketq.archive.compacted import open_log
 from bucketq.archive.delta import removed
-from bucketq.archive.layout import Layout, hour_of
-from bucketq.archive.lines import copy_key
 from bucketq.archive.reader import ArchiveReader
 from bucketq.clock import Clock, SystemClock
 from bucketq.store.base import ObjectStore
@@ -30,25 +30,25 @@ _ATTEMPTS = 5
 async def prune(
     store: ObjectStore, layout: Layout, before: datetime, clock: Clock | None = None
 ) -> int:
-    """Delete what finished before a moment: segments of whole hours, and whole compacted files.
+    """Delete archive files of whole hours and compacted files that ended before a moment.
 
-    Return how many there were. A compacted file goes when its last job is that old.
+    Returns how many there were. A compacted file is deleted when its last job is that old.
     """
     doomed = []
     async for info in store.list(layout.root):
-        segment = layout.parse(info.key)
-        if segment is None:
+        archive_file = layout.parse(info.key)
+        if archive_file is None:
             continue
-        if segment.hour + timedelta(hours=1) > before:
-            break  # Keys come in order, and so do their hours.
-        doomed.append(segment.key)
+        if archive_file.hour + timedelta(hours=1) > before:
+            break  # Keys are listed in order, and so are their hours.
+        doomed.append(archive_file.key)
     for key in doomed:
         await store.delete(key)
     return len(doomed) + await _prune_compacted(store, layout, before, clock or SystemClock())
 
 
 async def sweep(store: ObjectStore, layout: Layout, now: datetime) -> int:
-    """Delete files of jobs that no log names, once they are a day old; return how many.
+    """Delete compacted files that the log does not name and are a day old; return how many.
 
     The log is read after the listing: a file that was published in between is named there.
     """
@@ -70,11 +70,11 @@ async def sweep(store: ObjectStore, layout: Layout, now: datetime) -> int:
 
 
 async def collect(store: ObjectStore, layout: Layout, since: datetime, now: datetime) -> int:
-    """Delete segments that only repeat others, from ``since`` up to two hours ago.
+    """Delete archive files that only repeat others, from ``since`` up to two hours ago.
 
-    A process that died between writing a segment and letting its jobs go leaves one: its jobs
-    were archived again by the next process. Recent hours are left alone, for their jobs may not
-    have been let go yet.
+    A process that dies between writing an archive file and removing its jobs from the queue leaves
+    one: the next process archives the jobs again. Recent hours are skipped, because their jobs may
+    still be in the queue.
     """
     reader = ArchiveReader(store, layout)
     count, hour, last = 0, hour_of(since), hour_of(now - _SETTLED_AFTER)
@@ -85,13 +85,13 @@ async def collect(store: ObjectStore, layout: Layout, since: datetime, now: date
 
 
 async def _collect_hour(store: ObjectStore, reader: ArchiveReader, hour: datetime) -> int:
-    segments = await reader.segments(hour)
-    if len(segments) <= 1:
+    archive_files = await reader.archive_files(hour)
+    if len(archive_files) <= 1:
         return 0
-    jobs = [set(map(copy_key, await reader.read(segment))) for segment in segments]
+    jobs = [set(map(copy_key, await reader.read(archive_file))) for archive_file in archive_files]
     doomed = [
-        segment.key
-        for place, segment in enumerate(segments)
+        archive_file.key
+        for place, archive_file in enumerate(archive_files)
         if any(jobs[place] <= later for later in jobs[place + 1 :])
     ]
     for key in doomed:

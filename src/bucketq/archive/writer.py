@@ -1,7 +1,7 @@
-"""Writing archive segments.
+"""Writing archive files.
 
-A segment is written before its jobs are let go, so it must be certain that it is there: an
-unknown outcome is tried again. The key is made of the content, so trying again is harmless.
+An archive file must exist before its jobs are removed from the queue, so a write with an unknown
+outcome is retried. The key is derived from the content, so a retry is idempotent.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from datetime import datetime
 import msgspec
 from msgspec import Raw
 
-from bucketq.archive.layout import Layout, hour_of
+from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.archive.upkeep import prune
 from bucketq.model.job import JobRecord
 from bucketq.store.base import ObjectStore
 
 FinishedJob = tuple[JobRecord, dict[str, Raw] | None]
-"""A job, and the fields of it that this version of bucketq does not know."""
+"""A job, and its fields that this version of bucketq does not know."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-class SegmentWriter:
+class ArchiveWriter:
     """Writes finished jobs to the archive of one queue."""
 
     def __init__(self, store: ObjectStore, layout: Layout) -> None:
-        """Write to ``store``, under the names of ``layout``."""
+        """Write to ``store``, with the keys of ``layout``."""
         self._store = store
         self._layout = layout
 
@@ -37,11 +37,11 @@ class SegmentWriter:
         return f"{self._store.url.rstrip('/')}/{self._layout.root}"
 
     async def write(self, jobs: Iterable[FinishedJob], version: int) -> list[str]:
-        """Write jobs that the queue held as done at ``version``; return the keys.
+        """Write jobs that were done at ``version`` of the queue; return the keys.
 
         Raises:
-            UnavailableError: Some segment may be missing; call it again.
-            StoreRefusedError: The store takes no segments; the jobs stay in the queue.
+            UnavailableError: The outcome is unknown; call it again.
+            StoreRefusedError: The store rejects the files; the jobs stay in the queue.
         """
         by_hour: dict[datetime, list[bytes]] = {}
         for job, extra in jobs:
@@ -50,13 +50,13 @@ class SegmentWriter:
         keys = []
         for hour, lines in by_hour.items():
             body = b"\n".join([*lines, b""])
-            key = self._layout.segment_key(hour, version, body)
+            key = self._layout.file_key(hour, version, body)
             await self._store.put(key, body)
             keys.append(key)
         return keys
 
     async def prune(self, before: datetime) -> int:
-        """Delete the segments of hours that ended before a moment; return how many."""
+        """Delete the archive files of hours that ended before a moment; return how many."""
         return await prune(self._store, self._layout, before)
 
 

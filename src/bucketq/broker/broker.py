@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from bucketq.archive import SegmentWriter
+from bucketq.archive import ArchiveWriter
 from bucketq.broker.access import Guard, ShownToken
 from bucketq.broker.broker_connection import BrokerConnection, RemoteRequest
 from bucketq.broker.candidacy import Candidacy
@@ -60,7 +60,7 @@ class Broker:
         clock: Clock,
         transport: Transport,
         *,
-        archive: SegmentWriter | None,
+        archive: ArchiveWriter | None,
         is_shared: bool = True,
         takeover: bool = False,
         create: bool = True,

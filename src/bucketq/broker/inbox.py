@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from bucketq.errors import OverloadedError
-from bucketq.model import bulk
+from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 
 MAX_CALLS = 20_000
@@ -28,10 +28,10 @@ _RANKS: dict[type, int] = {
     ops.Fail: _FIRST,
     ops.Release: _FIRST,
     ops.ReleaseMany: _FIRST,
-    bulk.AckBatch: _FIRST,
-    bulk.ReleaseBatch: _FIRST,
+    numbered_batches.AckBatch: _FIRST,
+    numbered_batches.ReleaseBatch: _FIRST,
     ops.Push: _LAST,
-    bulk.Publish: _LAST,
+    numbered_batches.Publish: _LAST,
 }
 """What is not named here is in the middle: a withdrawal must not overtake its claim."""
 _PORTION = 256

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from bucketq.archive import SegmentWriter
+from bucketq.archive import ArchiveWriter
 from bucketq.broker.access import refusal
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import DeposedError, Identity, check_leads, elect
@@ -24,8 +24,8 @@ from bucketq.commit.pacing import ALONE_S, Courtesy
 from bucketq.commit.register import Register
 from bucketq.commit.waiting import Waiting
 from bucketq.errors import BucketQError, InvalidRequestError
-from bucketq.model.bulk import ClaimBatch
 from bucketq.model.leases import pulses
+from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
@@ -51,7 +51,7 @@ class Leader(GroupCommitQueue[Any]):
         *,
         identity: Identity,
         after: int,
-        archive: SegmentWriter | None,
+        archive: ArchiveWriter | None,
         timeout_s: float,
     ) -> None:
         """Make a leader that takes over from epoch ``after`` when it is opened."""

@@ -54,13 +54,13 @@ class Archive(Generic[T]):
             yield Job(record, self._payload_type)
 
     async def prune(self, older_than: timedelta) -> int:
-        """Delete segments and compacted files that ended before; return how many."""
+        """Delete archive files and compacted files that are older; return how many."""
         return await prune(self._store, self._layout, self._clock.now() - older_than)
 
     async def collect(self, since: datetime | None = None) -> int:
         """Delete what a crash has left; return how many.
 
-        That are segments that only repeat others, and files of a compaction that never came to be.
+        These are archive files that repeat others, and files of unfinished compactions.
         """
         now = self._clock.now()
         swept = await sweep(self._store, self._layout, now)
@@ -71,9 +71,9 @@ class Archive(Generic[T]):
 
     async def _first_hour(self) -> datetime | None:
         async for info in self._store.list(self._layout.root):
-            segment = self._layout.parse(info.key)
-            if segment is not None:
-                return segment.hour.astimezone(UTC)
+            archive_file = self._layout.parse(info.key)
+            if archive_file is not None:
+                return archive_file.hour.astimezone(UTC)
         return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.client.client import Client
@@ -74,7 +74,7 @@ def open_client(
             worker=worker,
             timeout_s=timeout_s,
             create=create,
-            archive=SegmentWriter(location.store, Layout.of(location.store.url, location.key)),
+            archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
         )
         return DirectRoute(await queue.__aenter__())
 
@@ -144,7 +144,7 @@ def _launcher(
         Register(location.store, location.key, location.url, clock),
         clock,
         transport,
-        archive=SegmentWriter(location.store, Layout.of(location.store.url, location.key)),
+        archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
         is_shared=False,
     )
     server = Server(transport, clock, this_host())

@@ -22,7 +22,7 @@ from typing import (
     overload,
 )
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.register import Register
 from bucketq.errors import ClosedError, InvalidRequestError
@@ -127,7 +127,7 @@ class Connection(Generic[T]):
             worker=wishes.worker,
             timeout_s=wishes.timeout_s,
             create=wishes.create,
-            archive=SegmentWriter(place.store, Layout.of(place.store.url, place.key)),
+            archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
         )
 
     async def __aexit__(self, *error: object) -> None:

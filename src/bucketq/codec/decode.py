@@ -16,8 +16,8 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec.document import Document
 from bucketq.codec.layout import END, FORMAT, TABLES
 from bucketq.errors import CorruptStateError, NewerFormatError
-from bucketq.model.bulk import ConsumerRecord, WriterRecord
 from bucketq.model.job import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
+from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 _Extra = dict[tuple[str, str], dict[str, Raw]]
 
 
-class _Object(Struct, kw_only=True, forbid_unknown_fields=True):
+class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     format: int
     checksum: str = ""
     bytes: int = 0
@@ -72,7 +72,7 @@ class _Probe(Struct):
     format: int
 
 
-_decoder = msgspec.json.Decoder(_Object)
+_decoder = msgspec.json.Decoder(_ObjectFields)
 _syntax = msgspec.json.Decoder(Raw)
 _ROWS: dict[str, type[Struct]] = {
     "sessions": Session,
@@ -211,7 +211,7 @@ def _place(body: bytes, error: Exception) -> str:
     return f"not valid JSON at line {line}, column {column}: {text}"
 
 
-def _read(body: bytes, extra: _Extra) -> _Object:
+def _read(body: bytes, extra: _Extra) -> _ObjectFields:
     """Read the content; fields that this code does not know go to ``extra``."""
     try:
         return _decoder.decode(body)
@@ -219,9 +219,11 @@ def _read(body: bytes, extra: _Extra) -> _Object:
         return _read_with_unknown(body, extra)
 
 
-def _read_with_unknown(body: bytes, extra: _Extra) -> _Object:
+def _read_with_unknown(body: bytes, extra: _Extra) -> _ObjectFields:
     """Set unknown fields aside, then read again; what is wrong otherwise is found by that."""
-    known = _split(msgspec.json.decode(body, type=dict[str, Raw]), _Object, ("head", ""), extra)
+    known = _split(
+        msgspec.json.decode(body, type=dict[str, Raw]), _ObjectFields, ("head", ""), extra
+    )
     for name, shape in (("settings", Settings), ("broker", BrokerRecord)):
         fields = _get(known, name, dict[str, Raw])
         if fields is not None:
@@ -259,7 +261,7 @@ def _split(
     return {name: value for name, value in fields.items() if name not in unknown}
 
 
-def _build(found: _Object) -> State:
+def _build(found: _ObjectFields) -> State:
     """Make the state. Raises ``ValueError`` on what the types do not say but the model needs."""
     if found.version < 1 or not found.commits or found.commits[-1] != found.commit:
         message = f"version {found.version} does not fit its commits"
@@ -302,7 +304,7 @@ def _let_go(jobs: list[JobRecord]) -> None:
             structs.force_setattr(job, "result", job.result.copy())
 
 
-def _check_order(found: _Object) -> None:
+def _check_order(found: _ObjectFields) -> None:
     """Name the row that is out of order, or there twice."""
     tables: dict[str, list[Row]] = {
         "sessions": [*found.sessions],
@@ -369,7 +371,7 @@ def _check_consumers(consumers: list[ConsumerRecord]) -> None:
             raise ValueError(message)
 
 
-def _check_times(found: _Object) -> None:
+def _check_times(found: _ObjectFields) -> None:
     """Check that times have a zone: one without cannot be compared with the others."""
     times = {"created_at": found.created_at}
     if found.broker is not None:

@@ -38,7 +38,7 @@ class _Row(Struct):
     seq: int
 
 
-class _Object(NamedTuple):
+class _EditableObject(NamedTuple):
     """An object in comparable parts, without blanks between values."""
 
     bookkeeping: dict[str, Raw]
@@ -82,7 +82,7 @@ def merge(base: bytes, edited: bytes, newest: bytes) -> bytes:
 
 
 def _merge_rows(
-    table: str, old: _Object, new: _Object, there: _Object, next_seq: int
+    table: str, old: _EditableObject, new: _EditableObject, there: _EditableObject, next_seq: int
 ) -> tuple[list[bytes], int]:
     """Merge one table; rows that the edit added get numbers of their own, behind all others."""
     before, edited, newest = old.tables[table], new.tables[table], there.tables[table]
@@ -127,7 +127,7 @@ def _differences(old: Mapping[K, bytes], new: Mapping[K, bytes]) -> list[K]:
     return [name for name in names if old.get(name) != new.get(name)]
 
 
-def _parse(body: bytes) -> _Object:
+def _parse(body: bytes) -> _EditableObject:
     fields = msgspec.json.decode(msgspec.json.format(body, indent=-1), type=dict[str, Raw])
     tables = {
         table: {
@@ -141,7 +141,7 @@ def _parse(body: bytes) -> _Object:
     settings = msgspec.json.decode(fields.pop(_SETTINGS), type=dict[str, Raw])
     head: dict[_Name, bytes] = {(name,): bytes(value) for name, value in fields.items()}
     head |= {(_SETTINGS, name): bytes(value) for name, value in settings.items()}
-    return _Object(bookkeeping, head, tables, next_seq)
+    return _EditableObject(bookkeeping, head, tables, next_seq)
 
 
 def _seq(row: bytes) -> int:

@@ -1,6 +1,6 @@
 """How finished jobs leave the queue for the archive, in the background.
 
-First the segment, then the commit that lets its jobs go; never the other way round. Only jobs
+First the archive file, then the commit that lets its jobs go; never the other way round. Only jobs
 that a landed commit shows as done are taken, and a job that is done never changes, so nothing has
 to be locked: two processes that archive at once write a job twice, and readers see it once.
 
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from bucketq.archive import SegmentWriter
+from bucketq.archive import ArchiveWriter
 from bucketq.archive.writer import FinishedJob
 from bucketq.clock import Clock, fraction
 from bucketq.errors import BucketQError, ClosedError, SupersededError, UnavailableError
@@ -40,16 +40,16 @@ writes them again. Measured with batches of 100, in memory: with 8 MiB a quarter
 second of CPU, with 16 MiB half as many."""
 _READ_JOBS = 50_000
 """How many are taken from the outbox at once: few enough for no caller to notice the pause."""
-_SEGMENT_JOBS = 5000
-_SEGMENT_BYTES = 8 << 20
-"""A segment has at most so many jobs and bytes, so that writing one never takes long."""
+_FILE_JOBS = 5000
+_FILE_BYTES = 8 << 20
+"""An archive file has at most so many jobs and bytes, so that writing one never takes long."""
 
 
 class Archiver:
     """Moves the finished jobs of one queue to its archive."""
 
     def __init__(
-        self, submit: Callable[[Request], Awaitable[Any]], writer: SegmentWriter, clock: Clock
+        self, submit: Callable[[Request], Awaitable[Any]], writer: ArchiveWriter, clock: Clock
     ) -> None:
         """Work through ``submit``, the queue's own way to commit a request."""
         self._submit = submit
@@ -110,7 +110,7 @@ class Archiver:
     async def _move(self, outbox: Outbox) -> int:
         """Archive jobs, and let them go; return how many left by this."""
         count = 0
-        for jobs in _segments(outbox.jobs):
+        for jobs in _archive_files(outbox.jobs):
             await self._write(jobs, outbox.version)
             ids = tuple((job.id, job.seq) for job, _ in jobs)
             count += await self._submit(Request(Archived(jobs=ids)))
@@ -153,12 +153,12 @@ class Archiver:
         self._trouble = ""
 
 
-def _segments(jobs: Sequence[FinishedJob]) -> Iterator[Sequence[FinishedJob]]:
-    """Cut jobs into what goes in one segment."""
+def _archive_files(jobs: Sequence[FinishedJob]) -> Iterator[Sequence[FinishedJob]]:
+    """Cut jobs into what goes in one archive file."""
     start, size_bytes = 0, 0
     for place, (job, _) in enumerate(jobs):
         length = line_bytes(job)
-        is_full = place - start == _SEGMENT_JOBS or size_bytes + length > _SEGMENT_BYTES
+        is_full = place - start == _FILE_JOBS or size_bytes + length > _FILE_BYTES
         if is_full and place > start:
             yield jobs[start:place]
             start, size_bytes = place, 0

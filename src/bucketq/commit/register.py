@@ -35,7 +35,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.state import State
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
     ObjectMissingError,
     ObjectStore,
@@ -380,8 +380,8 @@ class Register:
             )
             raise SupersededError(message)
 
-    def _backoff(self) -> Backoff:
-        return Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+    def _backoff(self) -> RetryBackoff:
+        return RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
 
 
 def judge_commit(state: State, version: int, commit: str) -> Verdict:

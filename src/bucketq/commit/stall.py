@@ -27,7 +27,7 @@ from bucketq.commit.waiting import Waiting
 from bucketq.errors import BucketQError, UnavailableError
 from bucketq.model.operations import Request
 from bucketq.model.transitions import Applied
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 
 _log = logging.getLogger("bucketq")
 
@@ -152,5 +152,5 @@ class StallWatch:
                     waiting.tell(None, unknown(waiting))
             await asyncio.sleep(_TICK_S)
 
-    def _backoff(self) -> Backoff:
-        return Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+    def _backoff(self) -> RetryBackoff:
+        return RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)

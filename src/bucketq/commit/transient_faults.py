@@ -6,7 +6,7 @@ import asyncio
 from logging import Logger
 
 from bucketq.clock import Clock
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 
 _FIRST_RETRY_S = 0.5
 _LAST_RETRY_S = 3.0
@@ -26,7 +26,7 @@ class PassingFault:
         self._clock = clock
         self._log = log
         self._what = what
-        self._backoff: Backoff | None = None
+        self._backoff: RetryBackoff | None = None
         self._since_s = 0.0
 
     async def wait(self, error: Exception) -> None:
@@ -36,7 +36,7 @@ class PassingFault:
     def strike(self, error: Exception) -> float:
         """Log the fault if it is new; return how long to wait before the next try."""
         if self._backoff is None:
-            self._backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+            self._backoff = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
             self._since_s = asyncio.get_running_loop().time()
             self._log.warning("%s, retrying until it passes: %s", self._what, error)
         return self._backoff.next_s()

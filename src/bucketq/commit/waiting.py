@@ -10,7 +10,7 @@ import asyncio
 from math import inf
 from typing import Any
 
-from bucketq.model.bulk import Publish, ReadBatch
+from bucketq.model.numbered_batches import Publish, ReadBatch
 from bucketq.model.operations import CLAIMS, Claim, List, Push, ReadSnapshot, Request
 from bucketq.model.transitions import Applied
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
 from bucketq.model import check
-from bucketq.model.bulk import (
+from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
     OpenConsumer,

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check, leases
-from bucketq.model.bulk import (
+from bucketq.model.job import HEARD, JobRecord
+from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
     BatchState,
@@ -30,7 +31,6 @@ from bucketq.model.bulk import (
     ReleaseBatch,
     RemoveConsumer,
 )
-from bucketq.model.job import HEARD, JobRecord
 from bucketq.model.operations import Completion
 from bucketq.model.state import State
 

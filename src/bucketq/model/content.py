@@ -16,7 +16,7 @@ import msgspec
 from msgspec import structs
 
 from bucketq.model.base import NewJob, Operation
-from bucketq.model.bulk import Publish
+from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Claim, Fail, GrantToken, Purge, Push, Release, ReleaseMany
 
 _DIGEST_BYTES = 4

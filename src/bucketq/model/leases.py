@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
-from bucketq.model.bulk import ClaimBatch
 from bucketq.model.job import HEARD, NOTHING, Failure, JobRecord
+from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,
     Complete,

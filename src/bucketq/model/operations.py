@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
-from bucketq.model.bulk import (
+from bucketq.model.job import NOTHING, BrokerRecord, Encoding, JobRecord, Status
+from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
     OpenConsumer,
@@ -24,7 +25,6 @@ from bucketq.model.bulk import (
     ReleaseBatch,
     RemoveConsumer,
 )
-from bucketq.model.job import NOTHING, BrokerRecord, Encoding, JobRecord, Status
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 
@@ -241,7 +241,7 @@ class Tidy(Operation, frozen=True):
 
 
 class Archived(Operation, frozen=True):
-    """Let finished jobs go whose archive segment has landed. Answers how many."""
+    """Let finished jobs go whose archive file has landed. Answers how many."""
 
     jobs: tuple[tuple[str, int], ...]
     """The id and ``seq`` of each: another job may have the same id by now."""

@@ -35,7 +35,7 @@ from bucketq.model import (
     writers,
 )
 from bucketq.model.base import Operation
-from bucketq.model.bulk import (
+from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
     OpenConsumer,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from bucketq.errors import RejectedError
 from bucketq.model import check, pushes
-from bucketq.model.bulk import Publish, WriterRecord
+from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.state import State
 
 MAX_POSITION = 2**63 - 1

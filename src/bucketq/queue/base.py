@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from bucketq.model.base import NewJob
-from bucketq.model.bulk import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.job import Backoff, Status
+from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
 from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings

@@ -14,10 +14,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from bucketq.clock import crockford, new_token
 from bucketq.commit.request_ids import parse_token
-from bucketq.model import bulk, check
+from bucketq.model import check
+from bucketq.model import numbered_batches as bulk
 from bucketq.model.base import NewJob
-from bucketq.model.bulk import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.consumers import MAX_BATCH
+from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.writers import MAX_POSITION
 from bucketq.queue.arguments import as_names, as_several
 from bucketq.queue.base import Names

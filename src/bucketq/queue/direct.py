@@ -24,7 +24,7 @@ from bucketq.model.sessions import MISSING
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from bucketq.queue.object import ObjectQueue
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.store.conditional import Verdict
 
 T = TypeVar("T")
@@ -151,8 +151,8 @@ class DirectQueue(ObjectQueue[T]):
             self._under_way -= 1
 
     async def _try_until_certain(self, attempts: _Attempts) -> Any:
-        backoff = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
-        race = Backoff(self._clock, _FIRST_RETRY_S, _LAST_RACE_S)
+        backoff = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+        race = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RACE_S)
         await self._courtesy.turn()
         while True:
             # Whatever interrupts this leaves no half-changed state behind.

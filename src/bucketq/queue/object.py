@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from bucketq.archive import SegmentWriter
+from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.archiver import Archiver
@@ -37,7 +37,7 @@ class ObjectQueue(Verbs[T]):
         worker: str = "worker",
         timeout_s: float = 60.0,
         create: bool = True,
-        archive: SegmentWriter | None = None,
+        archive: ArchiveWriter | None = None,
     ) -> None:
         """Make a queue over a register; ``async with`` opens it.
 

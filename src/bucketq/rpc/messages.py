@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from bucketq.model import bulk
+from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
@@ -48,14 +48,14 @@ OFFERED = (
     ops.GrantToken,
     ops.RevokeToken,
     ops.ReadTokens,
-    bulk.OpenConsumer,
-    bulk.ClaimBatch,
-    bulk.ReadBatch,
-    bulk.AckBatch,
-    bulk.ReleaseBatch,
-    bulk.ReadConsumers,
-    bulk.RemoveConsumer,
-    bulk.Publish,
+    numbered_batches.OpenConsumer,
+    numbered_batches.ClaimBatch,
+    numbered_batches.ReadBatch,
+    numbered_batches.AckBatch,
+    numbered_batches.ReleaseBatch,
+    numbered_batches.ReadConsumers,
+    numbered_batches.RemoveConsumer,
+    numbered_batches.Publish,
 )
 """What a client may ask of a broker. The other operations are a broker's own."""
 

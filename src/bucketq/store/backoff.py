@@ -7,7 +7,7 @@ import asyncio
 from bucketq.clock import Clock, fraction
 
 
-class Backoff:
+class RetryBackoff:
     """Waits between tries: a random part of a bound that doubles (full jitter)."""
 
     def __init__(self, clock: Clock, first_s: float, most_s: float) -> None:

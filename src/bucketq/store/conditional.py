@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from bucketq.errors import StoreRefusedError, UnavailableError
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 
 F = TypeVar("F")
@@ -40,7 +40,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[F]):
+class WriteOutcome(Generic[F]):
     """The verdict on a write, never ``OPEN``, and what it was judged by."""
 
     verdict: Verdict
@@ -52,8 +52,8 @@ async def write_until_certain(
     send: Callable[[], Awaitable[object]],
     read_back: Callable[[], Awaitable[F]],
     judge: Callable[[F], Verdict],
-    new_backoff: Callable[[], Backoff],
-) -> Outcome[F]:
+    new_backoff: Callable[[], RetryBackoff],
+) -> WriteOutcome[F]:
     """Send a conditional write until its outcome is certain.
 
     Bound the time with ``asyncio.timeout``: a caller that gives up must report the outcome as
@@ -80,15 +80,15 @@ async def write_until_certain(
         except (UnavailableError, PreconditionFailedError, ObjectMissingError):
             in_doubt = True
         else:
-            return Outcome(Verdict.LANDED, None)
+            return WriteOutcome(Verdict.LANDED, None)
         found = await _read(read_back, new_backoff())
         verdict = judge(found)
         if verdict is not Verdict.OPEN:
-            return Outcome(verdict, found)
+            return WriteOutcome(verdict, found)
         await backoff.wait()
 
 
-async def _read(read_back: Callable[[], Awaitable[F]], backoff: Backoff) -> F:
+async def _read(read_back: Callable[[], Awaitable[F]], backoff: RetryBackoff) -> F:
     while True:
         try:
             return await read_back()

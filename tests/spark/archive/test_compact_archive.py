@@ -98,7 +98,7 @@ def test_only_the_range_that_was_asked_for_is_compacted(spark: SparkSession, fil
     assert hours == {f"{hours_ago(ago):%Y-%m-%dT%H}" for ago in (3, 4, 5, 8)}
 
 
-def test_a_damaged_segment_is_named_and_nothing_is_deleted(
+def test_a_damaged_archive_file_is_named_and_nothing_is_deleted(
     spark: SparkSession, file_url: str, tmp_path: Path
 ) -> None:
     some_jobs(file_url)

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 import bucketq
 from bucketq.archive import Layout
-from bucketq.archive.layout import hour_of
+from bucketq.archive.archive_layout import hour_of
 from bucketq.client import archive as client_archive
 from bucketq.model.job import JobRecord
 from bucketq.spark.format_options import read_options
@@ -58,18 +58,18 @@ def done(job_id: str, at: datetime, kind: str = "x") -> JobRecord:
     )
 
 
-def segment(location: Location, version: int, jobs: list[JobRecord]) -> tuple[str, bytes]:
-    """The name and the content of a segment, as a queue writes it."""
+def archive_file(location: Location, version: int, jobs: list[JobRecord]) -> tuple[str, bytes]:
+    """The name and the content of an archive file, as a queue writes it."""
     body = b"".join(msgspec.json.encode(job) + b"\n" for job in jobs)
     assert jobs[0].finished_at is not None
     layout = Layout.of(location.store.url, location.key)
-    return layout.segment_key(hour_of(jobs[0].finished_at), version, body), body
+    return layout.file_key(hour_of(jobs[0].finished_at), version, body), body
 
 
 def put(url: str, version: int, *jobs: JobRecord) -> None:
     async def write() -> None:
         location = open_store(url)
-        await location.store.put(*segment(location, version, list(jobs)))
+        await location.store.put(*archive_file(location, version, list(jobs)))
         await location.store.close()
 
     asyncio.run(write())
@@ -106,7 +106,7 @@ def test_a_job_that_a_crash_has_left_twice_comes_once(file_url: str, read: Read)
     assert ids(read(file_url, numPartitions="7")) == ["a", "b", "c"]
 
 
-def test_a_segment_that_comes_late_is_in_the_next_read(file_url: str, read: Read) -> None:
+def test_an_archive_file_that_comes_late_is_in_the_next_read(file_url: str, read: Read) -> None:
     put(file_url, 5, done("a", TEN))
     frame = read(file_url)
     assert ids(frame) == ["a"]
@@ -154,13 +154,13 @@ class Counting(MemoryStore):
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, moments: list[datetime]) -> Counting:
-    """A store with a segment for each moment, behind every address."""
+    """A store with an archive file for each moment, behind every address."""
     store = Counting()
     location = Location(store, "queue.json", "memory://")
 
     async def fill() -> None:
         for number, moment in enumerate(moments, start=1):
-            await store.put(*segment(location, number, [done(f"{moment:%H}", moment)]))
+            await store.put(*archive_file(location, number, [done(f"{moment:%H}", moment)]))
 
     asyncio.run(fill())
 

@@ -157,8 +157,8 @@ async def test_delete_takes_the_archive_along_where_asked() -> None:
     world = World()
     await world.rival_pushes()
     layout = Layout.of("memory://", KEY)
-    segment = layout.segment_key(world.clock.now(), 3, b"{}")
-    for key in (segment, f"{layout.root}notes.txt", "queue.json.broken-x"):
+    archive_file = layout.file_key(world.clock.now(), 3, b"{}")
+    for key in (archive_file, f"{layout.root}notes.txt", "queue.json.broken-x"):
         await world.store.put(key, b"{}")
     assert await admin.delete(place(world), await admin.look(place(world)), archive=True) == 1
     assert await keys(world) == ["queue.json.broken-x", f"{layout.root}notes.txt"]

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Raw
 
 import bucketq
-from bucketq.archive import ArchiveReader, Layout, SegmentWriter, collect, prune
-from bucketq.archive.layout import hours_between
+from bucketq.archive import ArchiveReader, ArchiveWriter, Layout, collect, prune
+from bucketq.archive.archive_layout import hours_between
 from bucketq.errors import CorruptStateError, InvalidRequestError
 from bucketq.model.job import JobRecord
 from bucketq.store.memory import MemoryStore
@@ -53,25 +53,25 @@ class Watched(MemoryStore):
         return super().list(prefix)
 
 
-async def test_a_segment_lies_in_the_utc_hour_in_which_its_jobs_finished() -> None:
+async def test_an_archive_file_lies_in_the_utc_hour_in_which_its_jobs_finished() -> None:
     store = MemoryStore()
     east = NOON.astimezone(tz=None)
-    written = await SegmentWriter(store, LAYOUT).write([(finished("a", east), None)], version=42)
+    written = await ArchiveWriter(store, LAYOUT).write([(finished("a", east), None)], version=42)
     assert written == await keys(store)
     assert written[0].startswith("jobs/queue/archive/2026-02-15T12/00000000000000000042-")
     assert written[0].endswith(".jsonl")
 
 
-async def test_jobs_of_two_hours_go_to_two_segments() -> None:
+async def test_jobs_of_two_hours_go_to_two_archive_files() -> None:
     store = MemoryStore()
     jobs = [(finished("a", NOON - timedelta(seconds=1)), None), (finished("b"), None)]
-    written = await SegmentWriter(store, LAYOUT).write(jobs, version=7)
+    written = await ArchiveWriter(store, LAYOUT).write(jobs, version=7)
     assert [key.split("/")[3] for key in written] == ["2026-02-15T11", "2026-02-15T12"]
 
 
-async def test_writing_the_same_again_leaves_one_segment_and_other_content_makes_another() -> None:
+async def test_writing_the_same_again_leaves_one_file_and_other_content_makes_another() -> None:
     store = MemoryStore()
-    writer = SegmentWriter(store, LAYOUT)
+    writer = ArchiveWriter(store, LAYOUT)
     await writer.write([(finished("a"), None)], version=7)
     await writer.write([(finished("a"), None)], version=7)
     assert len(await keys(store)) == 1
@@ -83,7 +83,7 @@ async def test_a_range_is_read_from_its_beginning_up_to_but_not_including_its_en
     store = MemoryStore()
     moments = [NOON + timedelta(minutes=minutes) for minutes in (0, 30, 60, 90)]
     jobs = [(finished(f"job{index}", at), None) for index, at in enumerate(moments)]
-    await SegmentWriter(store, LAYOUT).write(jobs, version=1)
+    await ArchiveWriter(store, LAYOUT).write(jobs, version=1)
     assert await names(store, NOON, moments[2]) == ["job0", "job1"]
     assert await names(store, moments[1], moments[3]) == ["job1", "job2"]
     assert await names(store, moments[3], moments[0]) == []
@@ -91,7 +91,7 @@ async def test_a_range_is_read_from_its_beginning_up_to_but_not_including_its_en
 
 async def test_only_the_hours_asked_for_are_listed() -> None:
     store = Watched()
-    await SegmentWriter(store, LAYOUT).write([(finished("a"), None)], version=1)
+    await ArchiveWriter(store, LAYOUT).write([(finished("a"), None)], version=1)
     assert await names(store, NOON, NOON + timedelta(hours=2)) == ["a"]
     assert store.listed == [
         "jobs/queue/archive/2026-02-15T12/",
@@ -99,25 +99,25 @@ async def test_only_the_hours_asked_for_are_listed() -> None:
     ]
 
 
-async def test_a_job_that_stands_in_two_segments_is_read_once() -> None:
+async def test_a_job_that_stands_in_two_archive_files_is_read_once() -> None:
     store = MemoryStore()
-    writer = SegmentWriter(store, LAYOUT)
+    writer = ArchiveWriter(store, LAYOUT)
     await writer.write([(finished("a"), None), (finished("b"), None)], version=1)
     await writer.write([(finished("b"), None), (finished("c"), None)], version=2)
     assert await names(store, NOON, NOON + timedelta(hours=1)) == ["a", "b", "c"]
 
 
-async def test_a_job_that_stands_twice_in_one_segment_is_read_once_and_in_its_place() -> None:
+async def test_a_job_that_stands_twice_in_one_archive_file_is_read_once_and_in_its_place() -> None:
     store = MemoryStore()
     twice = finished("a")
     jobs = [(twice, None), (finished("b"), None), (twice, None)]
-    await SegmentWriter(store, LAYOUT).write(jobs, version=1)
+    await ArchiveWriter(store, LAYOUT).write(jobs, version=1)
     assert await names(store, NOON, NOON + timedelta(hours=1)) == ["a", "b"]
 
 
-async def test_two_jobs_with_one_id_are_both_read_from_one_segment_or_two() -> None:
+async def test_two_jobs_with_one_id_are_both_read_from_one_archive_file_or_two() -> None:
     store = MemoryStore()
-    writer = SegmentWriter(store, LAYOUT)
+    writer = ArchiveWriter(store, LAYOUT)
     await writer.write([(finished("a"), None), (finished("a", seq=2), None)], version=1)
     await writer.write([(finished("a", seq=2), None), (finished("a", seq=3), None)], version=2)
     reader = ArchiveReader(store, LAYOUT)
@@ -127,7 +127,7 @@ async def test_two_jobs_with_one_id_are_both_read_from_one_segment_or_two() -> N
 
 async def test_a_queue_that_was_created_anew_may_give_an_id_the_same_number_again() -> None:
     store = MemoryStore()
-    writer = SegmentWriter(store, LAYOUT)
+    writer = ArchiveWriter(store, LAYOUT)
     await writer.write([(finished("a"), None)], version=9)
     await writer.write([(finished("a", NOON + timedelta(minutes=1)), None)], version=9)
     later = NOON + timedelta(hours=5)
@@ -139,7 +139,7 @@ async def test_what_is_read_is_what_was_written_with_fields_of_a_newer_bucketq_l
     store = MemoryStore()
     job = finished("a", payload=b'{"text":"line\\nbreak","big":123456789012345678901234567890}')
     extra = {"colour": Raw(b'"blue"')}
-    [key] = await SegmentWriter(store, LAYOUT).write([(job, extra)], version=1)
+    [key] = await ArchiveWriter(store, LAYOUT).write([(job, extra)], version=1)
     line = msgspec.json.decode((await store.get(key)).body)
     assert line["colour"] == "blue"
     found = [
@@ -148,9 +148,9 @@ async def test_what_is_read_is_what_was_written_with_fields_of_a_newer_bucketq_l
     assert found == [job]
 
 
-async def test_a_damaged_segment_is_named_with_its_line() -> None:
+async def test_a_damaged_archive_file_is_named_with_its_line() -> None:
     store = MemoryStore()
-    [key] = await SegmentWriter(store, LAYOUT).write([(finished("a"), None)], version=1)
+    [key] = await ArchiveWriter(store, LAYOUT).write([(finished("a"), None)], version=1)
     await store.put(key, (await store.get(key)).body + b'{"id":"b"')
     with pytest.raises(CorruptStateError, match="line 2"):
         await names(store, NOON, NOON + timedelta(hours=1))
@@ -170,7 +170,7 @@ async def test_pruning_deletes_whole_hours_that_ended_before_and_nothing_else() 
     await store.put("jobs/queue/archive/readme.txt", b"somebody's note")
     moments = [NOON - timedelta(hours=hours) for hours in (3, 2, 1, 0)]
     jobs = [(finished(f"job{index}", at), None) for index, at in enumerate(moments)]
-    await SegmentWriter(store, LAYOUT).write(jobs, version=1)
+    await ArchiveWriter(store, LAYOUT).write(jobs, version=1)
     assert await prune(store, LAYOUT, before=NOON - timedelta(minutes=30)) == 2
     assert await names(store, NOON - timedelta(days=1), NOON + timedelta(days=1)) == [
         "job2",
@@ -180,9 +180,9 @@ async def test_pruning_deletes_whole_hours_that_ended_before_and_nothing_else() 
     assert "jobs/queue/archive/readme.txt" in await keys(store)
 
 
-async def test_segments_that_only_repeat_a_later_one_are_collected() -> None:
+async def test_archive_files_that_only_repeat_a_later_one_are_collected() -> None:
     store = MemoryStore()
-    writer = SegmentWriter(store, LAYOUT)
+    writer = ArchiveWriter(store, LAYOUT)
     await writer.write([(finished("a"), None)], version=1)
     await writer.write([(finished("a"), None), (finished("b"), None)], version=2)
     await writer.write([(finished("b"), None), (finished("c"), None)], version=3)
@@ -192,9 +192,9 @@ async def test_segments_that_only_repeat_a_later_one_are_collected() -> None:
     assert await collect(store, LAYOUT, NOON, later) == 0
 
 
-async def test_a_segment_is_not_collected_for_a_later_job_with_the_id_of_its_own() -> None:
+async def test_an_archive_file_is_not_collected_for_a_later_job_with_the_id_of_its_own() -> None:
     store = MemoryStore()
-    writer = SegmentWriter(store, LAYOUT)
+    writer = ArchiveWriter(store, LAYOUT)
     await writer.write([(finished("a"), None)], version=1)
     await writer.write([(finished("a", seq=2), None)], version=2)
     later = NOON + timedelta(hours=5)
@@ -204,7 +204,7 @@ async def test_a_segment_is_not_collected_for_a_later_job_with_the_id_of_its_own
 
 async def test_recent_hours_are_not_collected() -> None:
     store = MemoryStore()
-    writer = SegmentWriter(store, LAYOUT)
+    writer = ArchiveWriter(store, LAYOUT)
     await writer.write([(finished("a"), None)], version=1)
     await writer.write([(finished("a"), None), (finished("b"), None)], version=2)
     assert await collect(store, LAYOUT, NOON, NOON + timedelta(minutes=90)) == 0
@@ -220,7 +220,7 @@ async def test_recent_hours_are_not_collected() -> None:
         "jobs/queue/archive/",
     ],
 )
-def test_what_is_not_the_key_of_a_segment_is_passed_over(key: str) -> None:
+def test_what_is_not_the_key_of_an_archive_file_is_passed_over(key: str) -> None:
     assert LAYOUT.parse(key) is None
 
 
@@ -258,7 +258,7 @@ def test_the_archive_of_an_object_lies_where_it_always_did(url: str, key: str, r
 
 async def test_archive_files_that_an_older_version_wrote_are_read() -> None:
     store = MemoryStore()
-    await SegmentWriter(store, Layout("jobs/queue/archive/")).write([(finished("a"), None)], 1)
+    await ArchiveWriter(store, Layout("jobs/queue/archive/")).write([(finished("a"), None)], 1)
     async with bucketq.open_archive("jobs/queue", store=store) as archive:
         since = NOON - timedelta(hours=1)
         assert [job.id async for job in archive.jobs(since, NOON + timedelta(hours=1))] == ["a"]

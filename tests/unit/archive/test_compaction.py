@@ -1,4 +1,4 @@
-"""Segments become Parquet files of a table, and readers notice nothing."""
+"""Archive files become Parquet files of a table, and readers notice nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from bucketq.archive import ArchiveReader, Layout, SegmentWriter, compaction, parquet, prune, sweep
+from bucketq.archive import ArchiveReader, ArchiveWriter, Layout, compaction, parquet, prune, sweep
 from bucketq.archive.compaction import Compactor, Round, Written, write_part
 from bucketq.archive.delta import DeltaLog
 from bucketq.clock import SystemClock
@@ -64,7 +64,7 @@ def finished(name: str, at: datetime = NOON, kind: str = "index", seq: int = 1) 
 
 
 async def archive(store: ObjectStore, version: int, *jobs: JobRecord) -> list[str]:
-    return await SegmentWriter(store, LAYOUT).write([(job, None) for job in jobs], version)
+    return await ArchiveWriter(store, LAYOUT).write([(job, None) for job in jobs], version)
 
 
 async def names(store: ObjectStore, kinds: Iterable[str] | None = None) -> list[str]:
@@ -72,7 +72,7 @@ async def names(store: ObjectStore, kinds: Iterable[str] | None = None) -> list[
     return [job.id async for job in ArchiveReader(store, LAYOUT).jobs(*DAY, wanted)]
 
 
-async def segments(store: ObjectStore) -> list[str]:
+async def archive_files(store: ObjectStore) -> list[str]:
     keys = [info.key async for info in store.list(LAYOUT.root)]
     return [key for key in keys if LAYOUT.parse(key)]
 
@@ -112,14 +112,14 @@ async def test_a_compacted_job_is_read_as_it_was_archived() -> None:
     jobs = [finished("a"), finished("b", NOON + timedelta(minutes=1), kind="mail/out:x@1")]
     await archive(store, 1, *jobs)
     await compact(store)
-    assert await segments(store) == []
+    assert await archive_files(store) == []
     assert [job async for job in ArchiveReader(store, LAYOUT).jobs(*DAY)] == jobs
 
 
 async def test_fields_of_a_newer_bucketq_are_kept() -> None:
     store = MemoryStore()
     job = finished("a")
-    await SegmentWriter(store, LAYOUT).write([(job, {"colour": Raw(b'"blue"')})], 1)
+    await ArchiveWriter(store, LAYOUT).write([(job, {"colour": Raw(b'"blue"')})], 1)
     await compact(store)
     [key] = await files(store)
     body = (await store.get(key)).body
@@ -181,9 +181,9 @@ async def test_only_hours_that_have_been_over_for_an_hour_are_compacted() -> Non
     store = MemoryStore()
     await archive(store, 1, finished("a", NOON - timedelta(seconds=1)), finished("b"))
     await compact(store, now=NOON + timedelta(minutes=59))
-    assert len(await segments(store)) == 2
+    assert len(await archive_files(store)) == 2
     await compact(store, now=NOON + timedelta(hours=1))
-    assert len(await segments(store)) == 1
+    assert len(await archive_files(store)) == 1
     assert await names(store) == ["a", "b"]
 
 
@@ -196,7 +196,7 @@ async def test_a_range_is_heeded_in_whole_hours() -> None:
     assert [work.hour for part in found.parts for work in part.hours] == hours[1:3]
 
 
-async def test_a_late_segment_is_compacted_by_the_next_run_without_what_it_repeats() -> None:
+async def test_a_late_archive_file_is_compacted_by_the_next_run_without_what_it_repeats() -> None:
     store = MemoryStore()
     await archive(store, 1, finished("a"), finished("b"))
     await compact(store)
@@ -204,7 +204,7 @@ async def test_a_late_segment_is_compacted_by_the_next_run_without_what_it_repea
     assert sorted(await names(store)) == ["a", "b", "c"]
     [written] = await compact(store)
     assert (written.jobs, written.repeated) == (1, 1)
-    assert await segments(store) == []
+    assert await archive_files(store) == []
     assert sorted(await names(store)) == ["a", "b", "c"]
 
 
@@ -216,7 +216,7 @@ async def test_two_jobs_with_one_id_are_both_compacted_at_once_or_one_after_the_
     await archive(store, 2, *jobs[1:])
     [written] = await compact(store)
     assert (written.jobs, written.repeated) == (1, 1)
-    assert await segments(store) == []
+    assert await archive_files(store) == []
     assert [job async for job in ArchiveReader(store, LAYOUT).jobs(*DAY)] == jobs
 
 
@@ -252,7 +252,7 @@ async def test_a_run_that_was_killed_before_it_deleted_is_ended_by_the_next() ->
     assert await names(store) == ["a"]
     [written] = await compact(store)
     assert (written.jobs, written.repeated, written.files) == (0, 1, [])
-    assert await segments(store) == []
+    assert await archive_files(store) == []
     assert await names(store) == ["a"]
 
 
@@ -337,7 +337,7 @@ async def test_a_reader_beside_a_compaction_sees_no_gap_and_no_double(when: str)
     await archive(store, 2, finished("c"))
     setattr(store, when, True)
     assert sorted(await names(store)) == ["a", "b", "c"]
-    assert await segments(store) == []
+    assert await archive_files(store) == []
 
 
 async def test_a_reader_goes_on_where_the_files_were_pruned_under_it() -> None:

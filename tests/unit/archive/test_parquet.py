@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bucketq.archive.lines import decode_line
-from bucketq.archive.parquet import Row, cut
+from bucketq.archive.archive_lines import decode_line
+from bucketq.archive.parquet import ArchivedRow, cut
 from bucketq.model.job import JobRecord
 
 TEXTS = st.sampled_from(['a,"payload":1', ',"result":{}', "}", "{", "[", "]}", '"', "\\", "ä", ""])
@@ -64,7 +64,7 @@ def test_a_line_is_cut_into_what_it_is_made_of(
     line = msgspec.json.encode(turned)
     if spaced:
         line = msgspec.json.format(line, indent=1)
-    found = cut(Row(decode_line(line), line))
+    found = cut(ArchivedRow(decode_line(line), line))
     expected = dict(turned)
     assert msgspec.json.decode(found[0]) == expected.pop("payload")
     assert (found[1] is None) == (result is ABSENT)
@@ -78,13 +78,13 @@ def test_a_line_of_a_queue_keeps_every_byte_of_the_rest(result: Any) -> None:
     fields = fields_of({"payload": [1, 2]}, result, ABSENT, "index")
     line = msgspec.json.encode(fields)
     rest = {name: value for name, value in fields.items() if name not in ("payload", "result")}
-    assert cut(Row(decode_line(line), line))[2].encode() == msgspec.json.encode(rest)
+    assert cut(ArchivedRow(decode_line(line), line))[2].encode() == msgspec.json.encode(rest)
 
 
 def test_of_a_key_that_stands_twice_the_last_counts() -> None:
     line = msgspec.json.encode(fields_of(12, 34, ABSENT, "index"))
     line = line[:-1] + b',"payload":1,"result":3}'
     job = decode_line(line)
-    payload, result, rest = cut(Row(job, line))
+    payload, result, rest = cut(ArchivedRow(job, line))
     assert (payload, result) == ("1", "3")
     assert decode_line(f'{rest[:-1]},"payload":{payload},"result":{result}}}'.encode()) == job

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from bucketq.broker.inbox import MAX_BYTES, MAX_CALLS, Inbox
 from bucketq.errors import OverloadedError
-from bucketq.model import bulk
+from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 
@@ -24,10 +24,10 @@ URGENT: list[ops.AnyOperation] = [
     ops.Fail(job="j", lease="l", error="e"),
     ops.Release(job="j", lease="l"),
     ops.ReleaseMany(leases=()),
-    bulk.AckBatch(consumer="c", epoch=1, batch=1),
-    bulk.ReleaseBatch(consumer="c", epoch=1, batch=1),
+    numbered_batches.AckBatch(consumer="c", epoch=1, batch=1),
+    numbered_batches.ReleaseBatch(consumer="c", epoch=1, batch=1),
 ]
-PUBLISH = bulk.Publish(writer="w", batch=1, jobs=())
+PUBLISH = numbered_batches.Publish(writer="w", batch=1, jobs=())
 
 
 @dataclass(eq=False)

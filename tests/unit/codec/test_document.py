@@ -17,8 +17,14 @@ from msgspec import Raw
 from bucketq.codec import Document, decode, document
 from bucketq.codec.layout import END, OPENINGS
 from bucketq.model.base import NewJob
-from bucketq.model.bulk import AckBatch, ClaimBatch, OpenConsumer, Publish, RemoveConsumer
 from bucketq.model.job import BrokerRecord
+from bucketq.model.numbered_batches import (
+    AckBatch,
+    ClaimBatch,
+    OpenConsumer,
+    Publish,
+    RemoveConsumer,
+)
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.archive import ArchiveReader, Layout, SegmentWriter
+from bucketq.archive import ArchiveReader, ArchiveWriter, Layout
 from bucketq.commit import archiver
 from bucketq.commit.register import Register
 from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
@@ -28,7 +28,7 @@ def open_queue(
 ) -> Any:
     clock, link = SimulatedClock(loop), store.connect(name)
     register = Register(link, KEY, "queue", clock)
-    return queue_type(register, clock, archive=SegmentWriter(link, Layout.of("memory://", KEY)))
+    return queue_type(register, clock, archive=ArchiveWriter(link, Layout.of("memory://", KEY)))
 
 
 async def finish(queue: Any, count: int) -> list[str]:
@@ -75,14 +75,16 @@ def test_flushing_archives_what_is_finished_and_leaves_the_rest(queue_type: type
 
 
 @pytest.mark.parametrize("queue_type", QUEUES)
-def test_a_store_that_takes_no_segments_keeps_the_jobs_in_the_queue(queue_type: type[Any]) -> None:
+def test_a_store_that_rejects_archive_files_keeps_the_jobs_in_the_queue(
+    queue_type: type[Any],
+) -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, queue_type) as queue:
             ids = await finish(queue, 3)
 
             async def refuse(*_: object) -> list[str]:
-                message = "no segments today"
+                message = "no archive files today"
                 raise UnavailableError(message)
 
             writer = queue._archiver._writer
@@ -96,7 +98,7 @@ def test_a_store_that_takes_no_segments_keeps_the_jobs_in_the_queue(queue_type: 
     run(main)
 
 
-def test_nobody_waits_for_the_archive_while_a_segment_is_written() -> None:
+def test_nobody_waits_for_the_archive_while_an_archive_file_is_written() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitQueue) as queue:
@@ -223,7 +225,7 @@ def test_finished_jobs_leave_sooner_if_they_take_much_room() -> None:
     run(main)
 
 
-def test_a_segment_is_bounded_by_jobs_and_bytes() -> None:
+def test_an_archive_file_is_bounded_by_jobs_and_bytes() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitQueue) as queue:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from bucketq.commit.pacing import Courtesy, Gather, Pacer
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
 from tests.unit.commit.worlds import virtual
@@ -135,7 +135,7 @@ async def test_a_throttled_store_is_written_more_slowly_and_then_faster_again() 
 @virtual
 async def test_waits_between_tries_are_random_and_bounded_and_the_bound_doubles() -> None:
     loop = asyncio.get_running_loop()
-    backoff = Backoff(SimulatedClock(current_loop()), 0.1, 1.0)
+    backoff = RetryBackoff(SimulatedClock(current_loop()), 0.1, 1.0)
     waits = []
     for _ in range(40):
         began = loop.time()

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from bucketq.codec import Document
 from bucketq.model.base import NewJob
-from bucketq.model.bulk import (
+from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
     ClaimBatch,

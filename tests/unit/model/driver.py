@@ -123,7 +123,7 @@ class Driver:
         assert self.ok(Expire(job=job.id, attempt=job.attempt)) is True
 
     def let_go(self, *job_ids: str) -> int:
-        """Let finished jobs leave, as after their archive segment has landed."""
+        """Let finished jobs leave, as after their archive file has landed."""
         jobs = tuple((job_id, self.job(job_id).seq) for job_id in job_ids)
         left = self.ok(Archived(jobs=jobs))
         assert isinstance(left, int)

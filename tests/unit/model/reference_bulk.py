@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
-from bucketq.model.bulk import (
+from bucketq.model.job import JobRecord
+from bucketq.model.numbered_batches import (
     AckBatch,
     BatchState,
     ClaimBatch,
@@ -23,7 +24,6 @@ from bucketq.model.bulk import (
     ReleaseBatch,
     RemoveConsumer,
 )
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Push
 from tests.unit.model.reference_tokens import TokenReference
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
-from bucketq.model import bulk
+from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.access import may, right_of
 from bucketq.model.base import Operation
@@ -235,7 +235,7 @@ def test_neither_stats_nor_a_snapshot_tells_of_tokens() -> None:
 
 
 NEEDED: dict[str, set[type[Operation]]] = {
-    "push": {ops.Push, bulk.Publish},
+    "push": {ops.Push, numbered_batches.Publish},
     "claim": {
         ops.Claim,
         ops.Heartbeat,
@@ -245,13 +245,13 @@ NEEDED: dict[str, set[type[Operation]]] = {
         ops.Release,
         ops.Withdraw,
         ops.ReleaseMany,
-        bulk.OpenConsumer,
-        bulk.ClaimBatch,
-        bulk.ReadBatch,
-        bulk.AckBatch,
-        bulk.ReleaseBatch,
+        numbered_batches.OpenConsumer,
+        numbered_batches.ClaimBatch,
+        numbered_batches.ReadBatch,
+        numbered_batches.AckBatch,
+        numbered_batches.ReleaseBatch,
     },
-    "read": {ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, bulk.ReadConsumers},
+    "read": {ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers},
 }
 
 

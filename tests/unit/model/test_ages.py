@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bucketq.model.ages import Ages
-from bucketq.model.bulk import WriterRecord
+from bucketq.model.numbered_batches import WriterRecord
 from bucketq.model.table import Table
 from tests.unit.model.driver import START
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
-from bucketq.model.bulk import (
+from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
     BatchState,

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, UnavailableError
-from bucketq.model.bulk import OpenConsumer, Publish, RemoveConsumer
+from bucketq.model.numbered_batches import OpenConsumer, Publish, RemoveConsumer
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from bucketq.model import bulk
+from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord
@@ -112,10 +112,10 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.ReadTokens(),
     ops.Claim(worker="w", secret="s", lease_s=0.0),
     ops.Claim(worker="w", secret="s", lease_s=3600.5),
-    bulk.OpenConsumer(consumer=""),
-    bulk.OpenConsumer(consumer="größe"),
-    bulk.ClaimBatch(consumer="", epoch=0, batch=0, secret="", worker="", limit=0),
-    bulk.ClaimBatch(
+    numbered_batches.OpenConsumer(consumer=""),
+    numbered_batches.OpenConsumer(consumer="größe"),
+    numbered_batches.ClaimBatch(consumer="", epoch=0, batch=0, secret="", worker="", limit=0),
+    numbered_batches.ClaimBatch(
         consumer="spark",
         epoch=3,
         batch=2**63 - 1,
@@ -125,17 +125,17 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
         limit=500,
         lease_s=600.5,
     ),
-    bulk.ReadBatch(consumer="", batch=0, limit=0),
-    bulk.ReadBatch(consumer="spark", batch=7, start=200, limit=100),
-    bulk.AckBatch(consumer="", epoch=0, batch=0),
-    bulk.AckBatch(consumer="spark", epoch=3, batch=7),
-    bulk.ReleaseBatch(consumer="", epoch=0, batch=0),
-    bulk.ReleaseBatch(consumer="spark", epoch=3, batch=7),
-    bulk.ReadConsumers(),
-    bulk.RemoveConsumer(consumer=""),
-    bulk.RemoveConsumer(consumer="spark"),
-    bulk.Publish(writer="", batch=0, jobs=()),
-    bulk.Publish(writer="sink", batch=41, part=3, jobs=(PLAIN_JOB, PLAIN_JOB)),
+    numbered_batches.ReadBatch(consumer="", batch=0, limit=0),
+    numbered_batches.ReadBatch(consumer="spark", batch=7, start=200, limit=100),
+    numbered_batches.AckBatch(consumer="", epoch=0, batch=0),
+    numbered_batches.AckBatch(consumer="spark", epoch=3, batch=7),
+    numbered_batches.ReleaseBatch(consumer="", epoch=0, batch=0),
+    numbered_batches.ReleaseBatch(consumer="spark", epoch=3, batch=7),
+    numbered_batches.ReadConsumers(),
+    numbered_batches.RemoveConsumer(consumer=""),
+    numbered_batches.RemoveConsumer(consumer="spark"),
+    numbered_batches.Publish(writer="", batch=0, jobs=()),
+    numbered_batches.Publish(writer="sink", batch=41, part=3, jobs=(PLAIN_JOB, PLAIN_JOB)),
 )
 
 WAITING = JobRecord(
@@ -213,8 +213,8 @@ TOKEN = TokenInfo(
 LASTING_TOKEN = TokenInfo(id="00000000", name="größe", rights=("admin",), created_at=NOON)
 
 HELD = structs.replace(WAITING, status="running", lease="l1", worker="w", lease_s=600.5)
-CONSUMER = bulk.ConsumerInfo(name="größe", epoch=3, batch=7, pending=2, at=NOON)
-IDLE_CONSUMER = bulk.ConsumerInfo(name="idle", epoch=1, at=NOON)
+CONSUMER = numbered_batches.ConsumerInfo(name="größe", epoch=3, batch=7, pending=2, at=NOON)
+IDLE_CONSUMER = numbered_batches.ConsumerInfo(name="idle", epoch=1, at=NOON)
 
 ANSWERS: tuple[tuple[str, Any], ...] = (
     ("push", ()),
@@ -266,15 +266,15 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("revoke_token", False),
     ("tokens", ()),
     ("tokens", (TOKEN, LASTING_TOKEN)),
-    ("open_consumer", bulk.ConsumerState("", 0, 0, 0)),
-    ("open_consumer", bulk.ConsumerState("spark", 3, 2**63 - 1, 500)),
-    ("claim_batch", bulk.BatchState(0, 0)),
-    ("claim_batch", bulk.BatchState(7, 498, ("j1", "j2"))),
-    ("read_batch", bulk.BatchPage(())),
-    ("read_batch", bulk.BatchPage((HELD, WAITING), ("j1", "j2"), 200)),
-    ("ack_batch", bulk.BatchState(7, 0)),
-    ("ack_batch", bulk.BatchState(7, 498, ("j1", "j2"))),
-    ("release_batch", bulk.BatchState(0, 0, ("j1",))),
+    ("open_consumer", numbered_batches.ConsumerState("", 0, 0, 0)),
+    ("open_consumer", numbered_batches.ConsumerState("spark", 3, 2**63 - 1, 500)),
+    ("claim_batch", numbered_batches.BatchState(0, 0)),
+    ("claim_batch", numbered_batches.BatchState(7, 498, ("j1", "j2"))),
+    ("read_batch", numbered_batches.BatchPage(())),
+    ("read_batch", numbered_batches.BatchPage((HELD, WAITING), ("j1", "j2"), 200)),
+    ("ack_batch", numbered_batches.BatchState(7, 0)),
+    ("ack_batch", numbered_batches.BatchState(7, 498, ("j1", "j2"))),
+    ("release_batch", numbered_batches.BatchState(0, 0, ("j1",))),
     ("consumers", ()),
     ("consumers", (CONSUMER, IDLE_CONSUMER)),
     ("remove_consumer", True),

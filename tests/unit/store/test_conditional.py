@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bucketq.errors import StoreRefusedError, UnavailableError
-from bucketq.store.backoff import Backoff
+from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
-from bucketq.store.conditional import Outcome, Verdict, write_until_certain
+from bucketq.store.conditional import Verdict, WriteOutcome, write_until_certain
 from bucketq.testing.loop import current_loop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 
@@ -37,11 +37,14 @@ class Script:
             raise found
         return found
 
-    def play(self) -> Outcome[Verdict]:
-        async def main(_: Any) -> Outcome[Verdict]:
+    def play(self) -> WriteOutcome[Verdict]:
+        async def main(_: Any) -> WriteOutcome[Verdict]:
             clock = SimulatedClock(current_loop())
             return await write_until_certain(
-                self.send, self.read_back, lambda found: found, lambda: Backoff(clock, 0.05, 3.0)
+                self.send,
+                self.read_back,
+                lambda found: found,
+                lambda: RetryBackoff(clock, 0.05, 3.0),
             )
 
         return run(main)
@@ -52,7 +55,7 @@ class Script:
 
 def test_a_write_that_is_answered_is_not_read_back() -> None:
     script = Script([None], [])
-    assert script.play() == Outcome(Verdict.LANDED, None)
+    assert script.play() == WriteOutcome(Verdict.LANDED, None)
     assert script.is_over()
 
 
@@ -62,14 +65,14 @@ def test_any_other_answer_is_judged_by_what_is_read_back(
     answer: Exception, verdict: Verdict
 ) -> None:
     script = Script([answer], [verdict])
-    assert script.play() == Outcome(verdict, verdict)
+    assert script.play() == WriteOutcome(verdict, verdict)
     assert script.is_over()
 
 
 @pytest.mark.parametrize("answer", [UNANSWERED, CONFLICT, GONE])
 def test_while_the_outcome_is_open_the_write_is_sent_again(answer: Exception) -> None:
     script = Script([answer, answer, None], [Verdict.OPEN, Verdict.OPEN])
-    assert script.play() == Outcome(Verdict.LANDED, None)
+    assert script.play() == WriteOutcome(Verdict.LANDED, None)
     assert script.is_over()
 
 
@@ -104,7 +107,9 @@ def test_what_else_reading_and_judging_raise_ends_it(part: str) -> None:
     async def main(_: Any) -> None:
         script = Script([UNANSWERED], [])
         clock = SimulatedClock(current_loop())
-        await write_until_certain(script.send, read_back, judge, lambda: Backoff(clock, 0.05, 3.0))
+        await write_until_certain(
+            script.send, read_back, judge, lambda: RetryBackoff(clock, 0.05, 3.0)
+        )
 
     with pytest.raises(KeyError, match=part):
         run(main)

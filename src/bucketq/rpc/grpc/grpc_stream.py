@@ -26,7 +26,7 @@ from bucketq.errors import (
     PayloadTooLargeError,
     UnavailableError,
 )
-from bucketq.model.bulk import BatchPage
+from bucketq.model.numbered_batches import BatchPage
 from bucketq.model.operations import Page, Snapshot
 from bucketq.rpc.grpc import admission
 from bucketq.rpc.grpc.admission import ActiveCall, Admission, stopping

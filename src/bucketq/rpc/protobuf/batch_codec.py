@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bucketq.model.bulk import (
+from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
     BatchState,

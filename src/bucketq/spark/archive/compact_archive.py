@@ -93,16 +93,16 @@ async def _compact(
     async with opened_store(url) as location:
         layout = Layout.of(location.store.url, location.key)
         compactor = Compactor(location.store, layout, clock)
-        total = await compactor.segments(*within)
+        total = await compactor.archive_files(*within)
         while planned := await compactor.plan(*within):
-            total = max(total, done.archive_files + planned.segments)
+            total = max(total, done.archive_files + planned.archive_files)
             on_read = partial(_report_progress, on_progress, done.archive_files, total)
             on_read(0)
             written = await _write(spark, url, planned.parts, on_read)
             if await compactor.publish(planned, written):
                 lost = 0
-                _count(done, written, planned.segments)
-                on_read(planned.segments)
+                _count(done, written, planned.archive_files)
+                on_read(planned.archive_files)
                 continue
             lost += 1
             if lost == _LOST_ROUNDS_MAX:
@@ -148,7 +148,7 @@ def _run(
 ) -> list[Written]:
     """Write each part in a task of its own."""
     bodies = [msgspec.json.encode(part) for part in parts]
-    counts = [sum(len(work.segments) for work in part.hours) for part in parts]
+    counts = [sum(len(work.archive_files) for work in part.hours) for part in parts]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

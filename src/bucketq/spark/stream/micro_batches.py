@@ -27,8 +27,8 @@ from bucketq.errors import (
     LeaseLostError,
     UnavailableError,
 )
-from bucketq.model.bulk import BatchState
 from bucketq.model.job import JobRecord
+from bucketq.model.numbered_batches import BatchState
 from bucketq.model.operations import Stats
 from bucketq.queue.base import Queue
 from bucketq.spark.format_options import StreamOptions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bucketq.archive import ArchiveReader, Layout
-from bucketq.archive.layout import hour_of
+from bucketq.archive.archive_layout import hour_of
 from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.model.job import JobRecord

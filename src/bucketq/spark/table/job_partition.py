@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 from pyspark.sql.datasource import InputPartition
 
-from bucketq.archive.lines import decode_line
+from bucketq.archive.archive_lines import decode_line
 from bucketq.model.job import JobRecord
 from bucketq.spark.table.job_schema import job_batches
 

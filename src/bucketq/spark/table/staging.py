@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
 
-from bucketq.archive.layout import folder_of
+from bucketq.archive.archive_layout import folder_of
 from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError

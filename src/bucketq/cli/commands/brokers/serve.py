@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from bucketq.archive import Layout, SegmentWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.cli.broker_security import check_listen, check_tokens, outgoing, server_tls
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
@@ -200,7 +200,7 @@ def _broker(location: Location, transport: Transport, clock: Clock, *, takeover:
     from bucketq.broker.broker import Broker
 
     register = Register(location.store, location.key, location.url, clock)
-    archive = SegmentWriter(location.store, Layout.of(location.store.url, location.key))
+    archive = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
     return Broker(
         register,
         clock,

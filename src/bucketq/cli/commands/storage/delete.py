@@ -43,14 +43,17 @@ async def run(
             if not yes and not confirmed(out, what):
                 return 1
             try:
-                segments = await admin.delete(place, seen, archive=archive)
+                archive_files = await admin.delete(place, seen, archive=archive)
             except admin.ChangedMeanwhileError:
                 if not yes or not left:
                     raise
             else:
                 break
-    with_archive = f", and {counted(segments, 'archive file')}" if archive else ""
-    out.done(f"deleted {place.where}{with_archive}", {"deleted": place.where, "segments": segments})
+    with_archive = f", and {counted(archive_files, 'archive file')}" if archive else ""
+    out.done(
+        f"deleted {place.where}{with_archive}",
+        {"deleted": place.where, "archive_files": archive_files},
+    )
     return 0
 
 

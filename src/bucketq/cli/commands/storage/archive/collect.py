@@ -32,4 +32,4 @@ async def run(
     begin = None if since is None else parse_moment(since, "--since", now())
     async with open_archive(url) as archive:
         count = await archive.collect(begin)
-    out.done(f"{counted(count, 'archive file')} deleted", {"segments": count})
+    out.done(f"{counted(count, 'archive file')} deleted", {"archive_files": count})

@@ -39,5 +39,5 @@ async def run(
         return 1
     async with open_archive(url) as archive:
         count = await archive.prune(age)
-    out.done(f"{counted(count, 'archive file')} deleted", {"segments": count})
+    out.done(f"{counted(count, 'archive file')} deleted", {"archive_files": count})
     return 0

@@ -1,4 +1,4 @@
-"""Lines of the archive: a job as JSON, whichever bucketq wrote it."""
+"""Lines of archive files: one job each, as JSON, from any version of bucketq."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from bucketq.errors import CorruptStateError
 from bucketq.model.job import JobRecord
 
 CopyKey = tuple[str, int, datetime]
-"""What all copies of one finished job agree in, and no other job does: id, number, and when it
-finished. An id may be used again, and a queue that was created anew gives out its numbers again."""
+"""Identifies a finished job: its id, its ``seq`` and when it finished. An id may be used again, and
+a queue that was deleted and created again starts with ``seq`` 1."""
 
 _decode = msgspec.json.Decoder(JobRecord).decode
 _KNOWN = frozenset(JobRecord.__struct_fields__)
 
 
 def copy_key(job: JobRecord) -> CopyKey:
-    """By what the copies of a finished job are recognised."""
+    """Return what all copies of a finished job have in common."""
     return (job.id, job.seq, job.finished_at or job.pushed_at)
 
 
 def decode_line(line: bytes) -> JobRecord:
-    """Decode a job, leaving out fields that a newer bucketq may have given it."""
+    """Decode a job without the fields of a newer bucketq."""
     try:
         return _decode(line)
     except msgspec.ValidationError:
@@ -34,7 +34,7 @@ def decode_line(line: bytes) -> JobRecord:
 
 
 def jobs_in_lines(body: bytes, key: str) -> list[JobRecord]:
-    """The jobs of a segment. Raises ``CorruptStateError``."""
+    """Return the jobs of an archive file. Raises ``CorruptStateError``."""
     try:
         return list(map(_decode, body.splitlines()))
     except msgspec.MsgspecError:
@@ -42,10 +42,10 @@ def jobs_in_lines(body: bytes, key: str) -> list[JobRecord]:
 
 
 def lines_in(body: bytes, key: str) -> Iterator[tuple[JobRecord, bytes]]:
-    """The jobs of a segment, each with its line. Raises ``CorruptStateError``."""
+    """Yield the jobs of an archive file, each with its line. Raises ``CorruptStateError``."""
     for number, line in enumerate(body.splitlines(), start=1):
         try:
             yield decode_line(line), line
         except msgspec.MsgspecError as error:
-            message = f"archive segment {key}, line {number} cannot be read: {error}"
+            message = f"archive file {key}, line {number} cannot be decoded: {error}"
             raise CorruptStateError(message) from error

@@ -1,16 +1,15 @@
-"""The names of archive objects: which hour, which version, which content.
+"""The keys of archive files: hour, version and content.
 
 ``s3://bucket/jobs/queue.json`` keeps its archive under ``jobs/queue/archive/``::
 
     jobs/queue/archive/2026-02-15T10/00000000000000000042-9f86d081884c7d65.jsonl
-                       UTC hour      version of the queue  digest of the segment
+                       UTC hour      version of the queue  digest of the archive file
 
 The archive of an object ``jobs/queue`` lies under ``jobs/queue/archive/`` too. On a disk that is
 impossible, because ``jobs/queue`` is a file: there it lies under ``jobs/queue.d/archive/``.
 
-The digest makes a key stand for one content for ever: two processes that archive at the same
-version write either the same bytes or other keys. ``compacted`` beside the hours is a table of its
-own, told of in ``compacted.py``.
+With the digest, a key always stands for one content: two processes that archive at the same version
+write the same bytes or different keys. ``compacted.py`` has the keys of the table beside the hours.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
-_SEGMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
+_ARCHIVE_FILE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
 _DAY = "%Y-%m-%d"
 _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"
@@ -37,8 +36,8 @@ def folder_of(store_url: str, queue_key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """One archive object."""
+class ArchiveFile:
+    """The parts of the key of an archive file."""
 
     key: str
     hour: datetime
@@ -47,10 +46,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Names of the archive of one queue."""
+    """The keys of the archive of one queue."""
 
     root: str
-    """What every key of it begins with, a slash at its end."""
+    """The prefix of every key; it ends in a slash."""
 
     @classmethod
     def of(cls, store_url: str, queue_key: str) -> Layout:
@@ -59,45 +58,45 @@ class Layout:
 
     @property
     def compacted(self) -> str:
-        """What every key of the compacted part begins with."""
+        """The prefix of every key of the compacted table."""
         return self.root + _COMPACTED
 
     def owns(self, key: str) -> bool:
-        """Whether a key is one of the archive's, and not somebody's note beside it."""
+        """Whether a key belongs to the archive, and is not another object in its folder."""
         return self.parse(key) is not None or key.startswith(self.compacted)
 
-    def segment_key(self, hour: datetime, version: int, body: bytes) -> str:
-        """The key of a segment."""
+    def file_key(self, hour: datetime, version: int, body: bytes) -> str:
+        """Return the key of an archive file."""
         digest = blake2b(body, digest_size=8).hexdigest()
         return f"{self.hour_prefix(hour)}{version:020d}-{digest}.jsonl"
 
     def hour_prefix(self, hour: datetime) -> str:
-        """What the keys of an hour begin with."""
+        """Return the prefix of the keys of an hour."""
         return f"{self.root}{hour.astimezone(UTC).strftime(_HOUR)}/"
 
     def day_prefix(self, day: datetime) -> str:
-        """What the keys of all hours of a day begin with."""
+        """Return the prefix of the keys of all hours of a day."""
         return f"{self.root}{day.astimezone(UTC).strftime(_DAY)}T"
 
-    def parse(self, key: str) -> Segment | None:
-        """Read a key; None where it is not that of a segment."""
-        found = _SEGMENT.fullmatch(key.removeprefix(self.root))
+    def parse(self, key: str) -> ArchiveFile | None:
+        """Parse a key; return None if it is not the key of an archive file."""
+        found = _ARCHIVE_FILE.fullmatch(key.removeprefix(self.root))
         if found is None or not key.startswith(self.root):
             return None
         try:
             hour = datetime.strptime(found[1], _HOUR).replace(tzinfo=UTC)
         except ValueError:
             return None
-        return Segment(key, hour, int(found[2]))
+        return ArchiveFile(key, hour, int(found[2]))
 
 
 def hour_of(moment: datetime) -> datetime:
-    """The UTC hour that a moment lies in."""
+    """Return the UTC hour of a moment."""
     return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def hours_between(since: datetime, until: datetime) -> Iterator[datetime]:
-    """The hours that a range of time touches; its end is not part of it."""
+    """Yield the hours that overlap a range of time; its end is exclusive."""
     hour = hour_of(since)
     while hour < until:
         yield hour
