@@ -1,8 +1,8 @@
-"""Addresses of brokers: what they look like, from where they can be reached, and which are refused.
+"""Addresses of brokers: parsing, resolving, and rejecting those that must not be dialled.
 
-An address comes from the object or from a person, and whoever can write the object can write
-anything there, so it is read strictly. No client may be sent to where secrets of the cloud are
-handed out to whoever asks, nor to a device that only its own link can see.
+An address comes from the object or from a person. Any writer of the object can put anything there,
+so parsing is strict. A client never dials the metadata service of a cloud, which hands out
+credentials, or a link-local address.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bucketq.rpc.credentials import Network
 from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, UntrustedError
 
 SECURE = "tls://"
-"""What stands before the address of a broker that speaks TLS, on its way to a transport."""
+"""The prefix of an address that a transport dials over TLS."""
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
 _HIGHEST_PORT = 65535
@@ -38,13 +38,13 @@ _NEVER = tuple(
     )
 )
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv6 addresses that a translator sends on to the IPv4 address in their last 32 bits."""
+"""IPv6 addresses that NAT64 translates to the IPv4 address in their last 32 bits."""
 
 _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Take ``host:port`` apart; raises ``InvalidRequestError`` where it is anything else."""
+    """Split ``host:port``; raises ``InvalidRequestError`` if it has another form."""
     host, colon, port = address.rpartition(":")
     if (
         not colon
@@ -59,15 +59,15 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def secured(address: str, *, tls: bool) -> str:
-    """The address as a transport wants it.
+    """Return the address as a transport takes it.
 
-    One that bears the mark already is no address, and with a second one it is refused as such.
+    If it already has the prefix, it is not a valid address; a second prefix gets it rejected.
     """
     return SECURE + address if tls or address.startswith(SECURE) else address
 
 
 class ResolvedAddress(NamedTuple):
-    """Where an address leads: the host as it was written, and every IP address that it has."""
+    """An address with all IP addresses of its host."""
 
     host: str
     port: int
@@ -75,26 +75,26 @@ class ResolvedAddress(NamedTuple):
 
     @property
     def is_here(self) -> bool:
-        """Whether nobody but this host can listen there."""
+        """Whether only a process of this host can listen there."""
         return all(ip.is_loopback for ip in self.ips)
 
     @property
     def target(self) -> str:
-        """The same for gRPC, which is not to ask again where the name leads."""
+        """The target for gRPC, which must not resolve the name a second time."""
         if all(ip.version == 4 for ip in self.ips):  # noqa: PLR2004 - the version of IP
             return "ipv4:" + ",".join(f"{ip}:{self.port}" for ip in self.ips)
-        # One kind of address is all that a target may hold, and IPv6 can hold IPv4.
+        # A target holds one kind of address only, and IPv6 can represent IPv4.
         wide = (f"::ffff:{ip}" if ip.version == 4 else f"{ip}" for ip in self.ips)  # noqa: PLR2004 - as above
         return "ipv6:" + ",".join(f"[{ip}]:{self.port}" for ip in wide)
 
 
 async def resolve_address(address: str, networks: Collection[Network]) -> ResolvedAddress:
-    """Find out where an address leads, and whether it may be gone to.
+    """Resolve an address, and check that it may be dialled.
 
     Raises:
-        NoBrokerThereError: It is no address.
-        ConnectionLostError: Nobody can tell now where it leads.
-        UntrustedError: It leads to where no broker of ours is.
+        NoBrokerThereError: It is not a valid address.
+        ConnectionLostError: The name cannot be resolved now.
+        UntrustedError: It resolves to an address that is not allowed.
     """
     try:
         host, port = split_address(address)
@@ -119,14 +119,14 @@ async def _resolve(host: str, port: int) -> list[_Ip]:
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        message = f"cannot find out where {host} is: {error}"
+        message = f"cannot resolve {host}: {error}"
         raise ConnectionLostError(message) from error
     ips = dict.fromkeys(str(where[0]).partition("%")[0] for *_, where in found)
     return [ipaddress.ip_address(ip) for ip in ips]
 
 
 def _refusal_of(ip: _Ip, networks: Collection[Network]) -> str:
-    """Why nobody is gone to at this address; empty: there is no reason."""
+    """Why this address must not be dialled; empty: it may be."""
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped
         if ip in _TRANSLATED:
@@ -156,28 +156,28 @@ def is_loopback(address: str) -> bool:
 
 
 class Whereabouts(NamedTuple):
-    """Where a process runs, as far as it matters to who can reach a loopback address."""
+    """Where a process runs, to decide whether two processes share a loopback interface."""
 
     name: str
     machine: str
-    """The same through reboots; empty where it is not known."""
+    """A digest of the machine id, which survives reboots; empty if it is not known."""
     boot: str
     network: str
-    """Which loopback it is: containers have their own."""
+    """The network namespace: containers have loopback interfaces of their own."""
 
     def __str__(self) -> str:
         return "/".join(self)
 
     @classmethod
     def parse(cls, text: str) -> Whereabouts:
-        """Read what ``str`` has written; anything else is somewhere unknown."""
+        """Parse what ``str`` returns; anything else is an unknown place."""
         parts = text.split("/")
         return cls(*parts) if len(parts) == len(cls._fields) else cls(text, "", "", "")
 
     def cannot_reach(self, other: Whereabouts) -> bool:
-        """Whether a loopback address means something else there, so that nobody here can tell.
+        """Whether a loopback address of the other process cannot be reached from here.
 
-        A loopback of this machine before it was started anew is not out of reach: it is gone.
+        A loopback address of this machine before its last boot counts as reachable: it is gone.
         """
         if self.machine and (self.machine, self.boot) != (other.machine, other.boot):
             return self.machine != other.machine
@@ -185,7 +185,7 @@ class Whereabouts(NamedTuple):
 
 
 def this_host() -> str:
-    """Where this process runs, for the record of a broker."""
+    """Describe where this process runs, for the record of a broker."""
     whereabouts = Whereabouts(
         socket.gethostname().replace("/", "-"),
         _digest_of(Path("/etc/machine-id")),
@@ -196,7 +196,7 @@ def this_host() -> str:
 
 
 def _digest_of(path: Path) -> str:
-    """A short name for what a file or link of the system says; empty where there is none."""
+    """Return a short digest of a system file or link; empty if there is none."""
     try:
         text = str(path.readlink()) if path.is_symlink() else path.read_text()
     except OSError:

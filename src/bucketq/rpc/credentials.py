@@ -1,7 +1,8 @@
-"""What a client shows to brokers, and what it demands of them before it shows anything.
+"""What a client shows to brokers, and what it requires of them first.
 
-A token goes only to a peer that has proved that it can read the queue's tokens (``broker_proof``),
-and over plaintext only on the own host, unless somebody says ``insecure``. Nothing here does I/O.
+A token is sent only to a peer that has proved that it can read the queue's tokens
+(``broker_proof``), and in plaintext only within this host, unless ``insecure`` is set. Nothing here
+does I/O.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ Network = IPv4Network | IPv6Network
 FilePath = str | PathLike[str]
 
 NONCE_BYTES = 16
+"""128 random bits: no nonce is ever drawn twice."""
 _PURPOSE = b"bucketq-broker-1"
-"""What a proof is for, so that it is good for nothing else."""
+"""Part of what is signed, so that a proof cannot be used for anything else."""
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """How a client knows a broker by its certificate, and shows its own; all are names of files.
+    """How a client verifies a broker's certificate, and its own certificate; all are file names.
 
     Attributes:
-        ca: Certificates of those whose word counts, in PEM; None: those that the system trusts.
-        cert: The client's own certificate with its chain, where brokers ask for one.
+        ca: Trusted CA certificates, in PEM; None: those that the system trusts.
+        cert: The client's own certificate with its chain, if brokers require one.
         key: The key of ``cert``.
-        name: The name that the broker's certificate must bear, where it is not the host of the
+        name: The name that the broker's certificate must have, if it is not the host of the
             address.
     """
 
@@ -42,12 +44,12 @@ class Tls(Struct, frozen=True, kw_only=True):
 
 
 class ServerTls(Struct, frozen=True, kw_only=True):
-    """The certificate that a broker shows, and whom it wants to see one of; names of files.
+    """A broker's certificate, and whether it requires one of clients; all are file names.
 
     Attributes:
         cert: The broker's certificate with its chain, in PEM.
         key: Its key.
-        client_ca: Only clients with a certificate of these are let in; None: all are.
+        client_ca: Clients need a certificate that one of these has signed; None: they need none.
     """
 
     cert: FilePath
@@ -56,13 +58,13 @@ class ServerTls(Struct, frozen=True, kw_only=True):
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
-    """What one client, or one broker that looks after others, brings along.
+    """What a client, or a broker that pings others, uses to connect.
 
     Attributes:
         token: The token to show; empty: none.
-        tls: How brokers are known; None: TLS is spoken where the object says so, by the
-            certificates that the system trusts.
-        networks: Where brokers may be, beside the own host; none: anywhere that is not forbidden.
+        tls: How certificates of brokers are verified; None: TLS is used if the object says so, with
+            the CA certificates that the system trusts.
+        networks: Networks of brokers, beside this host; none: all that are not forbidden.
         insecure: Whether the token may travel in plaintext to other hosts.
     """
 
@@ -77,7 +79,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
 
     @property
     def token_id(self) -> str:
-        """The part of the token that is no secret."""
+        """The part of the token that is not secret."""
         return parse_token(self.token) if self.token else ""
 
 
@@ -89,9 +91,9 @@ def make_credentials(
     networks: Iterable[str] | None = None,
     insecure: bool = False,
 ) -> Credentials:
-    """Check what was passed; what was not comes from ``BUCKETQ_*`` in the environment.
+    """Check the arguments; those that are None come from ``BUCKETQ_*`` in the environment.
 
-    Raises ``InvalidRequestError`` without showing a token.
+    Raises ``InvalidRequestError``, which never includes a token.
     """
     if token is None:
         token = environment.get("BUCKETQ_TOKEN", "").strip()
@@ -104,7 +106,7 @@ def make_credentials(
         raise InvalidRequestError(message)
     if tls is not None and (tls.cert is None) != (tls.key is None):
         message = (
-            "a client certificate needs both, the certificate and its key: give neither or both"
+            "a client certificate needs its key as well: pass both `cert` and `key`, or neither"
         )
         raise InvalidRequestError(message)
     if networks is None and environment.get("BUCKETQ_NETWORKS", "").strip():
@@ -114,9 +116,9 @@ def make_credentials(
 
 
 def broker_proof(digest: str, nonce: bytes, incarnation: str, broker: str, epoch: int) -> bytes:
-    """Show that one knows the digest of a token, for one stream with one broker in one epoch.
+    """Prove knowledge of a token's digest, for one connection to one broker in one epoch.
 
-    Each part is preceded by its length, so that no two lists of parts read the same.
+    Each part is preceded by its length, so that no two lists of parts are encoded alike.
     """
     parts = (_PURPOSE, nonce, incarnation.encode(), broker.encode(), str(epoch).encode())
     message = b"".join(len(part).to_bytes(4) + part for part in parts)
@@ -140,8 +142,6 @@ def _networks_of(texts: Iterable[str] | None) -> tuple[Network, ...]:
         message = f"networks: {error}; write them like 10.0.0.0/8"
         raise InvalidRequestError(message) from None
     if not found:
-        message = (
-            "networks is empty, so that no broker could be reached: leave it out, or name some"
-        )
+        message = "networks is empty, so no broker could be reached: leave it out, or name some"
         raise InvalidRequestError(message)
     return found

@@ -1,14 +1,14 @@
-"""What travels between a client and a broker, whatever carries it.
+"""The messages between clients and brokers, independent of the transport.
 
-A client opens a connection about one queue (``Hello``, answered by ``Welcome``) and sends calls,
-many in one message; the answers come in any order, each under the tag of its call. A call carries
-the request as it is applied, ids and all, so that it can be sent again, here or to another broker,
-to the effect of one.
+A client opens a connection for one queue (``Hello``, answered by ``Welcome``) and sends calls, many
+in one message. Answers come in any order, each with the tag of its call. A call carries the request
+exactly as it is applied, including its id, so that it can be retried at this broker or another and
+is applied at most once.
 
-A ``Ping`` is apart from that: it is answered from memory, at once, whatever the storage does, and
-is what tells a dead broker from one whose storage is slow.
+A ``Ping`` needs no connection. It is answered from memory, at once, whatever the storage does, and
+so distinguishes a dead broker from one whose storage is slow.
 
-These are plain values. No message is trusted: who receives one checks it.
+These are plain values. The receiver checks every message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
 Role = Literal["leading", "cut off", "standing by", "retired"]
-"""What somebody is to a queue. Cut off: it led, and can no longer prove that it does."""
+"""What a broker is for a queue. Cut off: it led, and can no longer prove that it does."""
 
 
 OFFERED = (
@@ -57,7 +57,7 @@ OFFERED = (
     numbered_batches.RemoveConsumer,
     numbered_batches.Publish,
 )
-"""What a client may ask of a broker. The other operations are a broker's own."""
+"""Operations that clients may send. The others are used by brokers only."""
 
 ADDED = ("release_many", "parts")
 """What the first brokers did not know, by its name on the wire: operations, and that a large
@@ -65,27 +65,27 @@ message may come in parts."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):
-    """Archive everything that is finished now. Answers how many jobs have left.
+    """Archive all jobs that are finished now. The answer is how many were archived.
 
-    A broker does that around ``apply``, so it is no operation of the model.
+    A broker does that outside ``apply``, so it is not an operation of the model.
     """
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """The beginning of a connection: which queue, and whom the client expects to find."""
+    """The first message of a connection: which queue, and which broker the client expects."""
 
     queue: str = ""
-    """The name under which the broker serves the queue; empty where ``incarnation`` tells."""
+    """The name under which the broker serves the queue; may be empty if ``incarnation`` is set."""
     incarnation: str = ""
-    """The queue itself, for whoever has read its object; empty: whatever bears the name."""
+    """Which queue exactly, for clients that have read its object; empty: any with that name."""
     broker: str = ""
     """The id of the broker that the object names; empty: any."""
     client: str = ""
-    """Who is there, for logs."""
+    """A name for the client, for logs."""
     token_id: str = ""
-    """Which token will be shown once the broker has proved itself; empty: none."""
+    """The id of the token that the client shows once the broker has proved itself; or empty."""
     nonce: bytes = b""
-    """Drawn for this connection, for that proof."""
+    """Random bytes, drawn for this connection, that the proof must cover."""
     token: str = ""
     """The token itself, in a unary call, which has no second message."""
 
@@ -95,7 +95,7 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
-    """A broker that leads this queue says who it is."""
+    """The first answer of a broker that leads the queue."""
 
     incarnation: str
     broker: str
@@ -103,37 +103,38 @@ class Welcome(Struct, frozen=True, kw_only=True):
     version: int
     """The version of the object that it has last seen or written."""
     proof: bytes = b""
-    """That it knows the token that was named; empty where none was."""
+    """Proves that it knows the digest of the named token; empty if none was named."""
     operations: tuple[str, ...] = ADDED
     """Which of ``ADDED`` it knows."""
 
 
 class Call(Struct, frozen=True, gc=False):
-    """One request, on its way to a broker."""
+    """One request to a broker."""
 
     tag: int
     """The client's own number for it, which comes back with the answer."""
     request: Request | FlushArchive
     ttl_s: float
-    """For how long anybody waits for the answer; later it is dropped before it is applied."""
+    """How long the client waits for the answer. After that, the request is dropped if it was not
+    applied yet."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error, as data. ``errors.py`` beside this module turns one into the other."""
+    """An error as data; ``refusals`` converts between the two."""
 
     kind: str
     """The name of the class in ``bucketq.errors``."""
     message: str
     retry_after_s: float | None = None
-    """With ``OverloadedError``: when it makes sense to try again."""
+    """With ``OverloadedError``: how long to wait before a retry."""
     leader: str | None = None
-    """With ``SupersededError``: the address of the broker that leads now, where it is known."""
+    """With ``SupersededError``: the address of the broker that leads now, if it is known."""
     is_repeatable: bool = False
-    """With ``UnavailableError``: whether the same request, sent again, will have an answer."""
+    """With ``UnavailableError``: whether a retry of the same request will get an answer."""
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """What became of one call."""
+    """The outcome of one call."""
 
     tag: int
     value: Any = None
@@ -141,30 +142,30 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class Answers(Struct, frozen=True):
-    """Answers that go out together, and the version at which the queue is now."""
+    """Answers that are sent together, and the current version of the queue."""
 
     answers: list[Answer]
     version: int = 0
 
 
 class Ping(Struct, frozen=True, kw_only=True):
-    """Are you there, for this queue?"""
+    """Asks whether a broker serves this queue."""
 
     queue: str = ""
     incarnation: str = ""
 
 
 class Pong(Struct, frozen=True, kw_only=True):
-    """Somebody is there who knows this queue, and what it is to it."""
+    """The answer of a broker that knows the queue, with its role."""
 
     incarnation: str
     broker: str
-    """The id of whoever answers."""
+    """The id of the broker that answers."""
     role: Role
     epoch: int
-    """The newest that it knows, its own where it leads."""
+    """The newest epoch that it knows; its own if it leads."""
     version: int = 0
     commit_age_s: float = 0.0
-    """For how long its write in flight has been without an answer: slow storage shows here."""
+    """How long its write in flight has had no answer; large if the storage is slow."""
     leader: str = ""
-    """The address of the broker that leads, where it knows that."""
+    """The address of the broker that leads, if it is known."""

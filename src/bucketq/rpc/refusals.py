@@ -1,8 +1,8 @@
-"""Errors on the way: an exception to a ``Refusal`` and back.
+"""Converts errors to ``Refusal`` messages and back.
 
-An error of ``bucketq.errors`` arrives as the class that it was. One that this side does not know
-(the other is newer) arrives as what its branch of the tree means, and a fault of the other side
-as *unknown*, because nobody can tell what it had done by then.
+An error of ``bucketq.errors`` keeps its class. A class that this side does not know, because the
+other is newer, becomes ``UnavailableError``. So does an unexpected exception in the broker, because
+what it had done by then is unknown.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _KNOWN: dict[str, type[errors.BucketQError]] = {
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Write an error down."""
+    """Convert an error to a message."""
     if isinstance(error, errors.BucketQError):
-        # The nearest class that the other side knows.
+        # The nearest class that is part of the protocol.
         kind = next(base.__name__ for base in type(error).__mro__ if base.__name__ in _KNOWN)
         return Refusal(
             kind=kind,
@@ -29,17 +29,17 @@ def refusal_of(error: Exception) -> Refusal:
             leader=getattr(error, "leader", None),
             is_repeatable=getattr(error, "request", None) is not None,
         )
-    message = f"the broker failed with {type(error).__name__}: {error}; its log tells more"
+    message = f"the broker failed with {type(error).__name__}: {error}; see its log"
     return Refusal(kind="UnavailableError", message=message)
 
 
 def kind_of(refusal: Refusal) -> type[errors.BucketQError]:
-    """The class of an error that was written down."""
+    """Return the class of a refusal's error."""
     return _KNOWN.get(refusal.kind, errors.UnavailableError)
 
 
 def error_of(refusal: Refusal) -> errors.BucketQError:
-    """Read an error that was written down."""
+    """Convert a message to an error."""
     kind = kind_of(refusal)
     if issubclass(kind, errors.OverloadedError):
         return kind(refusal.message, retry_after_s=refusal.retry_after_s or 0.0)

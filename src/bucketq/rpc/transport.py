@@ -1,12 +1,12 @@
 """``Transport``: dial an address, listen, exchange messages.
 
-gRPC is one (``rpc.grpc``), the simulated network another (``simulator``). Brokers and
-clients are written against this and know neither.
+``rpc.grpc`` is one, the simulated network of ``simulator`` another. Brokers and clients depend on
+this protocol and import neither.
 
-A transport promises little, and no more may be assumed: a message that was sent may arrive late,
-twice, out of order or never, and the sender may not be told. What it must do: keep one
-connection's messages whole, tell both ends when it *knows* that a connection is over, and
-tell apart "nobody listens there" from "no answer yet", because the first is evidence.
+A transport guarantees little: a message may arrive late, twice, out of order or never, and the
+sender may not notice. It must keep the messages of one connection apart from those of others,
+report to both ends when it *knows* that a connection is over, and distinguish "nothing listens
+there" from "no answer yet", because the first is evidence that a broker is gone.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Welcome
 
 
 class ConnectionLostError(Exception):
-    """The connection is over, or there never was one. Nothing is known of what was sent."""
+    """The connection is over, or was never established. The fate of what was sent is unknown."""
 
 
 class NoBrokerThereError(ConnectionLostError):
-    """The address refused, or whatever listens there is no broker of this queue."""
+    """The address refused the connection, or what listens there is not a broker of this queue."""
 
 
 class UntrustedError(ConnectionLostError):
-    """Whoever may be there is not to be talked to: the address is refused, or it proved nothing.
+    """The peer must not be used: its address is not allowed, or it did not prove itself.
 
-    That is no evidence that a broker is gone.
+    This is not evidence that a broker is gone.
     """
 
 
 class WrongProtocolError(ConnectionLostError):
-    """Whatever listens there speaks TLS where none was expected, or the other way round.
+    """What listens there speaks TLS although none was expected, or the other way round.
 
-    For whoever was told how to dial by the object that is silence: the broker that wrote it there
-    does not answer.
+    If the address came from the object, this counts as no answer: the broker that recorded it does
+    not listen there any more.
     """
 
 
 class CannotDialError(ConnectionLostError):
-    """This side could not dial, for a reason of its own: certificate files or descriptors.
+    """This side could not dial, for example because its certificate files cannot be read.
 
-    That says nothing about the broker. It passes: certificate files are being replaced, for
-    example. Dial again later.
+    That says nothing about the broker, and is usually transient (certificate files are being
+    replaced): dial again later.
     """
 
 
@@ -53,19 +53,19 @@ class Connection(Protocol):
 
     @property
     def welcome(self) -> Welcome:
-        """What the broker said at the beginning."""
+        """The first answer of the broker."""
         ...
 
     async def send(self, calls: Sequence[Call]) -> None:
-        """Send calls in one message. Raises ``ConnectionLostError`` where it is over."""
+        """Send calls in one message. Raises ``ConnectionLostError`` if the connection is over."""
         ...
 
     async def receive(self) -> Answers:
-        """Wait for the next answers. Raises ``ConnectionLostError`` where none will come."""
+        """Wait for the next answers. Raises ``ConnectionLostError`` if none will come."""
         ...
 
     async def close(self) -> None:
-        """End it. Doing so twice is no error."""
+        """Close it. May be called twice."""
         ...
 
 
@@ -74,85 +74,85 @@ class ServedConnection(Protocol):
 
     @property
     def welcome(self) -> Welcome:
-        """What the client is told at the beginning."""
+        """The first answer to the client."""
         ...
 
     @property
     def is_admitted(self) -> bool:
-        """Whether the client may be here: it has shown a good token, or needs none."""
+        """Whether the client is authenticated: it has shown a valid token, or needs none."""
         ...
 
     def show(self, token: str) -> None:
-        """Take the token that the client shows. Raises ``AccessDeniedError`` on one that is bad."""
+        """Check the client's token. Raises ``AccessDeniedError`` if it is not valid."""
         ...
 
     def receive(self, calls: Sequence[Call]) -> None:
-        """Take calls. Their answers go to ``send``, when they are true."""
+        """Take calls. Their answers go to ``send`` once they are durable."""
         ...
 
     def close(self) -> None:
-        """Note that the client is gone. Doing so twice is no error."""
+        """Note that the client is gone. May be called twice."""
         ...
 
 
 class Service(Protocol):
-    """What a broker is to a transport. Nothing in it waits."""
+    """What a transport needs of a broker. None of its methods blocks or waits."""
 
     def ping(self, ping: Ping) -> Pong:
-        """Answer from memory. Raises ``QueueNotFoundError`` for a queue that it does not know."""
+        """Answer from memory. Raises ``QueueNotFoundError`` if it does not know the queue."""
         ...
 
     def trusts(self, token: str) -> bool:
-        """Whether a client with this token may be here at all; empty: one that has shown none."""
+        """Whether a client with this token is let in; empty: a client that has shown none."""
         ...
 
     def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:
-        """Begin a connection whose answers are handed to ``send``, which must not wait.
+        """Open a connection whose answers are passed to ``send``, which must not block.
 
-        Raises ``QueueNotFoundError``, ``SupersededError`` where the queue is not led here, or
-        ``AccessDeniedError`` where a token is wanted and none is named; a transport carries each
+        Raises ``QueueNotFoundError``, ``SupersededError`` if this broker does not lead the queue,
+        or ``AccessDeniedError`` if a token is required and none is named. The transport sends each
         to the client as a ``Refusal``.
         """
         ...
 
 
 class Listener(Protocol):
-    """An address at which a service is reachable."""
+    """An address at which a service listens."""
 
     @property
     def address(self) -> str:
-        """Where: ``host:port``, with the port that was really bound."""
+        """``host:port``, with the port that was actually bound."""
         ...
 
     async def close(self, grace_s: float = 0.0) -> None:
-        """Take no new calls, let what is under way finish for up to ``grace_s``, and stop."""
+        """Reject new calls, let pending ones finish for up to ``grace_s``, and stop."""
         ...
 
 
 class Transport(Protocol):
-    """A way to reach brokers, and to be reached.
+    """Dials brokers, and listens for clients.
 
-    An address that begins with ``tls://`` is reached over TLS or not at all.
+    An address that begins with ``tls://`` is dialled over TLS or not at all.
     """
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
-        """Ask whether a broker is there.
+        """Ask whether a broker of the queue listens at an address.
 
         Raises:
-            NoBrokerThereError: The address refuses, or something else listens there.
-            UntrustedError: Nobody may be talked to there.
-            CannotDialError: This side cannot dial now; nothing was asked.
+            NoBrokerThereError: The address refuses connections, or something else listens there.
+            UntrustedError: The address is not allowed.
+            CannotDialError: This side cannot dial now; nothing was sent.
             ConnectionLostError: No answer in time.
         """
         ...
 
     async def open(self, address: str, hello: Hello, timeout_s: float) -> Connection:
-        """Begin a connection.
+        """Connect to a broker.
 
         Raises:
-            NoBrokerThereError: The address refuses, or something else listens there.
-            UntrustedError: Nobody may be talked to there, or it did not prove itself.
-            AccessDeniedError: The broker wants a token, and there is none, or not a good one.
+            NoBrokerThereError: The address refuses connections, or something else listens there.
+            UntrustedError: The address is not allowed, or the peer did not prove itself.
+            AccessDeniedError: The broker requires a token, and there is none or an invalid one.
             ConnectionLostError: No answer in time.
             QueueNotFoundError: The broker there does not know the queue.
             SupersededError: It knows the queue and does not lead it.
@@ -162,10 +162,10 @@ class Transport(Protocol):
     async def listen(self, address: str, service: Service) -> Listener:
         """Serve at an address; port 0 takes any that is free.
 
-        Raises ``InvalidRequestError`` where the address cannot be bound.
+        Raises ``InvalidRequestError`` if the address cannot be bound.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of everything that is kept for later dials. Listeners are closed apart."""
+        """Close every connection. Listeners are closed separately."""
         ...

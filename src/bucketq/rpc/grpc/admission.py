@@ -1,4 +1,4 @@
-"""Who is at a listener: all are counted, and clients without a token are few and do not stay.
+"""Limits for a listener: on all calls, and stricter ones before a token was shown.
 
 A client that has not shown a token yet is a *stranger*. gRPC buffers the message that a client is
 sending, so each stranger may cost the broker one message of the largest size. Only a few of them
@@ -23,44 +23,45 @@ T = TypeVar("T")
 MAX_ACTIVE = 10_000
 """How many sessions and unary calls one listener has at once."""
 MAX_ACTIVE_OF_A_HOST = 1000
+"""A tenth of that, so that one host cannot lock out the others."""
 MAX_UNAUTHENTICATED = 8
-"""How many of them are read from though they have shown no token. With messages of 16 MiB they cost
-128 MiB at most."""
+"""How many strangers are read from at once. With messages of 16 MiB they cost 128 MiB at most."""
 MAX_WAITING = 32
-"""How many more wait for that. At worst each of them waits until all before it had to make room, so
-that the last is served after 2 s; clients give up after 5 s."""
+"""How many more strangers wait for a turn. At worst, each of those before them keeps its turn for
+_PATIENCE_S, so that the last gets one after 2 s; clients give up after 5 s."""
 MAX_UNAUTHENTICATED_EACH = 4
 """A client introduces itself once on each connection. With so few, one connection cannot take all
 places."""
 TOKEN_S = 5.0
-"""How long a client may take until it has said what it wants and shown its token."""
+"""How long a client may take to send its request and show its token. Two round trips are needed."""
 MAX_PARTS_BYTES = 512 * 1024 * 1024
-"""How much of unfinished requests, which come in parts, is kept at once: four of the largest."""
+"""How many bytes of unfinished requests, which come in parts, are kept: four of the largest."""
 _PATIENCE_S = 0.5
-"""How long a stranger keeps its place when others want it. A handshake takes two round trips."""
+"""How long a stranger keeps its turn if others wait. A handshake takes two round trips."""
 _TURN_S = 3.0
-"""How long a stranger waits for a place."""
+"""How long a stranger waits for its turn; a little more than it takes at worst."""
 _RETRY_AFTER_S = 1.0
+"""When rejected clients should retry: after _PATIENCE_S most strangers have gone."""
 
 
 class ActiveCall:
     """A session or a unary call."""
 
     def __init__(self) -> None:
-        """Begin; nothing has stopped it."""
+        """Begin a call that was not stopped."""
         self.stopped: asyncio.Future[BucketQError] = asyncio.get_running_loop().create_future()
-        """Done when it has to end now, with the reason."""
+        """Set when the call has to end at once, with the reason."""
 
     def finish(self) -> None:
-        """End it when everything that is under way has its answer."""
+        """End the call once its pending requests are answered."""
 
     def stop(self, reason: BucketQError) -> None:
-        """End it now."""
+        """End the call at once."""
         if not self.stopped.done():
             self.stopped.set_result(reason)
 
     async def within(self, timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` until it is done; raises why it was stopped, or ``TimeoutError``."""
+        """Await ``work``; raises the reason if the call is stopped, or ``TimeoutError``."""
         task = asyncio.get_running_loop().create_task(work)
         try:
             both: list[asyncio.Future[Any]] = [task, self.stopped]
@@ -76,17 +77,16 @@ class ActiveCall:
 
 
 class Admission:
-    """Everything that is under way at one listener, so that it can be limited and ended."""
+    """The calls of one listener, so that they can be limited and ended."""
 
     def __init__(self) -> None:
         """Begin with no calls."""
         self._hosts: dict[ActiveCall, str] = {}
-        """Clients that may be here, and the host of each."""
+        """Authenticated calls, and the host of each."""
         self._strangers: dict[ActiveCall, tuple[str, float]] = {}
-        """Clients without a token, oldest first: the connection of each, and since when it is
-        read from."""
+        """Strangers that have a turn, oldest first: the connection of each, and since when."""
         self._waiting: dict[ActiveCall, tuple[str, asyncio.Future[None]]] = {}
-        """Clients without a token that wait for a place."""
+        """Strangers that wait for a turn."""
         self._eviction: asyncio.TimerHandle | None = None
         self._of_host: Counter[str] = Counter()
         self._of_connection: Counter[str] = Counter()
@@ -106,12 +106,12 @@ class Admission:
             self._add(active, peer)
             self._empty.clear()
         else:
-            await self._wait_for_place(active, peer)
+            await self._wait_for_turn(active, peer)
 
     def admit(self, active: ActiveCall) -> None:
-        """Note that a call has shown its token, or needs none.
+        """Note that the client of a call has shown its token, or needs none.
 
-        Raises ``OverloadedError`` if too many others are here.
+        Raises ``OverloadedError`` if there are too many.
         """
         if active in self._strangers:
             self._add(active, self._strangers[active][0])
@@ -127,17 +127,17 @@ class Admission:
             self._empty.set()
 
     def keep_part(self, size_bytes: int) -> None:
-        """Count a part of an unfinished request; ``OverloadedError`` if too much is kept."""
+        """Count a part of an unfinished request. Raises ``OverloadedError`` if too much is kept."""
         if self._parts_bytes + size_bytes > MAX_PARTS_BYTES:
             message = (
-                f"{self._parts_bytes:,} bytes of unfinished requests are kept here already, "
+                f"{self._parts_bytes:,} bytes of unfinished requests are kept already, "
                 f"{MAX_PARTS_BYTES:,} are allowed: try again in a moment"
             )
             raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
         self._parts_bytes += size_bytes
 
     def drop_parts(self, size_bytes: int) -> None:
-        """Count parts no more."""
+        """Stop counting parts."""
         self._parts_bytes -= size_bytes
 
     async def close(self, grace_s: float) -> None:
@@ -170,12 +170,12 @@ class Admission:
         self._hosts[active] = host
         self._of_host[host] += 1
 
-    async def _wait_for_place(self, active: ActiveCall, peer: str) -> None:
-        """Let a stranger have a place when one is free, or raise ``OverloadedError``."""
+    async def _wait_for_turn(self, active: ActiveCall, peer: str) -> None:
+        """Wait until a stranger has its turn; raises ``OverloadedError`` if that takes too long."""
         if self._of_connection[peer] >= MAX_UNAUTHENTICATED_EACH:
             message = (
                 f"{MAX_UNAUTHENTICATED_EACH} calls and sessions of this connection have shown "
-                "no good token: show one, or wait until they have ended"
+                "no valid token: show one, or wait until they have ended"
             )
             raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
         if len(self._waiting) >= MAX_WAITING:
@@ -183,12 +183,12 @@ class Admission:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[active] = (peer, turn)
         self._of_connection[peer] += 1
-        self._give_places()
+        self._give_turns()
         try:
             async with asyncio.timeout(_TURN_S):
                 await turn
         except BaseException as error:
-            if active in self._strangers:  # It got a place and was cancelled in the same moment.
+            if active in self._strangers:  # It got its turn and was cancelled at the same time.
                 self.leave(active)
             else:
                 self._waiting.pop(active, None)
@@ -197,8 +197,8 @@ class Admission:
                 raise _too_many_strangers() from error
             raise
 
-    def _give_places(self) -> None:
-        """Give free places to those that wait, and see that more become free."""
+    def _give_turns(self) -> None:
+        """Give free turns to strangers that wait, and schedule that more become free."""
         now_s = asyncio.get_running_loop().time()
         while self._waiting and len(self._strangers) < MAX_UNAUTHENTICATED:
             active = next(iter(self._waiting))
@@ -218,9 +218,9 @@ class Admission:
             self._eviction = loop.call_at(since_s + _PATIENCE_S, self._evict)
 
     def _evict(self) -> None:
-        """Stop strangers that have had their time, as many as others wait for their places.
+        """Stop strangers that have had their time, as many as others wait.
 
-        A place is given away only when its stranger has left, and its message is not kept any more.
+        A turn passes on only when its stranger has left and its message was dropped.
         """
         self._eviction = None
         now_s = asyncio.get_running_loop().time()
@@ -236,12 +236,12 @@ class Admission:
     def _forget_stranger(self, active: ActiveCall) -> None:
         peer, _ = self._strangers.pop(active)
         _decrease(self._of_connection, peer)
-        self._give_places()
+        self._give_turns()
 
 
 def _too_many_strangers() -> OverloadedError:
     message = (
-        f"{MAX_UNAUTHENTICATED} clients that have shown no good token are at this broker already, "
+        f"{MAX_UNAUTHENTICATED} clients that have shown no valid token are at this broker already, "
         "which is the limit: try again in a moment"
     )
     return OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
@@ -254,5 +254,5 @@ def _decrease(counter: Counter[str], key: str) -> None:
 
 
 def stopping() -> UnavailableError:
-    """The error of every call that is still open when a broker stops."""
-    return UnavailableError("the broker is stopping: find the one that follows it")
+    """Return the error for calls that are still open when a broker stops."""
+    return UnavailableError("the broker is stopping: look up its successor")

@@ -1,7 +1,7 @@
-"""Channels to brokers: made for one connection or ping, and explained when they fail.
+"""gRPC channels to brokers, each for one connection or ping, and what their failures mean.
 
-The address was checked, and what was checked is dialled: gRPC does not look a name up a second
-time, which may then lead elsewhere.
+gRPC dials the IP addresses that were checked. It must not resolve a name a second time, because
+the second answer may differ.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES + 16 * MIB),
     ("grpc.max_send_message_length", -1),
     NO_COMPRESSION,
-    # What failed for another channel says nothing about this one.
+    # A failure of another channel says nothing about this one.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Retries are for whoever knows what a request does.
+    # Only the caller knows whether a request may be retried.
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
-    # A broker's address is meant as it stands.
+    # Brokers are dialled directly.
     ("grpc.enable_http_proxy", 0),
-    # A broker whose host is gone is found out while a connection is open.
+    # Detects that the host of a broker is gone while a connection is open.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -57,7 +57,7 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class DialTarget(NamedTuple):
-    """An address that may be dialled, and how."""
+    """An address that was checked, and how to dial it."""
 
     address: str
     place: ResolvedAddress
@@ -66,17 +66,17 @@ class DialTarget(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name that a broker's certificate must bear there."""
+        """The name that the broker's certificate must have."""
         tls = self.credentials.tls
         return tls.name if tls is not None and tls.name else self.place.host
 
     @property
     def may_show_token(self) -> bool:
-        """Whether nobody on the way can read what is sent."""
+        """Whether a token may be sent: nothing on the way can read it, or that is allowed."""
         return self.is_secure or self.place.is_here or self.credentials.insecure
 
     def dial(self) -> grpc.aio.Channel:
-        """Make a channel, which does not connect yet."""
+        """Make a channel. It connects on first use."""
         target = self.place.target
         if not self.is_secure:
             options = (*_OPTIONS, ("grpc.default_authority", self.address))
@@ -88,7 +88,7 @@ class DialTarget(NamedTuple):
 
 
 def _readable(read: Callable[[Tls | None], A], tls: Tls | None) -> A:
-    """Read the files of this client, which were good when it began and may be so again."""
+    """Read the files of this client, which were valid at its start and may be so again."""
     try:
         return read(tls)
     except InvalidRequestError as error:
@@ -96,23 +96,23 @@ def _readable(read: Callable[[Tls | None], A], tls: Tls | None) -> A:
 
 
 async def dial_target(address: str, credentials: Credentials, timeout_s: float) -> DialTarget:
-    """Check an address; raises what ``resolve_address`` does.
+    """Resolve and check an address; raises what ``resolve_address`` does.
 
-    gRPC would take an address for the path of a socket or the name of a resolver just as gladly,
-    and this one was read from an object that others write.
+    The address may come from an object that others write, and gRPC would also accept the path of a
+    socket or the name of a resolver.
     """
     is_secure, address = address.startswith(SECURE), address.removeprefix(SECURE)
     try:
         async with asyncio.timeout(timeout_s):
             place = await resolve_address(address, credentials.networks)
     except TimeoutError as error:
-        message = f"no answer in {timeout_s:g} s where {address} is"
+        message = f"{address} was not resolved in {timeout_s:g} s"
         raise ConnectionLostError(message) from error
     return DialTarget(address, place, is_secure, credentials)
 
 
 def say(error: Exception) -> str:
-    """What gRPC says of a failure."""
+    """Return what gRPC reports about a failure."""
     if isinstance(error, grpc.aio.AioRpcError):
         return f"{error.code().name}: {error.details()}"
     return str(error) or type(error).__name__
@@ -121,7 +121,7 @@ def say(error: Exception) -> str:
 async def explain(
     line: DialTarget, error: Exception, until_s: float
 ) -> ConnectionLostError | QueueNotFoundError | SupersededError | AccessDeniedError:
-    """What it means that gRPC failed: whose word is it, and is it evidence?"""
+    """Decide what a failure of gRPC means, and whether it is evidence against the broker."""
     address = line.address
     if isinstance(error, grpc.aio.AioRpcError):
         refusal = read_refusal(error.details() or "", cast("Any", error.trailing_metadata() or ()))
@@ -129,9 +129,9 @@ async def explain(
             said = error_of(refusal)
             if isinstance(said, QueueNotFoundError | SupersededError | AccessDeniedError):
                 return said
-            return ConnectionLostError(f"the broker at {address} refused: {said}")
+            return ConnectionLostError(f"the broker at {address} rejected the connection: {said}")
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            return NoBrokerThereError(f"what listens at {address} is no broker: {say(error)}")
+            return NoBrokerThereError(f"what listens at {address} is not a broker: {say(error)}")
     left_s = until_s - asyncio.get_running_loop().time()
     if left_s > 0 and await is_deserted(address, left_s, line.place.ips):
         return NoBrokerThereError(f"no broker listens at {address}: {say(error)}")
@@ -144,13 +144,13 @@ async def explain(
 
 
 async def _misfit(line: DialTarget) -> ConnectionLostError | None:
-    """Where one side wants TLS as the other does not: what is the matter?"""
+    """Find out whether TLS is the reason: one side uses it and the other does not, or no trust."""
     ip, port = str(line.place.ips[0]), line.place.port
     if not line.is_secure:
         if not await speaks_tls(ip, port):
             return None
         return WrongProtocolError(
-            f"whatever listens at {line.address} speaks TLS: use bucketqs:// instead of "
+            f"what listens at {line.address} speaks TLS: use bucketqs:// instead of "
             "bucketq://, or pass tls= (BUCKETQ_TLS_CA)"
         )
     try:
@@ -158,12 +158,12 @@ async def _misfit(line: DialTarget) -> ConnectionLostError | None:
         trouble = await tls_trouble(ip, port, context, line.name)
     except WrongProtocolError:
         return WrongProtocolError(
-            f"whatever listens at {line.address} does not speak TLS: start the broker with "
+            f"what listens at {line.address} does not speak TLS: start the broker with "
             "--tls-cert and --tls-key, or use bucketq:// and no tls="
         )
     if not trouble:
         return None
     return UntrustedError(
-        f"no trust between this client and the broker at {line.address}: {trouble}; see tls= "
+        f"the TLS handshake with the broker at {line.address} fails: {trouble}; see tls= "
         "(BUCKETQ_TLS_CA, BUCKETQ_TLS_NAME, BUCKETQ_TLS_CERT and BUCKETQ_TLS_KEY)"
     )

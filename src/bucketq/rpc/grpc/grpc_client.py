@@ -1,12 +1,11 @@
 """gRPC as a ``Transport``.
 
-Each connection and each ping has a channel of its own. Channels that are kept for later remember
-that a connection failed, and refuse to try again for a while: a broker that was restarted a moment
-ago would look dead, and a ping would tell of the past. A connection costs a few milliseconds, and a
-client has few of them.
+Each connection and each ping has a channel of its own. A channel that is reused remembers a failed
+connection and does not retry for a while: a broker that has just been restarted would look dead,
+and a ping would report the past. A new channel costs a few milliseconds, and a client has few.
 
-gRPC objects belong to the loop that runs when they are made; a transport makes none before it is
-asked for something.
+gRPC objects belong to the event loop that runs when they are made, so a transport makes none before
+it is used.
 """
 
 from __future__ import annotations
@@ -47,24 +46,27 @@ from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, Servi
 _NOTHING = Credentials()
 _CLOCK = SystemClock()
 _MESSAGE_BYTES = 8 * MIB
+"""When calls have so many bytes, they are sent; the rest goes in the next message."""
 _MESSAGE_CALLS = 2000
+"""The same for their number: brokers decode so many in one go."""
 _PART_BYTES = MIB
 """A larger message is sent in parts, unless the broker is older: that takes it in one piece."""
 _CALL_BYTES = MAX_REQUEST_BYTES - 16 * MIB
-"""The largest call that is sent, alone or after others: a larger request would cost the whole
-connection."""
+"""The largest call that is sent. Brokers end the connection if a request is larger than
+MAX_REQUEST_BYTES, which may contain other calls as well."""
 _WORTH_MEASURING_BYTES = 2 * MIB
-"""Below that an estimate will do, however long the names are that it does not look at."""
+"""Up to here the estimate of a call's size suffices, although it ignores the names in it."""
 _GOODBYE_S = 0.2
+"""How long closing waits for the broker: a round trip, unless the broker is gone."""
 
 _BROKEN = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
-"""What gRPC raises on a stream that is over, or that cannot begin."""
+"""What gRPC raises for a stream that is over or cannot be opened."""
 _Stream = Any
 """A ``StreamStreamCall`` over bytes."""
 
 
 class GrpcTransport:
-    """Reaches brokers, and is reached, over gRPC."""
+    """Dials brokers and listens for clients over gRPC."""
 
     def __init__(
         self,
@@ -73,12 +75,12 @@ class GrpcTransport:
         server_tls: ServerTls | None = None,
         clock: Clock = _CLOCK,
     ) -> None:
-        """Make a transport that has nothing open.
+        """Make a transport without connections.
 
         Args:
-            credentials: What is shown to brokers, and demanded of them.
-            server_tls: The certificate under which to listen; None: in plaintext.
-            clock: Where nonces come from.
+            credentials: What is shown to brokers, and required of them.
+            server_tls: The certificate for listening; None: plaintext.
+            clock: The source of nonces.
         """
         self._credentials = credentials
         self._server_tls = server_tls
@@ -86,7 +88,7 @@ class GrpcTransport:
         self._wires: dict[GrpcConnection, None] = {}
 
     async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
-        """Ask whether a broker is there, over a connection of its own."""
+        """Ask whether a broker of the queue listens at an address."""
         until_s = asyncio.get_running_loop().time() + timeout_s
         line = await dial_target(address, self._credentials, timeout_s)
         channel = line.dial()
@@ -96,10 +98,10 @@ class GrpcTransport:
             body = await method(request, timeout=timeout_s, metadata=((PING_KEY, request),))
             pong = read_pong(pb.PingResponse.FromString(body))
         except DecodeError as error:
-            message = f"whatever listens at {address} is no broker: {error}"
+            message = f"what listens at {address} is not a broker: {error}"
             raise NoBrokerThereError(message) from error
         except _BROKEN as error:
-            # Not by a name: a frame that holds its own error makes a circle.
+            # Not assigned to a name: a frame that references its own error is a reference cycle.
             raise _no_answer(await explain(line, error, until_s), address) from error
         finally:
             await channel.close(None)
@@ -115,7 +117,7 @@ class GrpcTransport:
         if self._credentials.token and not line.may_show_token:
             message = (
                 f"the token would go to {line.address} in plaintext: use TLS (bucketqs:// or "
-                "tls=), or say insecure=True (BUCKETQ_INSECURE=1)"
+                "tls=), or pass insecure=True (BUCKETQ_INSECURE=1)"
             )
             raise UntrustedError(message)
         channel = line.dial()
@@ -130,7 +132,7 @@ class GrpcTransport:
             message = f"no answer from {address} in {timeout_s:g} s"
             raise ConnectionLostError(message) from error
         except DecodeError as error:
-            message = f"whatever listens at {address} is no broker: {error}"
+            message = f"what listens at {address} is not a broker: {error}"
             raise NoBrokerThereError(message) from error
         except _BROKEN as error:
             raise await explain(line, error, until_s) from error
@@ -140,7 +142,7 @@ class GrpcTransport:
         return wire
 
     async def _greet(self, line: DialTarget, stream: _Stream, hello: Hello) -> Welcome:
-        """Exchange greetings, and show the token to a broker that has proved itself."""
+        """Exchange the first messages, and show the token to a broker that has proved itself."""
         token = self._credentials.token
         if not token:
             return await _greet(stream, hello)
@@ -152,21 +154,21 @@ class GrpcTransport:
         )
         if not compare_digest(proof, welcome.proof):
             message = (
-                f"whoever listens at {line.address} does not know token {hello.token_id}: it is "
-                "wrong, has expired or was revoked, or that is no broker of the queue; see token= "
-                "(BUCKETQ_TOKEN)"
+                f"what listens at {line.address} does not know token {hello.token_id}: it is "
+                "wrong, has expired or was revoked, or this is not a broker of the queue; see "
+                "token= (BUCKETQ_TOKEN)"
             )
             raise UntrustedError(message)
-        with suppress(asyncio.InvalidStateError):  # It is over already; reading tells why.
+        with suppress(asyncio.InvalidStateError):  # It is over already; reading reports why.
             await stream.write(pb.SessionRequest(token=token).SerializeToString())
         return welcome
 
     async def listen(self, address: str, service: Service) -> GrpcListener:
-        """Serve at an address; port 0 takes any that is free."""
+        """Listen at an address; port 0 takes any free port."""
         return await listen(address, service, self._server_tls)
 
     async def close(self) -> None:
-        """End every connection that is still open. Listeners are closed apart."""
+        """Close every connection that is still open. Listeners are closed separately."""
         for wire in list(self._wires):
             await wire.close()
 
@@ -182,7 +184,7 @@ class GrpcConnection:
         stream: _Stream,
         welcome: Welcome,
     ) -> None:
-        """Take a stream on which the greetings have been exchanged."""
+        """Take a stream on which the first messages were exchanged."""
         self._wires = wires
         self._address = address
         self._channel = channel
@@ -199,14 +201,14 @@ class GrpcConnection:
 
     @property
     def welcome(self) -> Welcome:
-        """What the broker said at the beginning."""
+        """The first answer of the broker."""
         return self._welcome
 
     async def send(self, calls: Sequence[Call]) -> None:
         """Send calls, in one message if they fit.
 
-        A call that cannot be sent is answered here with the reason, and harms no other. To be
-        cancelled while gRPC takes a message ends the connection.
+        A call that cannot be encoded or is too large is answered here, and affects no other. If the
+        caller is cancelled while gRPC takes a message, the connection ends.
         """
         async with self._writing:
             message, size = pb.SessionRequest(), 0
@@ -248,14 +250,14 @@ class GrpcConnection:
         except _BROKEN as error:
             raise self._lost(say(error)) from error
         except asyncio.CancelledError as error:
-            # gRPC says so as well when the stream was cancelled, and not the task that writes.
+            # gRPC raises it as well if the stream was cancelled, and not the task that writes.
             task = asyncio.current_task()
             if self._is_closed and task is not None and not task.cancelling():
                 raise self._lost("") from error
             raise
 
     async def receive(self) -> Answers:
-        """Wait for the next answers. To be cancelled meanwhile loses none."""
+        """Wait for the next answers. None is lost if the caller is cancelled."""
         while True:
             if self._refused:
                 refused, self._refused = self._refused, []
@@ -275,9 +277,11 @@ class GrpcConnection:
         try:
             body = read.result()
             if body is EOF:
-                raise self._lost("the broker has ended it")
+                raise self._lost("the broker has closed it")
             message = pb.SessionResponse.FromString(body)
-        except asyncio.CancelledError as error:  # Of the stream, by its closing; not of the caller.
+        except (
+            asyncio.CancelledError
+        ) as error:  # The stream was closed; the caller was not cancelled.
             raise self._lost("") from error
         except (*_BROKEN, DecodeError) as error:
             raise self._lost(say(error)) from error
@@ -285,13 +289,13 @@ class GrpcConnection:
         return Answers([read_answer(answer) for answer in message.answers], self._version)
 
     def _lost(self, why: str) -> ConnectionLostError:
-        end = "was closed here" if self._is_closed else "is over"
+        end = "was closed by this client" if self._is_closed else "is over"
         return ConnectionLostError(
-            f"the connection with {self._address} {end}{f': {why}' if why else ''}"
+            f"the connection to {self._address} {end}{f': {why}' if why else ''}"
         )
 
     async def close(self) -> None:
-        """End it. Doing so twice is no error."""
+        """Close it. May be called twice."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -302,15 +306,15 @@ class GrpcConnection:
         finally:
             self._stream.cancel()
             if self._reading is not None:
-                # Nobody asks any more why it ended, and asyncio would complain of that.
+                # Its error is of no interest, and asyncio would log it if it was not retrieved.
                 await asyncio.gather(self._reading, return_exceptions=True)
             await self._channel.close(None)
 
     async def _say_goodbye(self) -> None:
         """Let the broker end the stream, if it does so soon.
 
-        Of one that is cancelled here gRPC hears later, perhaps when its loop has been closed. The
-        next loop of the process would then log an error, for nothing.
+        If this side cancels it, gRPC may process that after the event loop was closed, and the next
+        loop of the process would log an error.
         """
         if self._stream.done() or self._writing.locked():
             return
@@ -321,7 +325,7 @@ class GrpcConnection:
 
 
 def _no_answer(failure: Exception, address: str) -> ConnectionLostError:
-    """What a ping that failed tells of the broker at an address."""
+    """Decide what the failure of a ping means."""
     if isinstance(failure, ConnectionLostError):
         return failure
     return NoBrokerThereError(f"no broker of this queue at {address}: {failure}")
@@ -338,7 +342,7 @@ def _refuse_size(size_bytes: int) -> None:
 async def _greet(stream: _Stream, hello: Hello) -> Welcome:
     """Exchange the first messages; raises what gRPC raises."""
     first = pb.SessionRequest(hello=write_hello(hello)).SerializeToString()
-    with suppress(asyncio.InvalidStateError):  # It is over already; reading tells why.
+    with suppress(asyncio.InvalidStateError):  # It is over already; reading reports why.
         await stream.write(first)
     body = await stream.read()
     if body is EOF:

@@ -1,8 +1,8 @@
-"""The methods of a listener: sessions, unary calls, and what tools that know gRPC ask for.
+"""The methods of a listener: sessions, unary calls, health checks and reflection.
 
-Every caller is counted before gRPC buffers anything that it sends (``admission``). So every method
-takes a stream, to gRPC at least: of a method that takes one message, gRPC would read the message of
-every caller first.
+Every call is counted before gRPC buffers anything that its client sends (``admission``). So every
+method is registered as one that takes a stream: gRPC would read the message of a unary method
+before the method is called.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bucketq.rpc.transport import ServedConnection, Service
 
 SERVICE = "bucketq.v1.Queue"
 PING_KEY = "bucketq-ping-bin"
-"""The metadata in which a ping may bring its request."""
+"""The metadata in which a ping may carry its request."""
 _NAMES = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
 
 _Method = Callable[[object, Context], Awaitable[Any]]
@@ -70,14 +70,14 @@ UNARY: dict[str, tuple[Any, str]] = {
 
 
 def handlers(service: Service, admission: Admission) -> list[grpc.GenericRpcHandler[Any, Any]]:
-    """Everything that can be called at a listener."""
+    """Return the handlers of all methods of a listener."""
     to_one, to_many = grpc.stream_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
     queue = {
         "Session": to_many(_session(service, admission)),
         "Ping": to_one(_ping(service, admission)),
         **{name: to_one(_unary(service, admission, *shape)) for name, shape in UNARY.items()},
     }
-    # To watch the health of a broker is not offered: it would need no token and have no end.
+    # Watching the health is not offered: it needs no token and never ends.
     checks = {"Check": to_one(_health(admission))}
     questions = {"ServerReflectionInfo": to_many(_reflection(admission))}
     served = zip(_NAMES, (queue, checks, questions), strict=True)
@@ -95,7 +95,7 @@ def _session(service: Service, admission: Admission) -> _Method:
 
 
 def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Method:
-    """Serve a verb as a connection of one call."""
+    """Serve a verb by a connection with one call."""
 
     async def serve(active: ActiveCall, context: Context) -> bytes:
         request = await _only_request(active, context, shape)
@@ -121,7 +121,7 @@ def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Me
             connection.receive([call])
             answer = await active.within(ttl_s, _wait(answered))
         except TimeoutError as error:
-            # A broker does not answer what it has dropped.
+            # A broker does not answer calls that it has dropped.
             message = f"no answer in {ttl_s:g} s: send the same request again"
             raise UnavailableError(message) from error
         finally:
@@ -145,8 +145,8 @@ def _ping(service: Service, admission: Admission) -> _Method:
     async def ping(requests: object, context: Context) -> bytes:
         for key, value in context.invocation_metadata() or ():
             if key == PING_KEY and isinstance(value, bytes):
-                # Nothing is buffered, so it needs no place: whether a broker is alive must not
-                # depend on how many strangers talk to it.
+                # Nothing is buffered, so it is not counted: a ping must be answered however many
+                # strangers there are.
                 try:
                     return answer(parse(pb.PingRequest, value))
                 except BucketQError as error:
@@ -170,7 +170,7 @@ def _health(admission: Admission) -> _Method:
 
 
 def _reflection(admission: Admission) -> _Method:
-    """Tell tools what is served here; a stream of questions has a few seconds."""
+    """Serve reflection for tools; a stream of questions may take a few seconds."""
     servicer = reflection.aio.ReflectionServicer(_NAMES)  # type: ignore[attr-defined]
 
     async def questions(context: Context) -> AsyncIterator[Any]:
@@ -193,7 +193,7 @@ def _counted(
     begin: Callable[[Context], Any],
     serve: Callable[[Any, Context], Awaitable[Any]],
 ) -> _Method:
-    """Count a caller, serve it if there is room, and tell it what went wrong."""
+    """Count a call, serve it if there is room, and report errors as a status."""
 
     async def method(_requests: object, context: Context) -> Any:
         active = begin(context)
@@ -224,7 +224,7 @@ def _trusts_none(_token: str) -> bool:
 
 
 async def _only_request(active: ActiveCall, context: Context, shape: Any) -> Any:
-    """Read the one message of a call, unless it takes too long."""
+    """Read the message of a unary call. Raises ``TimeoutError`` if it takes too long."""
     body = await active.within(TOKEN_S, context.read())
     if body is EOF:
         message = "the call ended without its request"
@@ -237,7 +237,7 @@ async def _wait(answered: asyncio.Future[Answer]) -> Answer:
 
 
 def _token_of(context: Context) -> str:
-    """The token that a call shows in its metadata: ``authorization: Bearer <token>``."""
+    """Return the token in the metadata of a call: ``authorization: Bearer <token>``."""
     for key, value in context.invocation_metadata() or ():
         if key == "authorization" and isinstance(value, str):
             scheme, _, token = value.partition(" ")

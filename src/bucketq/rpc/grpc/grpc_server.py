@@ -1,7 +1,7 @@
-"""The broker's side of gRPC: a server that hands calls to a ``Service``.
+"""The gRPC server of a broker, which passes calls to a ``Service``.
 
-Most of what it serves are sessions. Unary calls are connections of one call. Health checks and
-reflection are there for tools that know gRPC and not bucketq.
+Clients of this package open one session each. Unary calls, health checks and reflection are for
+clients in other languages and for gRPC tools.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from bucketq.rpc.grpc.tls import ServerFiles, ServerPems
 from bucketq.rpc.transport import Service
 
 _MAX_STREAMS = 1000
-"""Of one connection."""
+"""Streams of one connection; as many calls as one host may have (``admission``)."""
 _LAST_WORDS_S = 0.5
-"""How long the last statuses may take on their way out."""
+"""How long the server waits until the last statuses are sent."""
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # Two brokers on one port would each get some of the clients.
@@ -35,13 +35,13 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_concurrent_streams", _MAX_STREAMS),
     NO_COMPRESSION,
-    # Of a stream that nobody reads yet 64 KiB are buffered. With probes it would be 4 MiB and more.
+    # 64 KiB of a stream are buffered before it is read. With probes it would be 4 MiB and more.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 64 * 1024),
-    # A connection on which nothing is under way takes a descriptor from others.
+    # A connection without calls uses a descriptor that others need.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 10_000),
-    # A client whose host is gone is found out, and no client is cut off for asking too often.
+    # Detects that the host of a client is gone. Clients may ping as often as they like.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_ping_strikes", 0),
@@ -49,35 +49,35 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class GrpcListener:
-    """A service at an address."""
+    """A service that listens at an address."""
 
     def __init__(self, server: grpc.aio.Server, address: str, admission: Admission) -> None:
-        """Take a server that runs."""
+        """Take a server that was started."""
         self._server = server
         self._address = address
         self._admission = admission
 
     @property
     def address(self) -> str:
-        """Where: ``host:port``, with the port that was really bound."""
+        """``host:port``, with the port that was actually bound."""
         return self._address
 
     async def close(self, grace_s: float = 0.0) -> None:
-        """Take no new calls, let what is under way finish for up to ``grace_s``, and stop.
+        """Reject new calls, let pending ones finish for up to ``grace_s``, and stop.
 
-        Every stream gets its status before the connections go. To cut them instead would be taken
-        for a fault by the other side, which says so on its stderr.
+        Every stream gets its status before connections are closed. If they were closed at once, the
+        client's gRPC would take it for a fault and log it.
         """
         await self._admission.close(grace_s)
         await self._server.stop(_LAST_WORDS_S)
 
 
 async def listen(address: str, service: Service, tls: ServerTls | None = None) -> GrpcListener:
-    """Serve at an address. Raises ``InvalidRequestError`` where it cannot be bound."""
+    """Listen at an address. Raises ``InvalidRequestError`` if it cannot be bound."""
     files = None if tls is None else ServerFiles(tls)
     host, port = split_address(address)
     await _check_free(host, port)
-    # gRPC binds a socket for each address that a name has, and counts for each.
+    # gRPC binds a socket for each address of a name, and has a limit for each socket.
     sockets = len(await _addresses(host, port))
     most = ("grpc.max_allowed_incoming_connections", most_connections() // sockets)
     server = grpc.aio.server(options=(*_OPTIONS, most))
@@ -116,7 +116,7 @@ async def _addresses(host: str, port: int) -> list[Any]:
 
 
 async def _check_free(host: str, port: int) -> None:
-    """Refuse an address that cannot be bound, before gRPC does so with lines on stderr."""
+    """Reject an address that cannot be bound; gRPC would also write to stderr."""
     try:
         family, kind, protocol, _, where = (await _addresses(host, port))[0]
         with socket.socket(family, kind, protocol) as trial:

@@ -1,9 +1,9 @@
 """The broker's side of one session: a stream of calls in, a stream of answers out.
 
-It has two tasks, one that reads and one that writes. Answers collect while a message is being
-written and go out together in the next, so that the busier the broker, the fewer messages it needs.
-A client that does not read its answers is not listened to either: the reader stops until the writer
-has caught up, and flow control does the rest.
+One task reads and one writes. Answers collect while a message is being written and are sent
+together in the next, so that a busy broker sends fewer messages. If a client does not read its
+answers, the reader stops until the writer has caught up (backpressure), and HTTP/2 flow control
+stops the client.
 """
 
 from __future__ import annotations
@@ -44,29 +44,36 @@ MAX_MESSAGE_BYTES = 16 * MIB
 send one, also before it has shown a token, so it cannot be as large as a request. Older clients
 send each message in one piece: 8 MiB of calls, and one call more."""
 MAX_REQUEST_BYTES = 128 * MIB
-"""The largest request, which comes in parts; only clients that may be here can send it."""
+"""The largest request, which comes in parts; only authenticated clients may send parts. The largest
+batch of jobs of the default settings has 64 MiB."""
 MAX_RESPONSE_BYTES = 1024 * MIB
-"""The largest answer that a client takes."""
+"""The largest answer that a client takes: a snapshot of a queue with the largest `max_bytes` of the
+default settings (256 MiB), and room for larger ones."""
 NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
-"""Only messages as they are: gRPC unpacks a compressed one up to the largest that is allowed before
-it refuses it, so that a megabyte on the way would cost a hundred here, on every stream."""
+"""Compression is off: gRPC decompresses a message up to the largest allowed size before it rejects
+it, so that one megabyte on the wire would cost a hundred in memory, on every stream."""
 MAX_CALLS = 20_000
-"""How many calls one message may bring."""
+"""How many calls one message may contain: ten times what our clients send."""
 _MESSAGE_ANSWERS = 125
+"""How many answers go in one message. Small messages let the client process one while the broker
+encodes the next."""
 _MESSAGE_BYTES = 4 * MIB
+"""The same in bytes."""
 _MAX_WAITING_ANSWERS = 20_000
-"""With so many unread, no more calls of this client are read."""
+"""With more unread answers, no more calls of this client are read."""
 _MAX_WAITING_ROWS = 100_000
 """The same for the jobs in its answers: ten of the longest lists of the default settings."""
 _WITH_JOBS = (Page, Snapshot, BatchPage)
 _SLICE = 2000
-"""How many calls are read before other work gets its turn: those of one message of our clients."""
+"""How many calls are decoded before other tasks run: those of one message of our clients."""
 _RETRY_AFTER_S = 1.0
+"""When to retry calls that did not fit in a message; any short time will do."""
 _MANY = 4096
+"""With fewer calls without an answer, it is not worth looking for those that were dropped."""
 _EARLY_CALLS = 100
-"""A client that sends more before it has shown its token is sent away: answers cost memory."""
+"""A client that sends more before it has shown its token is rejected: answers cost memory."""
 _LATE_S = 60.0
-"""How long an answer is still passed on after its client said it would wait no more."""
+"""How long an answer is still sent after the client's own limit for waiting."""
 
 Context = Any
 """A ``ServicerContext`` over bytes; the stubs know no bytes."""
@@ -77,19 +84,19 @@ class ServerStream(ActiveCall):
     """One stream: calls in, answers out."""
 
     def __init__(self, context: Context, admission: Admission) -> None:
-        """Take a stream on which nothing was said yet."""
+        """Take a stream on which nothing was sent yet."""
         super().__init__()
         self._context = context
         self._admission = admission
         self._connection: ServedConnection | None = None
         self._asked: dict[int, tuple[str, float]] = {}
-        """The verb of each tag that has no answer yet, and until when one is waited for."""
+        """The verb of each tag without an answer, and until when the client waits for it."""
         self._sweep_at = _MANY
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._waiting: deque[tuple[Answer, str]] = deque()
         self._rows = 0
-        """How many jobs are in the answers that wait."""
+        """How many jobs are in the answers that were not sent yet."""
         self._version = 0
         self._shows_life = False
         self._wake = asyncio.Event()
@@ -98,7 +105,7 @@ class ServerStream(ActiveCall):
         self._is_greeted = False
 
     def finish(self) -> None:
-        """End it when nothing is under way any more."""
+        """End the stream once its pending calls are answered."""
         self._finishing = True
         self._wake.set()
 
@@ -114,19 +121,19 @@ class ServerStream(ActiveCall):
             await turn_away(self._context, failure)
 
     async def _serve(self, service: Service) -> Exception | None:
-        """Serve the stream, and return why that ended; None: the client wanted it."""
+        """Serve the stream, and return why it ended; None: the client ended it."""
         try:
             connection = await self.within(admission.TOKEN_S, self._introduce(service))
         except BucketQError as error:
             return error
         except TimeoutError:
             return self._too_slow()
-        return None if connection is None else await self._converse(connection)
+        return None if connection is None else await self._read_and_write(connection)
 
     async def _introduce(self, service: Service) -> ServedConnection | None:
-        """Exchange greetings until the client may be here; None: it has left.
+        """Exchange the first messages until the client is authenticated; None: it has left.
 
-        Until then it says hello and shows its token, and nothing else is taken from it.
+        Until then only its hello and its token are accepted.
         """
         request = await self._next_request()
         if request is None:
@@ -134,7 +141,7 @@ class ServerStream(ActiveCall):
         if not request.HasField("hello"):
             message = "the first message of a session must carry `hello`"
             raise InvalidRequestError(message)
-        # Kept at once: if the client hangs up as this ends, nothing else would know it.
+        # Stored at once: if the client hangs up just as this ends, the result is lost.
         connection = self._connection = service.open(read_hello(request.hello), self._collect)
         welcome = pb.SessionResponse(welcome=write_welcome(connection.welcome))
         await self._context.write(welcome.SerializeToString())
@@ -158,9 +165,9 @@ class ServerStream(ActiveCall):
         return None if body is EOF else parse(pb.SessionRequest, body)
 
     async def _refuse_early(self, calls: Sequence[pb.Call]) -> None:
-        """Answer calls that come before the token."""
+        """Reject calls that come before the token."""
         if calls:
-            error = AccessDeniedError("the queue asks for a token: show it before the first call")
+            error = AccessDeniedError("the queue requires a token: show it before the first call")
             if len(calls) > _EARLY_CALLS:
                 raise error
             self._waiting.extend((Answer(call.tag, None, refusal_of(error)), "") for call in calls)
@@ -169,12 +176,12 @@ class ServerStream(ActiveCall):
     def _too_slow(self) -> BucketQError:
         wait = f"in {admission.TOKEN_S:g} s"
         if self._is_greeted:
-            return UnavailableError(f"the queue asks for a token, and none came {wait}: try again")
+            return UnavailableError(f"the queue requires a token, and none came {wait}: try again")
         message = f"a session begins with a message that carries `hello`; none came {wait}"
         return InvalidRequestError(message)
 
-    async def _converse(self, connection: ServedConnection) -> Exception | None:
-        """Read and write until that ends, and return why it did; None: the client wanted it."""
+    async def _read_and_write(self, connection: ServedConnection) -> Exception | None:
+        """Read and write until the stream ends, and return why; None: the client ended it."""
         loop = asyncio.get_running_loop()
         reading = loop.create_task(self._read(connection))
         writing = loop.create_task(self._write())
@@ -208,11 +215,11 @@ class ServerStream(ActiveCall):
 
     @property
     def _is_behind(self) -> bool:
-        """Whether the client has left too much unread."""
+        """Whether the client has too many unread answers."""
         return len(self._waiting) > _MAX_WAITING_ANSWERS or self._rows > _MAX_WAITING_ROWS
 
     async def _take_in(self, connection: ServedConnection, request: pb.SessionRequest) -> None:
-        """Take the token that a message may bring, and then its calls."""
+        """Take the token and the calls of a message, which may be one part of a larger one."""
         if request.HasField("part"):
             self._keep_part(request.part)
             if request.more:
@@ -241,7 +248,7 @@ class ServerStream(ActiveCall):
         self._parts, self._parts_bytes = [], 0
 
     async def _hand_over(self, connection: ServedConnection, sent: Sequence[pb.Call]) -> None:
-        """Give the broker the calls of a message, some at a time."""
+        """Pass the calls of a message to the broker, in slices."""
         for start in range(0, len(sent), _SLICE):
             if start:
                 await asyncio.sleep(0)
@@ -250,7 +257,7 @@ class ServerStream(ActiveCall):
     def _hand_over_some(
         self, connection: ServedConnection, sent: Iterable[pb.Call], start: int
     ) -> None:
-        """Give the broker the calls that can be read; the others are answered here."""
+        """Pass calls to the broker; those that cannot be decoded are rejected here."""
         asked, calls = self._asked, list[Call]()
         now_s = asyncio.get_running_loop().time()
         if len(asked) > self._sweep_at:
@@ -271,9 +278,9 @@ class ServerStream(ActiveCall):
             connection.receive(calls)
 
     def _collect(self, answers: Answers) -> None:
-        """Take answers for the next message; none at all are a sign of life, and sent as such.
+        """Take answers for the next message. An empty message is sent too, as a sign of life.
 
-        A second answer to one call goes nowhere.
+        A second answer to the same call is dropped.
         """
         pop, append = self._asked.pop, self._waiting.append
         for answer in answers.answers:
@@ -286,7 +293,7 @@ class ServerStream(ActiveCall):
         self._wake.set()
 
     def _forget(self, before_s: float) -> None:
-        """Forget calls for which nobody waits any more: a broker does not answer all of them."""
+        """Forget calls whose client has stopped waiting: a broker may drop them unanswered."""
         late = [tag for tag, (_, until_s) in self._asked.items() if until_s < before_s]
         for tag in late:
             del self._asked[tag]
@@ -325,7 +332,7 @@ class ServerStream(ActiveCall):
 
 
 def _rows_of(answer: Answer) -> int:
-    """How many jobs an answer to a read has."""
+    """Return how many jobs the answer to a read contains."""
     value = answer.value
     return len(value.jobs) if isinstance(value, _WITH_JOBS) else 0
 
@@ -334,7 +341,7 @@ def _refuse_call(index: int, tag: int) -> NoReturn:
     if index >= MAX_CALLS:
         message = f"more than {MAX_CALLS:,} calls in one message: send several"
         raise OverloadedError(message, retry_after_s=_RETRY_AFTER_S)
-    message = f"tag {tag} belongs to a call that is still waiting for its answer"
+    message = f"tag {tag} is in use by a call that has no answer yet"
     raise InvalidRequestError(message)
 
 
@@ -347,22 +354,22 @@ def _too_large(size_bytes: int) -> Refusal:
 
 
 async def abort(context: Context, refusal: Refusal, code: str = "") -> NoReturn:
-    """End a call or a stream with the status that stands for a refusal."""
+    """End a call or a stream with the status of a refusal."""
     status = grpc.StatusCode[code or code_of(refusal)]
     await context.abort(status, details_of(refusal), metadata_of(refusal))
     raise AssertionError("abort always raises")
 
 
 async def turn_away(context: Context, error: Exception) -> NoReturn:
-    """End what has not begun; whoever has shown no good token is not known here at all."""
+    """Reject a call or stream; access denied becomes UNAUTHENTICATED here."""
     code = "UNAUTHENTICATED" if isinstance(error, AccessDeniedError) else ""
     await abort(context, refusal_of(error), code)
 
 
 def parse(shape: Any, body: bytes) -> Any:
-    """Read a message. Raises ``InvalidRequestError`` where the bytes are none."""
+    """Decode a message. Raises ``InvalidRequestError`` if that fails."""
     try:
         return shape.FromString(body)
     except DecodeError as error:
-        message = f"the message is no {shape.DESCRIPTOR.full_name}: {error}"
+        message = f"the message is not a valid {shape.DESCRIPTOR.full_name}: {error}"
         raise InvalidRequestError(message) from error

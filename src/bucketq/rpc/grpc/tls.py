@@ -1,7 +1,7 @@
-"""Certificates and keys from their files, checked before a library that says less gets them.
+"""Reads certificates and keys, and checks them first, because gRPC reports errors poorly.
 
 A client reads its files whenever it connects, and a broker reads its own again when they have
-changed. So a certificate is renewed by replacing the files, and nothing needs to be restarted.
+changed. So a certificate is renewed by replacing its files, without a restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger("bucketq.broker")
 
 
 class Pems(NamedTuple):
-    """What the files hold; None: none was named."""
+    """The contents of a client's files; None: no file was named."""
 
     ca: bytes | None
     cert: bytes | None
@@ -27,7 +27,7 @@ class Pems(NamedTuple):
 
 
 class ServerPems(NamedTuple):
-    """What the files of a broker hold."""
+    """The contents of a broker's files."""
 
     cert: bytes
     key: bytes
@@ -61,11 +61,11 @@ class ServerFiles:
         self.pems = read_server(tls)
 
     def changed(self) -> ServerPems | None:
-        """Return what the files hold, if that is new and can be used.
+        """Return the contents of the files if they are new and valid.
 
-        While they are being replaced (one is missing, or certificate and key do not belong
-        together yet) the last ones that could be used are kept. gRPC calls this from a thread
-        of its own whenever a client connects.
+        While the files are being replaced (one is missing, or certificate and key do not match
+        yet) the last valid contents stay in use. gRPC calls this from a thread of its own whenever
+        a client connects.
         """
         stamp = self._stamps()
         if stamp == self._stamp:
@@ -73,18 +73,18 @@ class ServerFiles:
         try:
             pems = read_server(self._tls)
             if self._stamps() != stamp:
-                return None  # They changed meanwhile, and may not belong together.
+                return None  # They changed meanwhile, and may not match.
         except InvalidRequestError as error:
             if not self._is_logged:
                 self._is_logged = True
-                _log.warning("serving on with the certificate that was read before: %s", error)
+                _log.warning("still using the previous certificate: %s", error)
             return None
         self.pems, self._stamp, self._is_logged = pems, stamp, False
-        _log.info("the certificate in %s was read again", self._tls.cert)
+        _log.info("reloaded the certificate in %s", self._tls.cert)
         return self.pems
 
     def _stamps(self) -> list[tuple[int, int, int]]:
-        """What tells one content of the files from another; a missing file has none."""
+        """Return what changes whenever a file changes; a missing file has no entry."""
         stamps = []
         for path in (self._tls.cert, self._tls.key, self._tls.client_ca):
             with suppress(OSError):
@@ -95,7 +95,7 @@ class ServerFiles:
 
 
 def client_context(tls: Tls | None) -> ssl.SSLContext:
-    """What Python's own TLS needs to ask the question that gRPC answers too shortly."""
+    """Return a context for ``probe``, which finds out why a handshake fails."""
     tls = tls or Tls()
     context = ssl.create_default_context()
     if tls.ca is not None:
@@ -115,7 +115,7 @@ def _bytes_of(path: FilePath) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        message = f"cannot read {path}: {_why(error)}; a PEM file is wanted"
+        message = f"cannot read {path}: {_why(error)}; expected a PEM file"
         raise InvalidRequestError(message) from error
 
 
@@ -123,7 +123,7 @@ def _load_ca(context: ssl.SSLContext, path: FilePath) -> None:
     try:
         context.load_verify_locations(path)
     except OSError as error:
-        message = f"cannot use the certificates in {path}: {_why(error)}; a PEM file is wanted"
+        message = f"cannot use the certificates in {path}: {_why(error)}; expected a PEM file"
         raise InvalidRequestError(message) from error
 
 
@@ -134,7 +134,7 @@ def _load_chain(context: ssl.SSLContext, cert: FilePath, key: FilePath | None) -
     except OSError as error:
         message = (
             f"cannot use the certificate {cert} with the key {key}: {_why(error)}; PEM files that "
-            "belong together are wanted, the key without a password"
+            "belong together are expected, the key without a password"
         )
         raise InvalidRequestError(message) from error
 

@@ -1,8 +1,8 @@
-"""Answers to protobuf and back.
+"""Encodes and decodes answers.
 
-What arrives is exactly what ``apply`` answered: whoever is above a wire cannot tell it from a queue
-in his own process. An empty tuple does not say of what it is empty, so an answer is written by the
-verb that was asked for, and read by the name under which it stands.
+The client gets exactly what ``apply`` returned, as from a queue in its own process. The type of an
+empty tuple's items is unknown, so an answer is encoded by the verb of its call, and decoded by the
+name of its field.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SentAnswers = Any
 
 
 def write_answer(answers: SentAnswers, answer: Answer, verb: str) -> int:
-    """Add the answer to a call of ``verb`` to those of a message; return about how many bytes.
+    """Append the answer to a call of ``verb`` to a message; return its approximate size.
 
-    A value that cannot be written is a fault of this side, and the client is told so.
+    If the value cannot be encoded, that is a bug of this side, and the client gets an error.
     """
     refusal = answer.refusal
     if refusal is None:
@@ -54,7 +54,7 @@ def write_answer(answers: SentAnswers, answer: Answer, verb: str) -> int:
 
 
 def write_value(verb: str, value: Any) -> bytes:
-    """Write what a unary call of ``verb`` answers."""
+    """Encode the answer to a unary call of ``verb``."""
     sent = pb.Answer()
     _WRITERS[verb](sent, value)
     name = sent.WhichOneof("outcome")
@@ -65,7 +65,7 @@ def write_value(verb: str, value: Any) -> bytes:
 
 
 def read_answer(sent: pb.Answer) -> Answer:
-    """Read an answer; one that cannot be read is *unknown* to its caller, and harms no other."""
+    """Decode an answer. If that fails, the outcome is unknown; other answers are not affected."""
     name = sent.WhichOneof("outcome")
     if name == "done":
         return Answer(sent.tag)
@@ -94,7 +94,7 @@ def _write_error(sent: pb.Error, refusal: Refusal) -> None:
 
 
 def to_ms(seconds: float) -> int:
-    """Turn a time to wait into milliseconds, rounded up: nobody is asked to come too early."""
+    """Convert a time to wait to milliseconds, rounded up, so that no client retries too early."""
     return ceil(min(max(seconds, 0.0), _MAX_RETRY_AFTER_S) * 1000)
 
 

@@ -1,4 +1,4 @@
-"""The operations of consumers and writers, and their answers, to protobuf and back."""
+"""Encodes and decodes the operations of consumers and writers, and their answers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from bucketq.rpc.protobuf import json_documents
 from bucketq.rpc.protobuf.new_job_codec import ITEM_BYTES, by_name, names, read_jobs, write_jobs
 
 _BASE_BYTES = 64
+"""About the size of an operation without its names and jobs."""
 
 
 def _read_claim(sent: pb.ClaimBatch) -> ClaimBatch:

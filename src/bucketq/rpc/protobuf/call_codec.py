@@ -1,4 +1,4 @@
-"""Calls and greetings to protobuf and back: an operation with all that goes along with it."""
+"""Encodes and decodes calls, which carry an operation and its id, and the first messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.operation_codec import read_operation, unknown_operation, write_operation
 
 DEFAULT_TTL_S = 60.0
-"""For how long a call may wait that does not say so itself."""
+"""How long a call may wait that sets no limit; documented in ``bucketq.proto``."""
 _MAX_TTL_MS = 2**32 - 1
 _BASE_BYTES = 80
-"""About what a call takes beside its operation."""
+"""About the size of a call without its operation."""
 
 _UNWRITABLE = (
     AttributeError,
@@ -26,10 +26,10 @@ _UNWRITABLE = (
     RecursionError,
     msgspec.MsgspecError,
 )
-"""What a value raises that no message can hold: a number too large, text that is none."""
+"""What encoding raises for a value that does not fit a message: a number too large, bad text."""
 
 Calls = Any
-"""The ``calls`` of a message: looked up once, for that costs as much as writing three fields."""
+"""The ``calls`` of a message, looked up once: that costs as much as setting three fields."""
 
 _ROLES: dict[pb.Role, Role] = {
     pb.ROLE_LEADING: "leading",
@@ -41,9 +41,9 @@ _ROLE_NUMBERS = {role: number for number, role in _ROLES.items()}
 
 
 def write_call(calls: Calls, call: Call) -> int:
-    """Add a call to those of a message, and return about how many bytes it takes there.
+    """Append a call to a message, and return its approximate size.
 
-    Raises ``InvalidRequestError`` where it cannot be written; the message is then as it was.
+    Raises ``InvalidRequestError`` if it cannot be encoded; the message is unchanged then.
     """
     sent = calls.add()
     try:
@@ -71,9 +71,9 @@ def write_call(calls: Calls, call: Call) -> int:
 
 
 def read_call(sent: pb.Call, tag: int) -> tuple[Call, str]:
-    """Read a call of a session, and the verb whose answer it wants.
+    """Decode a call of a session, and its verb.
 
-    Raises ``InvalidRequestError`` where that cannot be done.
+    Raises ``InvalidRequestError`` if that fails.
     """
     verb = sent.WhichOneof("operation")
     if verb is None:
@@ -92,9 +92,9 @@ def read_call(sent: pb.Call, tag: int) -> tuple[Call, str]:
 
 
 def read_unary(verb: str, sent: Any, ttl_s: float) -> Call:
-    """Read the request of a unary call: any of the messages with a target, an id and an operation.
+    """Decode the request of a unary call: any message with a target, an id and an operation.
 
-    Raises ``InvalidRequestError`` where that cannot be done.
+    Raises ``InvalidRequestError`` if that fails.
     """
     if not sent.HasField(verb):
         raise unknown_operation()
@@ -108,7 +108,7 @@ def read_unary(verb: str, sent: Any, ttl_s: float) -> Call:
 
 
 def write_hello(hello: Hello) -> pb.Hello:
-    """Write the beginning of a connection."""
+    """Encode the first message of a client."""
     return pb.Hello(
         queue=hello.queue,
         incarnation=hello.incarnation,
@@ -120,7 +120,7 @@ def write_hello(hello: Hello) -> pb.Hello:
 
 
 def read_hello(sent: pb.Hello) -> Hello:
-    """Read the beginning of a connection."""
+    """Decode the first message of a client."""
     return Hello(
         queue=sent.queue,
         incarnation=sent.incarnation,
@@ -132,7 +132,7 @@ def read_hello(sent: pb.Hello) -> Hello:
 
 
 def write_welcome(welcome: Welcome) -> pb.Welcome:
-    """Write what a broker says first."""
+    """Encode the first answer of a broker."""
     return pb.Welcome(
         incarnation=welcome.incarnation,
         broker=welcome.broker,
@@ -144,7 +144,7 @@ def write_welcome(welcome: Welcome) -> pb.Welcome:
 
 
 def read_welcome(sent: pb.Welcome) -> Welcome:
-    """Read what a broker says first."""
+    """Decode the first answer of a broker."""
     return Welcome(
         incarnation=sent.incarnation,
         broker=sent.broker,
@@ -156,17 +156,17 @@ def read_welcome(sent: pb.Welcome) -> Welcome:
 
 
 def write_ping(ping: Ping) -> pb.PingRequest:
-    """Write a ping."""
+    """Encode a ping."""
     return pb.PingRequest(queue=ping.queue, incarnation=ping.incarnation)
 
 
 def read_ping(sent: pb.PingRequest) -> Ping:
-    """Read a ping."""
+    """Decode a ping."""
     return Ping(queue=sent.queue, incarnation=sent.incarnation)
 
 
 def write_pong(pong: Pong) -> pb.PingResponse:
-    """Write the answer to a ping."""
+    """Encode the answer to a ping."""
     return pb.PingResponse(
         incarnation=pong.incarnation,
         broker=pong.broker,
@@ -179,7 +179,7 @@ def write_pong(pong: Pong) -> pb.PingResponse:
 
 
 def read_pong(sent: pb.PingResponse) -> Pong:
-    """Read the answer to a ping. A role that this side does not know is not that of a leader."""
+    """Decode the answer to a ping. An unknown role is not that of a leader."""
     return Pong(
         incarnation=sent.incarnation,
         broker=sent.broker,

@@ -1,8 +1,8 @@
-"""Documents on the wire: jobs, settings, stats and snapshots, as JSON.
+"""Jobs, settings, stats and snapshots on the wire, as JSON.
 
-They are what stands in the object, so that there is one description of them and not two. A newer
-broker may know fields that this client does not: they are left out here, while a broker that reads
-the object keeps them.
+Their format is that of the object, so that it is described once. A newer broker may send fields
+that this client does not know; the client ignores them, while a broker that reads them in the
+object keeps them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _as_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 def read_job(document: bytes) -> JobRecord:
-    """Read a job. Raises ``msgspec.MsgspecError`` where it is none."""
+    """Decode a job. Raises ``msgspec.MsgspecError`` if it is not valid."""
     try:
         return _as_job(document)
     except msgspec.ValidationError:
@@ -35,42 +35,42 @@ def read_job(document: bytes) -> JobRecord:
 
 
 def read_jobs(documents: Any) -> tuple[JobRecord, ...]:
-    """Read jobs."""
+    """Decode jobs."""
     return tuple([read_job(document) for document in documents])
 
 
 def write_settings(settings: Settings) -> bytes:
-    """Write all settings, those with their defaults too: not everybody knows the defaults."""
+    """Encode all settings, including defaults, which other clients may not know."""
     return encode(structs.asdict(settings))
 
 
 def read_settings(document: bytes) -> Settings:
-    """Read settings."""
+    """Decode settings."""
     return _read_known(document, Settings)
 
 
 def read_stats(document: bytes) -> Stats:
-    """Read the queue in numbers."""
+    """Decode stats."""
     return _read_known(document, Stats)
 
 
 def read_snapshot(document: bytes) -> Snapshot:
-    """Read everything."""
+    """Decode a snapshot."""
     return _read_known(document, Snapshot)
 
 
 def read_token(document: bytes) -> TokenInfo:
-    """Read what is known of a token."""
+    """Decode the public part of a token."""
     return _read_known(document, TokenInfo)
 
 
 def read_consumer(document: bytes) -> ConsumerInfo:
-    """Read what may be told of a consumer."""
+    """Decode a consumer."""
     return _read_known(document, ConsumerInfo)
 
 
 def _read_known(document: bytes, shape: type[_T]) -> _T:
-    """Read what is known of a document; what is wrong with it otherwise is found at the end."""
+    """Decode the known fields of a document. Raises if they are not valid."""
     try:
         return msgspec.json.decode(document, type=shape)
     except msgspec.ValidationError:
@@ -79,7 +79,7 @@ def _read_known(document: bytes, shape: type[_T]) -> _T:
 
 
 def _without_unknown(document: Raw, shape: inspect.Type) -> Raw:
-    """Leave out the fields that no struct has, at every level; payloads are not looked into."""
+    """Remove unknown fields at every level, but not inside payloads."""
     if isinstance(shape, inspect.UnionType):
         structures = [kind for kind in shape.types if isinstance(kind, inspect.StructType)]
         if len(structures) != 1 or bytes(document) == b"null":

@@ -1,7 +1,8 @@
-"""What several operations are made of, to protobuf and back: jobs to be pushed, and names.
+"""Encodes and decodes what several operations share: jobs to be pushed, and names.
 
-Jobs come by the ten thousand a second. Reading a field of a protobuf message from Python costs more
-than parsing it, so what is rarely set lies in a message of its own that is asked for once.
+Tens of thousands of jobs are decoded each second. Reading a field of a protobuf message from Python
+costs more than parsing it, so options that are rarely set are in a nested message, which is looked
+up once.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from bucketq.rpc.protobuf import bucketq_pb2 as pb
 MAX_ITEMS = 100_000
 """How many jobs, leases or names one operation may have; no queue's settings allow more."""
 ITEM_BYTES = 80
-"""About what the names and numbers of one item take beside its payload."""
+"""About the size of the names and numbers of one item, without its payload."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_count(items: Sequence[object], what: str) -> None:
-    """Refuse more of something than any queue's settings allow."""
+    """Reject more items than the settings of any queue allow."""
     if len(items) > MAX_ITEMS:
         message = f"{len(items):,} {what} in one request, at most {MAX_ITEMS:,} are allowed"
         raise InvalidRequestError(message)
 
 
 def names(values: Any) -> tuple[str, ...]:
-    """Read names."""
+    """Decode names."""
     if not values:
         return ()
     check_count(values, "names")
@@ -42,12 +43,12 @@ def names(values: Any) -> tuple[str, ...]:
 
 
 def encoding(value: str) -> Encoding | None:
-    """Read how a payload or result is written; the model refuses one that it does not know."""
+    """Decode the encoding of a payload or result; the model rejects unknown ones."""
     return cast("Encoding", value) if value else None
 
 
 def write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
-    """Write jobs into those of a message, and return about how many bytes they take there."""
+    """Append jobs to a message, and return their approximate size."""
     add = sent.add
     size = 0
     for job in jobs:
@@ -99,7 +100,7 @@ def _write_options(options: pb.JobOptions, job: NewJob) -> int:
 
 
 def read_jobs(jobs: Any) -> tuple[NewJob, ...]:
-    """Read jobs to be pushed."""
+    """Decode jobs to be pushed."""
     if len(jobs) > MAX_ITEMS:
         check_count(jobs, "jobs")
     # A queue holds the name of a kind once, and not once for each job.
@@ -146,7 +147,7 @@ def _read_backoff(sent: pb.Backoff) -> Backoff:
 
 
 def by_name(verb: str) -> Callable[[pb.Call, Any], int]:
-    """A writer for an operation that is rare, and whose fields are those of its message."""
+    """Return an encoder for a rare operation whose fields are those of its message."""
 
     def write(sent: pb.Call, operation: Any) -> int:
         fields = structs.asdict(operation)

@@ -1,13 +1,11 @@
-"""Operations to protobuf and back: what a client asks for, on the wire.
+"""Encodes and decodes operations.
 
-One side writes an operation into a message and the other reads it out; for each operation the two
-functions stand side by side, so that a field is added in one place. Pushes, claims and what
-workers say of their jobs come by the ten thousand a second. Those for consumers and writers stand
-in ``bulk``.
+For each operation the two functions stand side by side, so that a field is added in one place.
+Pushes, claims and completions come in tens of thousands each second, so these functions are written
+for speed. ``batch_codec`` has those for consumers and writers.
 
-Nothing that arrives is trusted. Types are right, or it would not have been parsed; everything else
-is the model's to check, apart from what it never sees: how many there are of something, and how
-long a claim may wait.
+The types of decoded values are right, or parsing would have failed. The model checks everything
+else, apart from what it never sees: the number of items, and how long a claim may wait.
 """
 
 from __future__ import annotations
@@ -71,19 +69,19 @@ _Sent = Any
 
 
 def write_operation(sent: pb.Call, operation: AnyOperation) -> int:
-    """Write an operation into a call, and return about how many bytes it takes there.
+    """Encode an operation into a call, and return its approximate size.
 
-    Raises ``InvalidRequestError`` where that cannot be done.
+    Raises ``InvalidRequestError`` if that fails.
     """
     writer = _WRITERS.get(type(operation))
     if writer is None:
-        message = f"{type(operation).__name__} is no operation that a client may ask for"
+        message = f"{type(operation).__name__} is not an operation that clients may send"
         raise InvalidRequestError(message)
     return writer(sent, operation)
 
 
 def read_operation(verb: str, sent: Message) -> Any:
-    """Read an operation, or a ``FlushArchive``. Raises ``InvalidRequestError`` where it is none."""
+    """Decode an operation, or a ``FlushArchive``. Raises ``InvalidRequestError``."""
     reader = _READERS.get(verb)
     if reader is None:
         raise unknown_operation()
@@ -95,7 +93,7 @@ def read_operation(verb: str, sent: Message) -> Any:
 
 
 def unknown_operation() -> InvalidRequestError:
-    """What to say to a call without an operation, or with one of a later version."""
+    """Return the error for a call without an operation, or with one of a later version."""
     return InvalidRequestError("the call has no operation, or one that this broker does not know")
 
 
@@ -261,7 +259,7 @@ def _read_list(sent: pb.List) -> List:
 
 
 def _rights(values: Any) -> tuple[Right, ...]:
-    """The model refuses one that it does not know."""
+    """Decode rights; the model rejects unknown ones."""
     return cast("tuple[Right, ...]", names(values))
 
 

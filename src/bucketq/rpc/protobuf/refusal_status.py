@@ -1,7 +1,7 @@
-"""Refusals as gRPC statuses, for unary calls and for streams that cannot begin.
+"""Encodes refusals as gRPC statuses, for unary calls and for streams that are rejected.
 
-The status says what a client of any language should do; trailing metadata names the error, so that
-a client that knows it gets the class that was raised. ``bucketq.proto`` has the table.
+The status tells a client in any language what to do. Trailing metadata names the error, so that a
+client that knows it can raise the same class. ``bucketq.proto`` has the table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ ERROR = "bucketq-error"
 RETRY_AFTER = "bucketq-retry-after-ms"
 LEADER = "bucketq-leader"
 _MAX_DETAILS_BYTES = 1500
-"""Statuses travel as headers, of which peers take a few KiB, and some bytes take three."""
+"""A status is sent as a header. Peers accept a few KiB of headers, and some bytes are escaped as
+three."""
 
-# The first that fits: what is lost to a worker is a lost lease, whether or not the job is there.
+# The first match counts: a lost lease is reported as such, whether or not the job still exists.
 _CODES: tuple[tuple[type[errors.BucketQError], str], ...] = (
     (errors.LeaseLostError, "FAILED_PRECONDITION"),
     (errors.InvalidRequestError, "INVALID_ARGUMENT"),
@@ -37,13 +38,13 @@ _CODES: tuple[tuple[type[errors.BucketQError], str], ...] = (
 
 
 def code_of(refusal: Refusal) -> str:
-    """The name of the status code that stands for a refusal."""
+    """Return the name of the status code for a refusal."""
     kind = kind_of(refusal)
     return next((code for error, code in _CODES if issubclass(kind, error)), "UNAVAILABLE")
 
 
 def details_of(refusal: Refusal) -> str:
-    """The message, cut to what a header may hold."""
+    """Return the message, cut to what a header may hold."""
     raw = refusal.message.encode(errors="replace")
     if len(raw) <= _MAX_DETAILS_BYTES:
         return raw.decode()
@@ -51,7 +52,7 @@ def details_of(refusal: Refusal) -> str:
 
 
 def metadata_of(refusal: Refusal) -> tuple[tuple[str, str], ...]:
-    """What a status does not say by itself."""
+    """Return the trailing metadata of a refusal."""
     metadata = [(ERROR, refusal.kind)]
     if refusal.retry_after_s is not None:
         metadata.append((RETRY_AFTER, str(to_ms(refusal.retry_after_s))))
@@ -61,7 +62,7 @@ def metadata_of(refusal: Refusal) -> tuple[tuple[str, str], ...]:
 
 
 def read_refusal(details: str, metadata: Iterable[tuple[str, str | bytes]]) -> Refusal | None:
-    """Read a refusal out of a status; None where it is not one of bucketq's own."""
+    """Decode a refusal from a status; None: the status is not from bucketq."""
     found = {key: value for key, value in metadata if isinstance(value, str)}
     if ERROR not in found:
         return None

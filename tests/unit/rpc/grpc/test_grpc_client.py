@@ -302,13 +302,13 @@ async def test_a_closed_wire_says_so(transport: GrpcTransport, listener: GrpcLis
     waiting = asyncio.ensure_future(wire.receive())
     await asyncio.sleep(0)
     await wire.close()
-    with pytest.raises(ConnectionLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed by this client"):
         await waiting
-    with pytest.raises(ConnectionLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed by this client"):
         await wire.receive()
-    with pytest.raises(ConnectionLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed by this client"):
         await wire.send(gets(1))
-    with pytest.raises(ConnectionLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed by this client"):
         await wire.send([])
 
 
@@ -332,7 +332,7 @@ async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_clo
     done, _ = await asyncio.wait([sending], timeout=0.3)
     assert not done
     await wire.close()
-    with pytest.raises(ConnectionLostError, match="closed here"):
+    with pytest.raises(ConnectionLostError, match="closed by this client"):
         await sending
 
 
