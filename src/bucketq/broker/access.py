@@ -1,10 +1,9 @@
-"""Who is let in at a broker, and what may they ask for?
+"""Checks tokens and rights.
 
-The queue's tokens are in its state, so every broker knows them, and what is granted or revoked is
-so from the next call on, in connections that are open too. A queue that does not ask for tokens
-lets everybody in.
+The queue's tokens are in its state, so every broker knows them, and a grant or revocation counts
+from the next call on, in open connections too. A queue that requires no token accepts all clients.
 
-What is told to strangers is the same whichever part of a token was wrong.
+An error does not reveal which part of a token was wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _NOT_GOOD = "the token is not good: it is wrong, has expired or was revoked"
 
 
 class ShownToken(NamedTuple):
-    """A token that was shown and was good then."""
+    """A token that was shown, and was valid then."""
 
     id: str
     digest: str
@@ -41,18 +40,18 @@ class Guard:
     """Checks tokens for one broker."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin with nobody let in."""
+        """Begin without a known state."""
         self._clock = clock
         self._decoy = ""
         self._asks = False
-        """Whether the queue asked for tokens when it was last known."""
+        """Whether the queue required tokens when its state was last known."""
 
     def greet(
         self, state: State | None, hello: Hello, welcome: Welcome
     ) -> tuple[Welcome, ShownToken | None]:
-        """Answer a greeting: with the broker's proof, where a token is named.
+        """Answer the first message, with the broker's proof if a token is named.
 
-        Raises ``AccessDeniedError`` where a token is wanted and none is named, or is shown and bad.
+        Raises ``AccessDeniedError`` if a token is required and none is named, or it is not valid.
         """
         if hello.token:
             return welcome, self.admit(state, hello.token)
@@ -70,10 +69,10 @@ class Guard:
             return replace(welcome, proof=proof), None
         if self._asks_for_token(state):
             raise AccessDeniedError(_NONE_SHOWN)
-        return welcome, None  # Each of its calls is looked at again.
+        return welcome, None  # Each of its calls is checked again.
 
     def admit(self, state: State | None, token: str) -> ShownToken | None:
-        """Take a token that is shown. Raises ``AccessDeniedError`` on one that is bad."""
+        """Check a token. Raises ``AccessDeniedError`` if it is not valid."""
         state = self._known(state)
         if not state.settings.require_token:
             return None
@@ -87,9 +86,9 @@ class Guard:
         return ShownToken(token_id, digest)
 
     def trusts(self, state: State | None, token: str) -> bool:
-        """Whether a client with this token may be here; an empty one was not shown.
+        """Whether a client with this token is let in; empty: it has shown none.
 
-        While the queue is read again that is answered by what was known of it before.
+        While the state is being reloaded, the last known state decides.
         """
         if not self._asks_for_token(state):
             return True
@@ -104,9 +103,9 @@ class Guard:
         return self._asks
 
     def check(self, state: State | None, shown: ShownToken | None, operation: object) -> None:
-        """Keep strangers out before anything is kept of their requests.
+        """Reject a request before it uses memory. Raises ``AccessDeniedError``.
 
-        Whoever applies a request asks ``refusal`` again. Raises ``AccessDeniedError``.
+        The leader calls ``refusal`` again when it applies the request.
         """
         if state is not None and state.settings.require_token:
             error = refusal(state, shown, operation, self._clock.now())
@@ -115,14 +114,14 @@ class Guard:
 
     def _known(self, state: State | None) -> State:
         if state is None:
-            message = "the queue is being read again, and its tokens are not known: try again"
+            message = "the queue is being reloaded, and its tokens are not known yet: try again"
             raise UnavailableError(message)
         return state
 
     def _digest_of(self, state: State, token_id: str) -> str:
-        """The digest of a token; for one that is not there, one that nobody can meet.
+        """Return the digest of a token; for an unknown id, one that no token has.
 
-        It is always the same for an id, so that asking twice does not tell which ids there are.
+        It is always the same for an id, so that asking twice does not reveal which ids exist.
         """
         record = state.find_token(token_id, self._clock.now())
         if not self._decoy:
@@ -134,7 +133,7 @@ class Guard:
 def refusal(
     state: State, shown: ShownToken | None, operation: object, now: datetime
 ) -> AccessDeniedError | None:
-    """Why this may not be done by whoever has shown this, as things are now; None: it may."""
+    """Return why an operation is denied to a client with this token now; None: it is allowed."""
     if not state.settings.require_token:
         return None
     if shown is None:

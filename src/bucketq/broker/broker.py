@@ -1,7 +1,7 @@
-"""``Broker``: the life of one broker of one queue: standing by, leading, stepping down, retired.
+"""``Broker``: the lifecycle of one broker of one queue: standing by, leading, retired.
 
 It owns the connections of the queue's clients. While it leads, their calls go through the inbox
-to the leader; when it does not, they are told where to go.
+to the leader. Otherwise they are answered with the address of the broker that leads.
 """
 
 from __future__ import annotations
@@ -41,13 +41,18 @@ from bucketq.rpc.transport import Transport
 _log = logging.getLogger("bucketq.broker")
 
 DRAIN_S = 12.0
-"""How long a broker that is told to stop goes on to settle what has come."""
+"""How long a broker that is stopped may take to commit pending requests: more than one write that
+the storage answers late, and well within the 30 s that Kubernetes grants."""
 PULSE_S = 10.0
-"""How often a client whose claims wait hears of its broker."""
+"""How often a client whose claims wait gets a sign of life; clients ping after 15 s of silence."""
 _JITTER_S = 0.4
+"""The pause after a lost election, on average; random, so that candidates rarely collide."""
 _LOOK_S = 5.0
+"""How often it is logged that the object cannot be read."""
 _TAKEOVER_S = 2.0
+"""How long a broker that is stopped waits for the outcome of its takeover."""
 _MAX_PARKED = 10_000
+"""How many claims wait at once: one for each connection that a listener accepts."""
 _OFFERED = frozenset[type](OFFERED)
 
 
@@ -65,17 +70,17 @@ class Broker:
         takeover: bool = False,
         create: bool = True,
     ) -> None:
-        """Make a broker; ``run`` lets it live.
+        """Make a broker; ``run`` starts it.
 
         Args:
             register: The queue's object.
             clock: Time and entropy.
-            transport: How to reach whoever leads now.
+            transport: For pings to the broker that leads.
             archive: Where finished jobs go.
-            is_shared: Whether other hosts may see the object. If not, a loopback address in it is
-                one of this host, whoever recorded it.
-            takeover: Do not stand by for whoever leads now: take over at once.
-            create: Whether to create the queue where there is none.
+            is_shared: Whether other hosts can access the object. If not, a loopback address in it
+                always belongs to this host.
+            takeover: Take over at once, even if another broker leads.
+            create: Whether to create the queue if it does not exist.
         """
         self._register = register
         self._clock = clock
@@ -95,9 +100,9 @@ class Broker:
         self._is_draining = False
         self._pulse: asyncio.TimerHandle | None = None
         self.incarnation = ""
-        """Which queue this is; empty until its object was read."""
+        """The incarnation of the queue; empty until its object was read."""
         self.failure: BucketQError | None = None
-        """Why it cannot go on, if it cannot."""
+        """Why it has stopped, if it failed."""
         self.opened = asyncio.Event()
         """Set once the object was read."""
         self.leading = asyncio.Event()
@@ -117,7 +122,7 @@ class Broker:
 
     @property
     def role(self) -> Role:
-        """What it is to the queue."""
+        """Its role for the queue."""
         if self._is_retired:
             return "retired"
         if self._leader is None:
@@ -125,7 +130,7 @@ class Broker:
         return "cut off" if self._leader.is_cut_off else "leading"
 
     def has_evidence_against(self, epoch: int) -> None:
-        """Do not gather evidence again: whoever starts this broker has enough of it."""
+        """Take over from this epoch without further evidence: the caller has enough."""
         self._standby.known_gone = epoch
 
     def pong(self) -> Pong:
@@ -136,7 +141,7 @@ class Broker:
             address = identity.address if identity else ""
             epoch, version, age_s = leader.epoch, leader.version, leader.commit_age_s
         elif (hoped := self._candidacy.epoch(now_s)) is not None and identity is not None:
-            # Where its takeover has landed already, others see it before its answer is here.
+            # If its takeover has landed, others may see that before this broker knows.
             address, epoch = identity.address, hoped
         else:
             is_own = record is not None and identity is not None and record.id == identity.id
@@ -153,9 +158,9 @@ class Broker:
         )
 
     async def run(self, identity: Identity) -> None:
-        """Stand by and lead, over and over, until it is retired.
+        """Stand by and lead, in turn, until it is retired.
 
-        Raises what makes it impossible to go on: the object is gone, or cannot be trusted.
+        Raises if it cannot continue: the object is gone or corrupt.
         """
         self.failure = None
         try:
@@ -186,7 +191,7 @@ class Broker:
                 await self._no_takeover.wait(error)
 
     async def _open_object(self) -> Document:
-        """Read or create the queue, however long that takes, and say why it does."""
+        """Read or create the queue, however long that takes; log why it takes long."""
         opening = asyncio.get_running_loop().create_task(self._register.open(create=self._create))
         try:
             while not (await asyncio.wait([opening], timeout=_LOOK_S))[0]:
@@ -197,10 +202,10 @@ class Broker:
         return opening.result()
 
     async def retire(self) -> None:
-        """Take no more, settle what has come, and clear the address."""
+        """Reject new calls, commit pending ones, and clear the address."""
         self._is_retired = True
         if self._candidacy.epoch(asyncio.get_running_loop().time()) is not None:
-            # Its takeover may land in spite of us; better to lead for a moment, and to say so.
+            # The takeover may land all the same. Leading for a moment lets it clear the address.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TAKEOVER_S):
                     await self.leading.wait()
@@ -216,7 +221,7 @@ class Broker:
             connection.flush()
 
     def accept_connection(self, hello: Hello, send: Callable[[Answers], None]) -> BrokerConnection:
-        """Begin a connection with a client, if this broker leads and is whom it expects."""
+        """Accept a client, if this broker leads and is the one that the client expects."""
         leader, identity = self._leader, self._identity
         if leader is None or identity is None or self._is_retired:
             raise self._superseded()
@@ -236,7 +241,7 @@ class Broker:
         return connection
 
     def leave(self, connection: BrokerConnection, parked: list[Waiting]) -> None:
-        """Note that a client is gone; what it waited for is not handed out to it."""
+        """Note that a client is gone; its claims that wait are dropped."""
         self._connections.pop(id(connection), None)
         if not self._connections:
             self.idle_since = asyncio.get_running_loop().time()
@@ -244,17 +249,17 @@ class Broker:
             self._leader.forget(parked)
 
     def admit(self, token: str) -> ShownToken | None:
-        """Check a token. Raises ``AccessDeniedError`` on one that is bad."""
+        """Check a token. Raises ``AccessDeniedError`` if it is not valid."""
         if self._leader is None:
             raise self._superseded()
         return self._guard.admit(self._leader.state, token)
 
     def trusts(self, token: str) -> bool:
-        """Whether a client with this token may talk to it; an empty one was not shown."""
+        """Whether a client with this token is let in; empty: it has shown none."""
         return self._leader is not None and self._guard.trusts(self._leader.state, token)
 
     def take(self, incoming: RemoteRequest) -> None:
-        """Take a call into the inbox; what cannot be taken is answered at once."""
+        """Queue a request in the inbox; if it is rejected, answer it at once."""
         leader = self._leader
         if leader is None or self._is_retired:
             incoming.tell(None, self._superseded())
@@ -269,7 +274,7 @@ class Broker:
             asyncio.get_running_loop().call_soon(self._drain)
 
     def flush_archive(self, connection: BrokerConnection, tag: int) -> None:
-        """Archive everything that is finished, and answer the call with how many jobs left."""
+        """Archive all finished jobs, and answer the call with their number."""
         leader = self._leader
         if leader is None:
             connection.answer(tag, None, self._superseded())
@@ -305,7 +310,7 @@ class Broker:
         self._inbox.put(incoming)
 
     def _drain(self) -> None:
-        """Let the next portion in; the rest has to wait for whatever else the loop has to do."""
+        """Apply the next portion of calls; the rest waits until other tasks have run."""
         loop = asyncio.get_running_loop()
         leader = self._leader
         for incoming in self._inbox.take(loop.time()):
@@ -318,7 +323,7 @@ class Broker:
             loop.call_soon(self._drain)
 
     def _show_life(self) -> None:
-        """Let clients whose claims wait know that somebody is there, and operators if in vain."""
+        """Send signs of life to clients whose claims wait; warn if the storage is cut off."""
         if self._leader is not None and self._leader.is_cut_off:
             _log.warning(
                 "%s: cut off: the storage has not answered for %.0f s; others may take over",
@@ -376,11 +381,11 @@ class Broker:
             raise reason
 
     async def _cool_down(self) -> None:
-        """Do not stand at once again: whoever deposed us while we were alive may be right."""
+        """Wait before the next takeover: this broker may be the one that others cannot reach."""
         pause_s = self._candidacy.cool_down_s(asyncio.get_running_loop().time())
         await asyncio.sleep((pause_s or _JITTER_S) * (0.5 + fraction(self._clock)))
 
 
 def _drop(expired: RemoteRequest) -> None:
-    """Let go of a call that nobody waits for any more; it has changed nothing."""
+    """Answer a call that has expired in the inbox; it has changed nothing."""
     expired.tell(None, UnavailableError("the call had expired before it was applied"))

@@ -1,7 +1,7 @@
-"""One client's connection with a broker: calls come in, answers go out when they are true.
+"""One client's connection to a broker: calls come in, and answers go out once they are durable.
 
-Answers that become true together are sent together. When the client is gone, what it has asked
-for is committed all the same, apart from claims that still wait: nobody would work on their jobs.
+Answers of the same commit are sent together. When the client is gone, its requests are committed
+all the same, apart from claims that still wait: no worker would run their jobs.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ class ConnectionOwner(Protocol):
         ...
 
     def take(self, incoming: RemoteRequest) -> None:
-        """Take a call in, or answer it with the reason against it."""
+        """Queue a request, or answer it with an error."""
         ...
 
     def flush_archive(self, connection: BrokerConnection, tag: int) -> None:
-        """Archive what is finished, and answer the call."""
+        """Archive finished jobs, and answer the call."""
         ...
 
     def trusts(self, token: str) -> bool:
-        """Whether a client with this token may be here; empty: one that has shown none."""
+        """Whether a client with this token is let in; empty: it has shown none."""
         ...
 
     def admit(self, token: str) -> ShownToken | None:
-        """Check a token. Raises ``AccessDeniedError`` on one that is bad."""
+        """Check a token. Raises ``AccessDeniedError`` if it is not valid."""
         ...
 
     def leave(self, connection: BrokerConnection, parked: list[Waiting]) -> None:
-        """Note that a client is gone, with claims that may be parked."""
+        """Note that a client is gone; its claims that wait are dropped."""
         ...
 
 
 class RemoteRequest(Waiting):
-    """A request that came in a connection."""
+    """A request of a client."""
 
     __slots__ = ("_told", "connection", "tag")
 
     def __init__(
         self, connection: BrokerConnection, call: Call, request: Request, now_s: float
     ) -> None:
-        """Note when it came, and until when somebody waits for it."""
+        """Note when it arrived, and how long its client waits."""
         super().__init__(request, connection.version, now_s)
         self.connection = connection
         self.tag = call.tag
@@ -63,7 +63,7 @@ class RemoteRequest(Waiting):
 
     @property
     def owner(self) -> object:
-        """The connection: those of different clients take turns."""
+        """The connection: reads of different clients take turns."""
         return self.connection
 
     @property
@@ -72,14 +72,14 @@ class RemoteRequest(Waiting):
         return self._told or not self.connection.is_open
 
     def tell(self, answer: Any, error: Exception | None) -> None:
-        """Answer it, in its connection."""
+        """Answer the request, unless it was answered."""
         if not self._told:
             self._told = True
             self.connection.answer(self.tag, answer, error)
 
 
 class BrokerConnection:
-    """One client's connection with a broker."""
+    """One client's connection to a broker."""
 
     def __init__(
         self,
@@ -88,10 +88,10 @@ class BrokerConnection:
         send: Callable[[Answers], None],
         shown: ShownToken | None = None,
     ) -> None:
-        """Begin; answers go to ``send``."""
+        """Begin; answers are passed to ``send``."""
         self.welcome = welcome
         self.shown = shown
-        """The token that the client has shown."""
+        """The token that the client has shown, if any."""
         self.is_open = True
         self._owner = owner
         self._send = send
@@ -106,11 +106,11 @@ class BrokerConnection:
 
     @property
     def is_admitted(self) -> bool:
-        """Whether the client may be here: it has shown a good token, or needs none."""
+        """Whether the client is authenticated: it has shown a valid token, or needs none."""
         return self.shown is not None or self._owner.trusts("")
 
     def show(self, token: str) -> None:
-        """Take the client's token. Raises ``AccessDeniedError`` on one that is bad."""
+        """Check the client's token. Raises ``AccessDeniedError`` if it is not valid."""
         self.shown = self._owner.admit(token)
 
     def receive(self, calls: Sequence[Call]) -> None:
@@ -126,7 +126,7 @@ class BrokerConnection:
             self._owner.take(incoming)
 
     def answer(self, tag: int, value: Any, error: Exception | None) -> None:
-        """Answer a call; what is answered in one go is sent in one message."""
+        """Answer a call. Answers given in one turn of the loop go in one message."""
         if not self.is_open:
             return
         if self._patient:
@@ -143,12 +143,12 @@ class BrokerConnection:
             self._send(Answers(answers, self._owner.version))
 
     def show_life(self) -> None:
-        """Send a message without answers, if the client waits for some."""
+        """Send a message without answers if claims of the client wait, as a sign of life."""
         if self._patient and self.is_open:
             self._send(Answers([], self._owner.version))
 
     def keep(self, task: asyncio.Task[None]) -> None:
-        """Hold on to a task until it is done."""
+        """Keep a reference to a task until it is done."""
         number = id(task)
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._tasks.pop(number, None))

@@ -1,7 +1,7 @@
-"""Who leads: evidence against whoever is recorded, and the takeover.
+"""Evidence against the recorded broker, and the takeover.
 
-Nothing in here decides by itself that a broker is dead. It gathers what is known (``probe``), and
-takes over by a compare-and-set that names the epoch it follows (``elect``). The object decides.
+Nothing in here decides alone that a broker is dead. ``probe`` gathers evidence, and ``elect`` takes
+over by a compare-and-set that names the epoch that it follows. The object decides.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from bucketq.rpc.transport import (
 PING_S = 1.5
 """How long a broker may take to answer a ping from memory."""
 _MOST_LOST = 50
-"""How often a direct writer may be faster; another broker needs to be so only once."""
+"""How often a direct writer may be faster before a takeover is given up."""
 
 
 class Identity(Struct, frozen=True):
-    """Who a broker is: a random id, where it is reached, and on which host it runs."""
+    """A broker's random id, its address, and the host that it runs on."""
 
     id: str
     address: str
@@ -47,13 +47,13 @@ class DeposedError(SupersededError):
 
 
 class Sign(Enum):
-    """What a probe tells of the broker that is recorded."""
+    """The result of a probe of the recorded broker."""
 
     ALIVE = "alive"
     GONE = "gone"
-    """Nobody listens there, or somebody else, or it says that it does not lead any more."""
+    """Nothing listens there, or something else does, or it does not lead any more."""
     SILENT = "silent"
-    """No answer: it may be dead, frozen or cut off, or only slow for once."""
+    """No answer: it may be dead, frozen or cut off, or slow this one time."""
 
 
 WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: 1, Sign.GONE: 1}
@@ -62,10 +62,10 @@ ENOUGH = 2
 
 
 async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
-    """Ask the broker that is recorded whether it is there.
+    """Ping the recorded broker.
 
-    Raises ``UntrustedError`` if it may not be asked, and ``CannotDialError`` if this side cannot
-    ask now. Neither says anything about the broker.
+    Raises ``UntrustedError`` if it must not be dialled, and ``CannotDialError`` if this side cannot
+    dial now. Neither says anything about the broker.
     """
     try:
         address = secured(record.address, tls=record.tls)
@@ -77,7 +77,7 @@ async def probe(transport: Transport, record: BrokerRecord, incarnation: str) ->
     except ConnectionLostError:
         return Sign.SILENT
     is_it = pong.broker == record.id and pong.epoch == record.epoch
-    # Its takeover may have landed before it knows; then it names itself as the leader to be.
+    # Its takeover may have landed before it knows; then it names itself as the coming leader.
     leads = pong.role == "leading" or (pong.role == "standing by" and pong.leader == record.address)
     return Sign.ALIVE if is_it and leads else Sign.GONE
 
@@ -86,7 +86,7 @@ async def elect(register: Register, clock: Clock, identity: Identity, after: int
     """Take over from epoch ``after``, and return the document to lead with.
 
     Raises:
-        DeposedError: Another was first, or too many writers were in the way.
+        DeposedError: Another broker was faster, or too many writers were.
         UnavailableError: The storage did not answer a read.
     """
     document = await register.load()
@@ -107,12 +107,12 @@ async def elect(register: Register, clock: Clock, identity: Identity, after: int
             return document
         settled = await register.commit(document, register.prepare(document))
         document = settled.document
-    message = f"{register.where} changed {_MOST_LOST} times while it was to be taken over"
+    message = f"{register.where} changed {_MOST_LOST} times during the takeover"
     raise DeposedError(message)
 
 
 def check_leads(document: Document, identity: Identity) -> None:
-    """Raise ``DeposedError`` where a state that was read names another broker, or none."""
+    """Raise ``DeposedError`` if a state names another broker, or none."""
     broker = document.state.broker
     if broker is None or broker.id != identity.id or not broker.address:
         message = f"this broker was deposed: the queue is in epoch {document.state.epoch}"
@@ -120,13 +120,13 @@ def check_leads(document: Document, identity: Identity) -> None:
 
 
 def leader_of(document: Document) -> str | None:
-    """The address of the broker that a state names."""
+    """Return the address of the broker that a state names, if any."""
     state = document.state
     return state.broker.address if state.broker and state.is_served else None
 
 
 def is_out_of_reach(record: BrokerRecord, host: str) -> bool:
-    """Whether an address is a loopback address of another host: nobody here can tell of it."""
+    """Whether the recorded address is a loopback address of another host."""
     if not is_loopback(record.address):
         return False
     return Whereabouts.parse(host).cannot_reach(Whereabouts.parse(record.host))

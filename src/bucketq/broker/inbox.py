@@ -1,9 +1,8 @@
-"""What has come and is not let in yet: bounded, and the important first.
+"""A bounded queue of calls that were not applied yet, ordered by importance.
 
-Under pressure a broker must go on finishing work before it takes more: completions and heartbeats
-are let in first, pushes last, and pushes are also the first to be refused. Whatever nobody waits
-for any more is dropped before it is applied. What is refused has changed nothing, and its client
-is told when to try again.
+Under load a broker must finish work before it takes more: completions and heartbeats are applied
+first, pushes last, and pushes are also the first to be rejected. A call whose client has stopped
+waiting is dropped. A call that is rejected has changed nothing, and its error says when to retry.
 """
 
 from __future__ import annotations
@@ -17,9 +16,11 @@ from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 
 MAX_CALLS = 20_000
+"""As many as fit in one message of a client."""
 MAX_BYTES = 256 * 1024 * 1024
+"""Payloads in memory; two of the largest requests."""
 _ROOMS = (2.0, 1.0, 0.75)
-"""How much of the bounds those may fill who are let in first, then, and last."""
+"""How much of the bounds each rank may fill: the first, the middle, the last."""
 _FIRST, _MIDDLE, _LAST = 0, 1, 2
 _RANKS: dict[type, int] = {
     ops.Heartbeat: _FIRST,
@@ -33,27 +34,29 @@ _RANKS: dict[type, int] = {
     ops.Push: _LAST,
     numbered_batches.Publish: _LAST,
 }
-"""What is not named here is in the middle: a withdrawal must not overtake its claim."""
+"""Others have the middle rank: a withdrawal must not overtake its claim."""
 _PORTION = 256
+"""How many calls are applied before other tasks run."""
 _SHORTEST_RETRY_S = 0.05
+"""A client does not retry sooner, even if writes are faster."""
 
 
 class InboxItem(Protocol):
-    """A call that has come."""
+    """A call of a client."""
 
     @property
     def request(self) -> ops.Request:
-        """What is asked for."""
+        """The request."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """About how much it carries."""
+        """The approximate size of its payloads."""
         ...
 
     @property
     def expires_at(self) -> float:
-        """When nobody waits for it any more, by the loop's time."""
+        """When its client stops waiting, by the loop's time."""
         ...
 
 
@@ -61,7 +64,7 @@ C = TypeVar("C", bound=InboxItem)
 
 
 class Inbox(Generic[C]):
-    """The calls of all clients of one queue that are not let in yet."""
+    """The calls of all clients of one queue that were not applied yet."""
 
     def __init__(
         self,
@@ -69,10 +72,10 @@ class Inbox(Generic[C]):
         pace_s: Callable[[], float],
         drop: Callable[[C], None],
     ) -> None:
-        """Count what has been let in and has no answer (``waiting``) against the same bounds.
+        """Count calls that were applied and have no answer (``waiting``) against the same bounds.
 
-        ``pace_s`` tells how long a write takes these days, for the hint when to come back. What
-        has expired goes to ``drop``.
+        ``pace_s`` returns how long a write takes now, which is the hint for retries. Calls that
+        have expired are passed to ``drop``.
         """
         self._waiting = waiting
         self._pace_s = pace_s
@@ -82,17 +85,17 @@ class Inbox(Generic[C]):
         self._bytes = 0
 
     def __len__(self) -> int:
-        """How many calls wait to be let in."""
+        """Return how many calls wait."""
         return self._count
 
     def put(self, call: C) -> None:
-        """Take a call, or raise ``OverloadedError``."""
+        """Add a call, or raise ``OverloadedError``."""
         rank = _RANKS.get(type(call.request.operation), _MIDDLE)
         room = _ROOMS[rank]
         calls, size_bytes = self._waiting()
         calls += self._count
         size_bytes += self._bytes
-        # A single call that is larger than everything is for the queue's own limits to refuse.
+        # A single call that is larger than the bound is rejected by the queue's own limits.
         too_large = size_bytes and size_bytes + call.size_bytes > room * MAX_BYTES
         if calls >= room * MAX_CALLS or too_large:
             message = (
@@ -105,7 +108,7 @@ class Inbox(Generic[C]):
         self._bytes += call.size_bytes
 
     def take(self, now_s: float) -> list[C]:
-        """Take out the next portion, the important first; what has expired is dropped."""
+        """Remove and return the next portion, most important first; drop what has expired."""
         portion: list[C] = []
         for line in self._lines:
             while line and len(portion) < _PORTION:

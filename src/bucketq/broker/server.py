@@ -1,8 +1,8 @@
 """``Server``: the brokers of one process behind one address.
 
 It serves any number of queues, each under a name and with a broker of its own. A client names the
-queue, or the incarnation that it has read in the object, or both; where they do not fit, it is
-told that nobody knows this queue, and nothing is written anywhere.
+queue, or the incarnation that it has read in the object, or both. If they do not match, the queue
+is reported as unknown, and nothing is written.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Server:
         self._listener: Listener | None = None
         self._is_tls = False
         self.address = ""
-        """Where clients find it, once it has started."""
+        """The address for clients, once it has started."""
 
     @property
     def brokers(self) -> dict[str, Broker]:
@@ -48,7 +48,7 @@ class Server:
         """Serve one more queue."""
         if not _NAME.fullmatch(name):
             message = (
-                f"bad name of a queue {name!r}: use 1 to 64 small letters, digits and . _ -, "
+                f"bad name of a queue {name!r}: use 1 to 64 lowercase letters, digits and . _ -, "
                 "beginning with a letter or digit"
             )
             raise InvalidRequestError(message)
@@ -58,7 +58,7 @@ class Server:
         self._brokers[name] = broker
 
     async def start(self, listen: str, advertise: str = "", *, tls: bool = False) -> None:
-        """Listen, and let the brokers live; ``advertise`` is what goes into the object."""
+        """Listen, and start the brokers; ``advertise`` is recorded in the object."""
         self._listener = await self._transport.listen(listen, self)
         self.address = advertise or self._listener.address
         self._is_tls = tls
@@ -66,7 +66,7 @@ class Server:
             self._let_live(broker)
 
     def revive(self) -> None:
-        """Let brokers live again that could not go on; what kept them from it may have passed."""
+        """Restart brokers that have failed; the reason may have passed."""
         self._lives = [life for life in self._lives if not life.done()]
         for broker in self._brokers.values():
             if broker.failure is not None:
@@ -79,13 +79,13 @@ class Server:
         self._lives.append(life)
 
     def _note_end(self, life: asyncio.Task[None]) -> None:
-        """Tell of a queue that is served no more while others are; the last end is raised."""
+        """Log that a queue is no longer served while others are; ``until_over`` raises the last."""
         error = None if life.cancelled() else life.exception()
         if error is not None and not all(other.done() for other in self._lives):
-            _log.error("%s; the other queues are served on", error)
+            _log.error("%s; the other queues are still served", error)
 
     async def until_open(self, timeout_s: float) -> None:
-        """Wait until every queue was read, or a while; raises what keeps all of them from it."""
+        """Wait until every queue was read, or for a while; raises if all brokers have failed."""
         loop = asyncio.get_running_loop()
         openings = [loop.create_task(broker.opened.wait()) for broker in self._brokers.values()]
         ends = [loop.create_task(self.until_over())]
@@ -99,25 +99,25 @@ class Server:
         self.raise_if_over()
 
     async def until_over(self) -> None:
-        """Wait until no broker can go on; raises why. One that ends leaves the others alone."""
+        """Wait until all brokers have failed, and raise why."""
         if self._lives:
             await asyncio.wait(self._lives)
         self.raise_if_over()
 
     def raise_if_over(self) -> None:
-        """Raise what has kept the brokers from going on, if none of them goes on."""
+        """Raise why the brokers have failed, if all have."""
         if all(life.done() for life in self._lives):
             for life in self._lives:
                 if not life.cancelled():
                     life.result()
 
     def idle_s(self, now_s: float) -> float:
-        """For how long no queue has had a client."""
+        """Return for how long no queue has had a client."""
         since = [broker.idle_since for broker in self._brokers.values()]
         return min((0.0 if at is None else now_s - at for at in since), default=0.0)
 
     async def stop(self) -> None:
-        """Settle what has come, clear the addresses, and listen no more."""
+        """Commit pending requests, clear the addresses, and stop listening."""
         retirements = (broker.retire() for broker in self._brokers.values())
         await asyncio.gather(*retirements)
         lives, self._lives = self._lives, []
@@ -133,11 +133,11 @@ class Server:
         return self._find(ping.queue, ping.incarnation).pong()
 
     def trusts(self, token: str) -> bool:
-        """Whether one of the queues takes calls from a client that has shown this token."""
+        """Whether one of the queues lets in a client with this token."""
         return any(broker.trusts(token) for broker in self._brokers.values())
 
     def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:
-        """Begin a connection about one of the queues."""
+        """Accept a connection for one of the queues."""
         return self._find(hello.queue, hello.incarnation).accept_connection(hello, send)
 
     def _find(self, name: str, incarnation: str) -> Broker:

@@ -1,11 +1,11 @@
-"""Whose worker is silent? Judged by a broker, which hears every heartbeat.
+"""Finds workers that are silent, for a broker, which receives all heartbeats.
 
-Only the broker's own monotonic clock counts. What it has heard lives beside the state, survives
-its reload, and is written into the object as durations, for a successor to go on from: a wall
-clock is never compared with another.
+Only the broker's own monotonic clock counts. The times of heartbeats are kept beside the state,
+survive its reload, and are written into the object as durations, from which a successor continues.
+Wall clocks are never compared.
 
-Nobody is judged before the *floor*: a grace period after the takeover, and after any moment in
-which the broker stood still and could not hear. The floor does not forget what was silent before.
+No lease ends before the *floor*: a grace period after the takeover, and after any time in which the
+broker was frozen and received nothing. The floor does not reset how long a worker was silent.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from bucketq.model.operations import Expire, Persist, Silence
 from bucketq.model.state import State
 
 _STOOD_STILL_S = 2.0
+"""Four missed ticks: the process was frozen, and may have missed heartbeats."""
 
 
 class SilenceWatch:
-    """Listens for the workers of one queue."""
+    """Tracks the heartbeats of one queue's workers."""
 
     def __init__(self, now_s: float) -> None:
-        """Begin to listen; all times are the running loop's."""
+        """Begin; all times are those of the running loop."""
         self._heard: dict[str, tuple[int, float]] = {}
         self._written: dict[str, datetime | None] = {}
-        """The heartbeats in the object: a worker that writes directly is heard there alone."""
+        """Heartbeats in the object; those of workers that write directly are found only there."""
         self._own: dict[str, datetime | None] = {}
-        """What this broker has written there itself, which is nobody's heartbeat."""
+        """What this broker wrote there itself, which is not a heartbeat."""
         self._listening_since_s = now_s
         self._ticked_s = now_s
 
     def tick(self, now_s: float) -> None:
-        """Show that the process runs; a gap between two ticks means that it stood still."""
+        """Note that the process runs; a gap between two ticks means that it was frozen."""
         if now_s - self._ticked_s > _STOOD_STILL_S:
             self._listening_since_s = now_s
         self._ticked_s = now_s
 
     def hear(self, job_id: str, attempt: int, now_s: float) -> None:
-        """Note a heartbeat, or a claim that its worker has just been told of."""
+        """Note a heartbeat, or a claim whose answer was just sent to its worker."""
         self._heard[job_id] = (attempt, now_s)
 
     def stale(self, state: State, now_s: float) -> list[Expire]:
-        """The leases to be ended."""
-        # Before anything else: after a standstill this may run before any tick does.
+        """Return the leases that have expired."""
+        # First: after the process was frozen, this may run before a tick does.
         self.tick(now_s)
         self._follow(state, now_s)
         if now_s < self._listening_since_s + state.settings.grace_s:
@@ -57,7 +58,7 @@ class SilenceWatch:
         return stale
 
     def write_down(self, state: State, now_s: float) -> Persist:
-        """What a successor must know: how long each worker has been silent."""
+        """Return how long each worker has been silent, for a successor."""
         self._follow(state, now_s)
         return Persist(
             silences=tuple(
@@ -67,11 +68,11 @@ class SilenceWatch:
         )
 
     def wrote_down(self, state: State) -> None:
-        """Note what was just written of the workers, lest it be taken for their heartbeats."""
+        """Note what was just written, so that it is not mistaken for heartbeats."""
         self._own = {job_id: state.jobs.by_id[job_id].heartbeat_at for job_id in state.running}
 
     def _follow(self, state: State, now_s: float) -> None:
-        """Keep to the jobs that run now; one that is new goes on from what is written down."""
+        """Track the jobs that run now; a new one continues from what is in the object."""
         heard: dict[str, tuple[int, float]] = {}
         written: dict[str, datetime | None] = {}
         for job_id in state.running:
@@ -84,7 +85,7 @@ class SilenceWatch:
                 written[job_id] = before
             else:
                 written[job_id] = job.heartbeat_at
-                if not job.silent_s:  # Else it is what a broker before this one wrote down.
+                if not job.silent_s:  # Otherwise an earlier broker wrote it.
                     known = (job.attempt, now_s)
             heard[job_id] = known
         self._heard, self._written = heard, written

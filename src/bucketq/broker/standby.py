@@ -1,7 +1,7 @@
 """``Standby``: watches the broker that leads, until there is evidence that it is gone.
 
-Whatever goes wrong on this side meanwhile (the storage cannot be read or refuses, certificate files
-are being replaced) is no evidence, and is retried until it passes.
+Faults on this side (the storage cannot be read or rejects requests, certificate files are being
+replaced) are not evidence. They are retried until they pass.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ from bucketq.store.base import ObjectMissingError
 _log = logging.getLogger("bucketq.broker")
 
 _WATCH_S = 0.7
+"""The pause between pings of the leader, on average. With two failed pings and a takeover, a killed
+leader is replaced in about two seconds."""
 _JITTER_S = 0.4
+"""The wait before a second ping, on average; random, so that candidates rarely collide."""
 _LOOK_S = 5.0
+"""How often the object is read while the leader cannot be pinged from this host."""
 
 
 class Standby:
@@ -46,7 +50,7 @@ class Standby:
         is_shared: bool,
         takeover: bool,
     ) -> None:
-        """Make one that has seen nothing yet; the arguments are those of the ``Broker``."""
+        """Begin; the arguments are those of the ``Broker``."""
         self._register = register
         self._clock = clock
         self._transport = transport
@@ -60,12 +64,12 @@ class Standby:
         self.takeover = takeover
         """Whether to take over from a broker that answers."""
         self.known_gone: int | None = None
-        """The epoch against whose broker whoever started this one has enough evidence."""
+        """An epoch whose broker is known to be gone, from the process that started this one."""
         self.record: BrokerRecord | None = None
-        """What the object said of its broker when it was last read."""
+        """The broker in the object when it was last read."""
 
     async def vacancy(self, identity: Identity, incarnation: str) -> int:
-        """Wait while another broker leads; returns the epoch to follow once none does."""
+        """Wait while another broker leads; return the epoch to follow once none does."""
         evidence, against = 0, 0
         while True:
             record = self.record = await self._read_record()
@@ -75,7 +79,7 @@ class Standby:
                 evidence, against = 0, epoch
             known_gone, self.known_gone = self.known_gone, None
             if record is not None and record.address and record.id == identity.id:
-                return epoch - 1  # Its takeover landed after it had given up: nobody else leads.
+                return epoch - 1  # Its own takeover landed after it had given up.
             if record is None or not record.address or self.takeover or epoch == known_gone:
                 return epoch
             if evidence >= ENOUGH:
@@ -85,13 +89,13 @@ class Standby:
     async def _watch(
         self, record: BrokerRecord, identity: Identity, incarnation: str, evidence: int
     ) -> int:
-        """Ping the leader for as long as it answers; returns the evidence against it."""
+        """Ping the leader for as long as it answers; return the evidence against it."""
         if self._told != (record.address, record.epoch):
             self._told = (record.address, record.epoch)
             where = self._register.where
             _log.info("%s: standing by; %s leads in epoch %d", where, record.address, record.epoch)
         if self._is_shared and is_out_of_reach(record, identity.host):
-            # Nobody here can tell whether it lives, and it is not ours to replace.
+            # This host cannot ping it, so there is never evidence against it.
             _log.warning(
                 "%s: %s is a loopback address of another host (%s); if that broker is gone for "
                 "good, start one with --takeover",
@@ -113,7 +117,7 @@ class Standby:
             if record.address != identity.address:
                 await self._unasked.wait(error)
                 return 0
-            sign = Sign.GONE  # We listen there now, whatever certificate the last one had.
+            sign = Sign.GONE  # This process listens there now, so the recorded broker is gone.
         self._unasked.passed()
         await self._pause(_JITTER_S)
         return evidence + WEIGHT[sign]
