@@ -94,7 +94,7 @@ class JobNumbers(Struct, frozen=True, kw_only=True):
 
 
 class ReportLine(Struct, frozen=True, kw_only=True):
-    """JobNumbers of a kind, of an hour, or of a kind in an hour; None means all of them."""
+    """Numbers of a kind, of an hour, or of a kind in an hour; None means all of them."""
 
     kind: str | None
     hour: datetime | None

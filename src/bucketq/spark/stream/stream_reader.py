@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 _ROWS_PER_PARTITION = 5_000
-"""Fewer than in a batch read, because a stream is more often followed by slow work on each row."""
+"""Two partitions for a default micro-batch of 10,000 jobs; ``minPartitions`` asks for more."""
 
 
 class _OpenStream:
