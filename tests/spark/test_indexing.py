@@ -33,7 +33,7 @@ def test_the_demo_indexes_on_spark_while_its_broker_is_killed_and_counts_everyth
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(demo, "session", lambda _master, _name: nullcontext(spark))
+    monkeypatch.setattr(demo, "command_session", lambda _master, _name: nullcontext(spark))
     folder = tmp_path / "demo"
     code = demo.demo(folder, "local[2]", 500)
     output, wrong = capsys.readouterr()
