@@ -22,7 +22,7 @@ from bucketq.model.job import JobRecord
 
 
 class ConsumerInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What may be told of a consumer. It has no secret: the leases of its jobs come from that."""
+    """A consumer without its secret, from which the leases of its jobs are derived."""
 
     name: str
     epoch: int
@@ -172,7 +172,7 @@ class Publish(Operation, frozen=True):
 
 
 class ConsumerState(Struct, frozen=True, gc=False):
-    """What whoever opened a consumer has to know."""
+    """The epoch and the last batch of a consumer that was just opened."""
 
     consumer: str
     epoch: int

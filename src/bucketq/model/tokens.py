@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"bq_([0-9a-f]{8})_[0-9a-f]{64}")
 
 
 class TokenInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What may be told of a token. It has no digest: a broker proves with that who it is."""
+    """A token without its digest, with which a broker proves its identity."""
 
     id: str
     name: str
