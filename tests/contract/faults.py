@@ -52,6 +52,8 @@ UNKNOWN: list[Fault] = [
 MISLEADING: list[Fault] = [proxy.landed_412, proxy.unheard_412, proxy.unheard_404]
 
 ANSWER_S = 0.4
+PATIENCE_S = 120.0
+"""How long a queue may try again: on a busy machine many answers take longer than ``ANSWER_S``."""
 MODES: list[Mode] = ["direct", "embedded"]
 
 
@@ -89,7 +91,9 @@ async def a_push_whose_answer_is_lost_is_there_once(
     # The first write creates the queue, the second shows that the store heeds conditions.
     plan = itertools.chain([None, None, fault])
     with FaultProxy(server.port, plan) as faults:
-        async with bucketq.connect(through(faults, server, url), mode=mode) as queue:
+        async with bucketq.connect(
+            through(faults, server, url), mode=mode, timeout_s=PATIENCE_S
+        ) as queue:
             first = await queue.push("mail", "one")
             second = await queue.push("mail", "two")
             assert faults.struck == {fault.__name__: 1}
@@ -104,7 +108,7 @@ async def a_queue_whose_creation_has_no_answer_is_created_once(
 ) -> None:
     url = server.url()
     with FaultProxy(server.port, iter([fault])) as faults:
-        async with bucketq.connect(through(faults, server, url)) as queue:
+        async with bucketq.connect(through(faults, server, url), timeout_s=PATIENCE_S) as queue:
             assert faults.struck == {fault.__name__: 1}
             await queue.push("mail", "one")
             async with bucketq.connect(url) as other:
@@ -118,7 +122,9 @@ async def no_operation_is_lost_or_doubled_where_a_quarter_of_the_answers_are_los
 ) -> None:
     url, tokens = server.url(), [f"token-{number}" for number in range(40)]
     with FaultProxy(server.port, now_and_then(7, 0.25)) as faults:
-        async with bucketq.connect(through(faults, server, url), mode=mode) as queue:
+        async with bucketq.connect(
+            through(faults, server, url), mode=mode, timeout_s=PATIENCE_S
+        ) as queue:
             pushed = await asyncio.gather(*(_push(queue, tokens[n::4]) for n in range(4)))
             ids = {token: job_id for some in pushed for token, job_id in some.items()}
             claimed = await asyncio.gather(*(_work(queue) for _ in range(4)))
