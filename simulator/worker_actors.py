@@ -167,7 +167,7 @@ class _RecordedHandlers:
         return bind(
             kind,
             handle_number if kind == "unfit" else handle,
-            timeout=_TARDY_S if kind == "tardy" else None,
+            timeout_s=_TARDY_S if kind == "tardy" else None,
             max_attempts=LIMITS.get(kind),
         )
 
@@ -236,7 +236,7 @@ class _RecordedHandlers:
         await self._sleep(0, 1)
         if not context.job.failures:
             message = "not yet"
-            raise Retry(message, delay=self._setup.rng.choice((0.0, 2.0)))
+            raise Retry(message, delay_s=self._setup.rng.choice((0.0, 2.0)))
 
     async def _tardy(self, _run: HandlerRun, _context: Context) -> None:
         await self._sleep(0, self._setup.rng.choice((0.5 * _TARDY_S, 20 * _TARDY_S)))

@@ -60,14 +60,14 @@ class Merged(Struct, frozen=True):
     """How many there are now."""
 
 
-@worker.handler("index", timeout=120)
+@worker.handler("index", timeout_s=120)
 async def index(task: IndexSegment) -> Indexed:
     """Make a part of a segment, and add it to the manifest."""
     async with open_location(task.url) as location:
         return await index_segment(location, task.namespace, task.segment)
 
 
-@worker.handler("merge", timeout=300)
+@worker.handler("merge", timeout_s=300)
 async def merge(task: MergeParts) -> Merged:
     """Merge parts of similar size until there are few of each."""
     async with open_location(task.url) as location:

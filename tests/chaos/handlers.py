@@ -88,7 +88,7 @@ async def stumble(token: str, context: Context) -> str:
     _begin(context)
     if context.attempt == 1:
         if _draw_s(token, 0.0, 1.0) < 0.5:
-            raise Retry("not yet", delay=0.2)
+            raise Retry("not yet", delay_s=0.2)
         raise ValueError("the first time it does not work")
     return _end(context)
 
@@ -181,7 +181,7 @@ def register(worker: Worker, *, with_processes: bool) -> None:
             continue
         worker.handler(
             name,
-            timeout=kind.timeout_s,
+            timeout_s=kind.timeout_s,
             max_attempts=None if kind.is_job_limit else kind.limit or None,
             run_in="process" if kind.is_process else None,
         )(kind.handler)

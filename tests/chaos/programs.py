@@ -302,7 +302,7 @@ def work(diary: Diary, wish: dict[str, Any]) -> None:
     worker = bucketq.Worker(
         wish["url"],
         concurrency=wish["concurrency"],
-        drain=wish["drain_s"],
+        drain_s=wish["drain_s"],
         mode=wish["mode"],
         launch=wish["launch"],
         worker=diary.name,

@@ -199,7 +199,7 @@ def test_a_sigterm_that_comes_twice_at_once_is_one(home: Console) -> None:
     (home.folder / "go").touch()
     ran = finish(process)
     assert ran.out == "1 attempt: 1 done\n", ran
-    assert "SIGTERM: handlers are told to stop" not in ran.err
+    assert "SIGTERM: handlers are stopped" not in ran.err
 
 
 def test_the_third_signal_ends_it_though_a_handler_blocks(home: Console) -> None:

@@ -36,7 +36,7 @@ def worker_of(place: Place, **options: Any) -> Worker:
     @worker.handler("later")
     async def later(context: Context) -> str:
         if context.attempt == 1:
-            raise Retry("busy", delay=0.05)
+            raise Retry("busy", delay_s=0.05)
         return "now"
 
     add_hopeless(worker)
@@ -52,7 +52,7 @@ def add_hopeless(worker: Worker) -> None:
     async def give_up() -> None:
         raise GiveUp("no use")
 
-    @worker.handler("slow", timeout=0.05, max_attempts=1)
+    @worker.handler("slow", timeout_s=0.05, max_attempts=1)
     async def slow() -> None:
         await asyncio.sleep(60)
 
@@ -106,7 +106,7 @@ def check(job: Job[Any], number: int) -> None:
         assert (job.status, job.result) == ("done", results[job.kind])
         assert job.attempt == {"flaky": 3, "later": 2}.get(job.kind, 1)
         return
-    reason = DEAD.get(job.kind, "its result cannot be kept")
+    reason = DEAD.get(job.kind, "its result cannot be stored")
     assert job.status == "dead"
     assert reason in job.errors[-1].error
     assert job.failures == (2 if job.kind in {"hopeless", "unkept"} else 1)

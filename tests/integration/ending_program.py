@@ -87,5 +87,5 @@ if __name__ == "__main__":
     url, log, drain_s, write_s = sys.argv[1:]
     os.environ[LOG_VARIABLE] = log
     slow_down(float(write_s))
-    worker.configure(url, mode="direct", drain=float(drain_s))
+    worker.configure(url, mode="direct", drain_s=float(drain_s))
     worker.run_sync()

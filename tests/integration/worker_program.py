@@ -18,7 +18,7 @@ from bucketq import Context, Job
 from bucketq.client.connect import Mode
 
 LOG_VARIABLE = "BUCKETQ_TEST_LOG"
-worker = bucketq.Worker(concurrency=2, drain=600)  # Longer than a test.
+worker = bucketq.Worker(concurrency=2, drain_s=600)  # Longer than a test.
 
 
 def note(*words: object) -> None:

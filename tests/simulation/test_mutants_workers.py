@@ -146,7 +146,7 @@ def test_trying_again_what_gave_up_is_noticed(monkeypatch: Patch) -> None:
 
 def test_fetching_ahead_without_measure_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Prefetch, "ahead", property(lambda _: 50))
-    monkeypatch.setattr(Engine, "_unjam", lambda _: None)
+    monkeypatch.setattr(Engine, "_release_overdue", lambda _: None)
     expect("no engine hoards", "a drained engine holds nothing", faults="nothing")
 
 

@@ -46,16 +46,16 @@ _COMMON = {
         False,
     ),
     "debug": (Annotated[bool, typer.Option("--debug", help="Show tracebacks.")], False),
-    "timeout_s": (
+    "timeout": (
         Annotated[
-            float,
+            str,
             typer.Option(
                 "--timeout",
-                metavar="SECONDS",
+                metavar="DURATION",
                 help="How long to retry before reporting the outcome as unknown.",
             ),
         ],
-        DEFAULT_TIMEOUT_S,
+        f"{DEFAULT_TIMEOUT_S:g}s",
     ),
 }
 
@@ -183,9 +183,12 @@ def as_command(function: Callable[..., Any]) -> Callable[..., None]:
         from bucketq.cli.terminal.output import Output
 
         out = Output(
-            json=given.pop("as_json"), **{name: given.pop(name) for name in list(_COMMON)[1:]}
+            json=given.pop("as_json"),
+            quiet=given.pop("quiet"),
+            debug=given.pop("debug"),
+            timeout_s=DEFAULT_TIMEOUT_S,
         )
-        if code := run_command(function, out, given):
+        if code := run_command(function, out, **given):
             raise typer.Exit(code)
 
     parameters = [*own, *common]

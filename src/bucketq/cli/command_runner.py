@@ -11,15 +11,17 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output, flush_each_line
 from bucketq.errors import BucketQError, NotDurableError, UnavailableError
 
 
-def run_command(function: Callable[..., Any], out: Output, given: dict[str, Any]) -> int:
+def run_command(function: Callable[..., Any], out: Output, *, timeout: str, **given: Any) -> int:
     """Call the function of a command, and return the exit code."""
     flush_each_line()
     try:
+        out.timeout_s = parse_duration(timeout, "--timeout")
         result = function(out, **given)
         if inspect.iscoroutine(result):
             result = asyncio.run(result)

@@ -1,14 +1,14 @@
-"""One job in the hands of a worker: its handler is run, stopped where it must be, and settled.
+"""One attempt at a job: its handler is run, stopped if necessary, and its outcome reported.
 
-A handler is told to stop for one of five reasons, and the first counts:
+A handler is stopped for one of five reasons, and the first counts:
 
-* ``lost``: the lease is gone. Whatever comes of the handler is dropped; nothing is told.
-* ``silent``: the lease may be gone. The job is given back, if the queue still takes it.
-* ``cancel``: somebody cancelled the job. It is given back, which ends it.
-* ``timeout``: it took too long. It failed, and is tried again if attempts are left.
-* ``hurry``: the worker is to end. The job is given back unharmed.
+* ``lost``: the lease is lost. The result is dropped, and nothing is reported.
+* ``silent``: the lease may be lost. The job is released, if the queue still accepts that.
+* ``cancel``: the job was cancelled. It is released, which ends it.
+* ``timeout``: it took too long. The attempt failed; the job is retried if attempts are left.
+* ``hurry``: the worker has to exit. The job is released, without using up an attempt.
 
-A handler that ends well in spite of that is believed, unless the lease is gone.
+If the handler succeeds anyway, its result counts, unless the lease is lost.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from bucketq.worker.settling import Settling, Unsettled
 
 Stop = Literal["lost", "silent", "cancel", "timeout", "hurry"]
 End = Literal["done", "retried", "dead", "cancelled", "released", "lost", "unsettled"]
-"""What became of an attempt."""
+"""The outcome of an attempt."""
 
 _STOP_S = 1.0
-"""How long a handler that was told to stop is waited for before its job is settled without it."""
+"""How long a stopped handler may continue before its job is settled regardless."""
 
 
 class Ended(NamedTuple):
@@ -44,14 +44,14 @@ class Ended(NamedTuple):
 
     end: End
     error: BaseException | None = None
-    """What its handler raised, where it did."""
+    """What its handler raised, if it did."""
 
 
 class Attempt:
     """One attempt at a job."""
 
     def __init__(self, job: Job[Any], handler: Handler, now_s: float) -> None:
-        """Take a job that was claimed just now."""
+        """Create the attempt for a job that was just claimed."""
         self.job = job
         self.handler = handler
         self.claimed_s = now_s
@@ -60,13 +60,13 @@ class Attempt:
         self._context = Context(job)
         self._task: asyncio.Task[Any] | None = None
         self._moved: asyncio.Future[None] | None = None
-        """Set when the handler is over or was told to stop."""
+        """Set when the handler is over or was stopped."""
         self._timer: asyncio.TimerHandle | None = None
 
     def stop(self, reason: Stop, stop_s: float = _STOP_S) -> None:
-        """Tell the handler to stop; the first reason counts, but a lost lease overrides.
+        """Ask the handler to stop; the first reason counts, but a lost lease overrides it.
 
-        After ``stop_s`` the job is settled without the handler.
+        After ``stop_s`` the job is settled without waiting for the handler.
         """
         self._stop_s = min(self._stop_s, stop_s)
         is_over = self._task is not None and self._task.done()
@@ -79,7 +79,7 @@ class Attempt:
             _set(self._moved)
 
     async def run(self, runner: Runner, on_over: Callable[[], None]) -> None:
-        """Run the handler until it is over or need not be waited for.
+        """Run the handler until it is over, or was stopped and took too long.
 
         ``on_over`` is called when it is really over, which for a thread may be later.
         """
@@ -87,7 +87,7 @@ class Attempt:
         self._moved = moved = loop.create_future()
 
         def finish(task: asyncio.Task[Any]) -> None:
-            """Note the end of the handler, also where nobody looks at it any more."""
+            """Handle the end of the handler, even if nothing waits for it any more."""
             if not task.cancelled():
                 task.exception()
             if self._timer is not None:
@@ -101,20 +101,20 @@ class Attempt:
             self.stop(self.stopped)
         await moved
         while not self._task.done():
-            # Somebody who cancelled a job wants to know that it stands still, and waits for it.
+            # Cancelling promises that the job no longer runs, so that is waited for.
             patience_s = None if self.stopped == "cancel" else self._stop_s
             _, running = await asyncio.wait([self._task], timeout=patience_s)
             if running and self.stopped != "cancel":
                 return
 
     def _begun(self) -> None:
-        """Count the handler's time from now on."""
+        """Start the handler's timeout."""
         timeout_s = self.handler.timeout_s
         if timeout_s is not None and self._task is not None and not self._task.done():
             self._timer = asyncio.get_running_loop().call_later(timeout_s, self.stop, "timeout")
 
     async def settle(self, settling: Settling, settings: Settings) -> Ended:
-        """Tell the queue what became of the job."""
+        """Report the outcome to the queue."""
         if self.stopped == "lost":
             return Ended("lost")
         try:
@@ -128,13 +128,13 @@ class Attempt:
                 return await self._fail(settling, settings, error)
             return await self._settle_stopped(settling, settings, error)
         except (Unsettled, RejectedError) as error:
-            # Rejected: storage or broker take nothing from this worker, and it is not the job's.
+            # Rejected: the store or broker rejects this worker, which is not the job's fault.
             return Ended("unsettled", error)
 
     async def refuse(self, settling: Settling) -> Ended | None:
-        """Bury a job whose attempts were used up by lost leases; None: it may be run.
+        """Fail a job for good if lost leases used up its attempts; None if it may run.
 
-        Only a worker knows the limit of its handler, so the queue hands such a job out once more.
+        Only a worker knows the limit of its handler, so the queue hands such a job out again.
         """
         job, limit = self.job, self.handler.max_attempts
         if limit is None or job.max_attempts is not None:
@@ -142,7 +142,7 @@ class Attempt:
         used = job.failures + job.lost_leases
         if used < limit:
             return None
-        message = f"its worker was lost or it failed {used} times, and {limit} are allowed"
+        message = f"it failed or lost its worker {used} times, and {limit} attempts are allowed"
         try:
             status = await settling.fail(job, message, retry=False)
         except Unsettled:
@@ -154,7 +154,7 @@ class Attempt:
             if result is not None:
                 raw, encoding = payloads.encode(result, "result")
                 result = raw if encoding is None else result
-        except Exception as error:  # noqa: BLE001 - encoding a value calls code of the user's
+        except Exception as error:  # noqa: BLE001 - encoding runs the user's code
             return await self._fail_unkept(settling, settings, error)
         try:
             done = await settling.complete(self.job, result)
@@ -163,7 +163,7 @@ class Attempt:
         return Ended("done" if done else "lost")
 
     async def _fail_unkept(self, settling: Settling, settings: Settings, error: Exception) -> Ended:
-        """Count a result that cannot be kept as any failure, wherever its handler has run."""
+        """Treat a result that cannot be stored as a failure."""
         failed = HandlerFailed(unkept(error), type(error).__name__)
         ended = await self._fail(settling, settings, failed)
         return ended._replace(error=error)
@@ -171,9 +171,9 @@ class Attempt:
     async def _settle_stopped(
         self, settling: Settling, settings: Settings, error: BaseException | None
     ) -> Ended:
-        """Settle a job whose handler was told to stop, or cancelled itself."""
+        """Settle a job whose handler was stopped, or cancelled itself."""
         if self.stopped == "timeout":
-            text = f"it took longer than {self.handler.timeout_s:g} s, and was told to stop"
+            text = f"it took longer than {self.handler.timeout_s:g} s, and was stopped"
             return await self._fail(settling, settings, TimeoutError(text), text)
         if self.stopped is None:
             return await self._fail(settling, settings, error, "the handler cancelled itself")
@@ -200,7 +200,7 @@ class Attempt:
         return Ended(ends.get(status, "cancelled"), error)
 
     def _delay_s(self, error: BaseException | None, settings: Settings) -> float | None:
-        """How long to wait before the next attempt; None: as the queue itself says."""
+        """The delay before the next attempt; None leaves it to the queue."""
         if isinstance(error, Retry):
             return error.delay_s
         if self.job.backoff is not None or self.handler.backoff is None:
@@ -212,7 +212,7 @@ class Attempt:
 
 
 def is_expected(error: BaseException | None) -> bool:
-    """Whether an error is one by which handlers say what they want."""
+    """Whether a handler raised the error on purpose, to decide what happens to its job."""
     return isinstance(error, Retry | GiveUp | UnfitPayload)
 
 

@@ -1,7 +1,7 @@
-"""Runs async handlers at home: on the event loop of whoever called ``Worker.run``.
+"""Runs async handlers on the event loop that called ``Worker.run``.
 
-The engine lives on another loop, in another thread. Handlers go to the home loop and what came of
-them goes back in batches, for waking a loop from another thread costs more than a short handler.
+The engine runs on another loop, in another thread. Calls between the two loops are sent in
+batches, because waking a loop from another thread costs more than a short handler.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from bucketq.worker.runner import Begun, call
 
 
 class _Mailbox:
-    """Calls that another loop is to make, handed over together."""
+    """Calls for another loop, handed over together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._calls: deque[Callable[[], None]] = deque()
 
     def post(self, what: Callable[[], None]) -> None:
-        """Let the loop call something soon."""
+        """Schedule a call on the loop."""
         self._calls.append(what)
-        # Whoever empties it looks once more after the last call, so one wake-up serves many.
+        # _empty checks again after the last call, so one wake-up serves many calls.
         if len(self._calls) == 1:
-            # A loop that is closed has no use for it.
+            # The loop may be closed, and then nothing waits for the call.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._empty)
 
@@ -38,12 +38,12 @@ class _Mailbox:
         while self._calls:
             what = self._calls[0]
             what()
-            # It is taken out only now: while it is there, others need not wake this loop.
+            # Removed only now: while it is in the queue, post need not wake this loop.
             self._calls.popleft()
 
 
-class _Visit:
-    """One handler on its way home and back."""
+class _HandlerCall:
+    """One handler that runs on the other loop."""
 
     def __init__(self, over: asyncio.Future[None]) -> None:
         self.over = over
@@ -52,55 +52,54 @@ class _Visit:
 
 
 class CallerLoopRunner:
-    """Runs handlers on another loop. Made and used on the engine's."""
+    """Runs handlers on another loop. Created and used on the engine's loop."""
 
-    def __init__(self, home: asyncio.AbstractEventLoop) -> None:
-        """Run handlers on ``home``."""
+    def __init__(self, caller: asyncio.AbstractEventLoop) -> None:
         self._engine = asyncio.get_running_loop()
-        self._home = home
-        self._to_home = _Mailbox(home)
+        self._caller = caller
+        self._to_caller = _Mailbox(caller)
         self._to_engine = _Mailbox(self._engine)
-        self._visits: dict[int, _Visit] = {}
+        self._calls: dict[int, _HandlerCall] = {}
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
-        """Run a handler at home, and return when it is over there."""
-        visit = _Visit(self._engine.create_future())
-        self._visits[id(visit)] = visit
-        self._to_home.post(lambda: self._begin(visit, handler, context, begun))
-        while not visit.over.done():
+        """Run a handler on the other loop, and return when it is over."""
+        call_ = _HandlerCall(self._engine.create_future())
+        self._calls[id(call_)] = call_
+        self._to_caller.post(lambda: self._begin(call_, handler, context, begun))
+        while not call_.over.done():
             try:
-                await asyncio.shield(visit.over)
+                await asyncio.shield(call_.over)
             except asyncio.CancelledError:
-                visit.is_cancelled = True
-                self._to_home.post(lambda: _cancel(visit))
-        del self._visits[id(visit)]
-        if visit.task is None or not visit.task.done() or visit.task.cancelled():
+                call_.is_cancelled = True
+                self._to_caller.post(lambda: _cancel(call_))
+        del self._calls[id(call_)]
+        if call_.task is None or not call_.task.done() or call_.task.cancelled():
             raise asyncio.CancelledError
-        return visit.task.result()
+        return call_.task.result()
 
     async def close(self) -> None:
-        """Wait for nobody any more."""
-        for visit in list(self._visits.values()):
-            _arrive(visit)
-        await asyncio.sleep(0)  # So that whoever waited has heard of it.
+        """Stop waiting for handlers that still run."""
+        for call_ in list(self._calls.values()):
+            _finish(call_)
+        await asyncio.sleep(0)  # Let the tasks that waited see it.
 
-    def _begin(self, visit: _Visit, handler: Handler, context: Context, begun: Begun) -> None:
-        if visit.is_cancelled:
-            self._to_engine.post(lambda: _arrive(visit))
+    def _begin(self, call_: _HandlerCall, handler: Handler, context: Context, begun: Begun) -> None:
+        if call_.is_cancelled:
+            self._to_engine.post(lambda: _finish(call_))
             return
         if handler.timeout_s is not None:
             self._to_engine.post(begun)
-        visit.task = self._home.create_task(
+        call_.task = self._caller.create_task(
             call(handler, context), name=f"{JOB_TASK}{context.job.id}"
         )
-        visit.task.add_done_callback(lambda _: self._to_engine.post(lambda: _arrive(visit)))
+        call_.task.add_done_callback(lambda _: self._to_engine.post(lambda: _finish(call_)))
 
 
-def _cancel(visit: _Visit) -> None:
-    if visit.task is not None:
-        visit.task.cancel()
+def _cancel(call_: _HandlerCall) -> None:
+    if call_.task is not None:
+        call_.task.cancel()
 
 
-def _arrive(visit: _Visit) -> None:
-    if not visit.over.done():
-        visit.over.set_result(None)
+def _finish(call_: _HandlerCall) -> None:
+    if not call_.over.done():
+        call_.over.set_result(None)

@@ -10,30 +10,29 @@ from bucketq.worker.handler_exceptions import JobCancelled
 
 
 class Context:
-    """One attempt at a job, seen from its handler.
+    """One attempt at a job, as its handler sees it.
 
-    An async handler that is to stop is cancelled, and one in a process is ended. A handler in a
-    thread cannot be: one that runs for long looks at ``cancelled`` now and then.
+    An async handler that should stop is cancelled, and one in a process is killed. A handler in a
+    thread cannot be stopped: one that runs long should check ``cancelled`` regularly.
     """
 
     def __init__(self, job: Job[Any]) -> None:
-        """Describe an attempt that goes on."""
         self.job = job
         self.cancelled = False
-        """Whether to stop: nobody waits for the result any more."""
+        """Whether to stop: the result is no longer wanted."""
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1. It never repeats, so what you write to can fence by it."""
+        """The number of the attempt, from 1. It never repeats, so it can be a fencing token."""
         return self.job.attempt
 
     @property
     def lease(self) -> LeaseRef:
-        """What shows that this attempt holds the job."""
+        """The lease by which this attempt holds the job."""
         return self.job.lease
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``JobCancelled`` where the handler is to stop."""
+        """Raise ``JobCancelled`` if the handler should stop."""
         if self.cancelled:
-            message = f"job {self.job.id} (attempt {self.job.attempt}) is to stop"
+            message = f"job {self.job.id} (attempt {self.job.attempt}) should stop"
             raise JobCancelled(message)

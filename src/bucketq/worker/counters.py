@@ -1,4 +1,4 @@
-"""``WorkerCounters``: what a worker has done so far."""
+"""Counts what a worker has done."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from bucketq.worker.attempt import End
 
 @dataclass
 class WorkerCounters:
-    """What a worker has done so far."""
+    """What a worker has done so far, in one run."""
 
     claimed: int = 0
     running: int = 0
     waiting: int = 0
-    """Claimed, and not yet begun."""
+    """Claimed, but not started yet."""
     ends: dict[End, int] = field(default_factory=dict)
     left: Stats | None = None
-    """The queue at the end of a burst, where it could be read: what is left is not due yet."""
+    """The queue at the end of a burst, if it could be read: the jobs left are not due yet."""
 
     def count(self, end: End) -> int:
-        """How many attempts ended so."""
+        """How many attempts ended this way."""
         return self.ends.get(end, 0)

@@ -1,8 +1,8 @@
 """The engine of a worker: claims jobs, keeps its slots busy, and drains.
 
-It runs on one event loop and touches nothing but its queue and its runner, so that it runs in the
-simulator as it is. Every job that it has claimed is either settled, or known to be lost, or left to
-its lease because the worker had to end.
+It runs on one event loop and uses only its queue and its runner, so the simulator can run it
+unchanged. Every claimed job is settled, or known to be lost, or left until its lease expires
+because the worker had to exit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
 from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
-from bucketq.worker.lease import LeaseKeeper, News
+from bucketq.worker.lease import LeaseEvent, LeaseKeeper
 from bucketq.worker.prefetch import Prefetch
 from bucketq.worker.queue_warnings import QueueWarnings
 from bucketq.worker.runner import Runner
@@ -36,8 +36,9 @@ _log = logging.getLogger("bucketq.worker")
 _WAIT_S = 20.0
 """How long a claim waits for a job."""
 _LONGEST_BACKLOG_S = 2.0
-"""How long a job may wait for a slot before it is given back for others to take."""
+"""How long a job may wait for a slot before it is released for other workers."""
 _MOST_UNSETTLED = 2000
+"""With more outcomes than this unacknowledged, no more jobs are claimed."""
 _REFRESH_S = 60.0
 """How often the queue's settings are read again."""
 _SECOND_LOOK_S = 3.0
@@ -46,17 +47,17 @@ right after that, and waits for it. Later looks are as rare as the settings are 
 _LOOK_S = 5.0
 """How long counting the jobs may take."""
 _WITHDRAW_S = 1.0
-"""How long withdrawing a claim may take, which needs no answer."""
-_NOTICES: dict[News, str] = {
+"""How long withdrawing a claim may take; no answer is needed."""
+_NOTICES: dict[LeaseEvent, str] = {
     "lost": "lease lost",
     "silent": "lease in doubt",
     "cancel": "cancel asked",
 }
-"""What is told of a job when its handler is told to stop."""
+"""The log event when a handler is stopped."""
 
 
 class Engine:
-    """Works on the jobs of one queue."""
+    """Runs the jobs of one queue."""
 
     def __init__(
         self,
@@ -77,11 +78,11 @@ class Engine:
             queue: An open queue.
             handlers: What to do with each kind of job; no other kinds are claimed.
             runner: How handlers are run.
-            clock: For jitter, and to see who seems to be gone.
+            clock: For jitter, and to find jobs without heartbeats.
             name: The name under which jobs are claimed.
             concurrency: How many handlers run at once.
-            burst: Whether to end when there is nothing to do.
-            drain_s: How long it may take to end after ``stop``.
+            burst: Whether to stop when no job is available.
+            drain_s: How long it may take to end after ``stop``, in seconds.
             known: Kinds that have a handler too, though this engine does not claim them.
         """
         self._queue = queue
@@ -99,11 +100,11 @@ class Engine:
         self._prefetch = Prefetch(concurrency)
         self._backlog: deque[Attempt] = deque()
         self._attempts: dict[int, Attempt] = {}
-        """Those that are held: in the backlog, running, or being settled."""
+        """The attempts that hold a lease: in the backlog, running, or being settled."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._looks: dict[int, asyncio.Task[Stats]] = {}
         self._busy = 0
-        """How many slots are taken, by handlers that run."""
+        """How many slots are taken by running handlers."""
         self._changed = asyncio.Event()
         """A slot is free, a job is settled, or the worker is stopped."""
         self._watching: asyncio.TimerHandle | None = None
@@ -115,7 +116,7 @@ class Engine:
         self.counters = WorkerCounters()
 
     def stop(self, *, hurry: bool = False) -> None:
-        """Claim no more; let handlers finish, or with ``hurry`` tell them to stop."""
+        """Claim no more jobs; let handlers finish, or with ``hurry`` stop them."""
         now_s = asyncio.get_running_loop().time()
         self._stopped.set()
         self.drain.begin(now_s)
@@ -133,20 +134,20 @@ class Engine:
         return self._concurrency
 
     def fetch_none_ahead(self) -> None:
-        """Hold no more jobs than handlers run: the runner has some that wait, and counts them."""
+        """Prefetch nothing: the runner has waiting jobs of its own, which count as running."""
         self._prefetch.most = 0
 
     def resize(self, concurrency: int) -> None:
-        """Let more handlers run at once, or fewer when some of those that run have ended."""
+        """Run more handlers at once, or fewer once enough of the running ones have ended."""
         self._concurrency = concurrency
         self._prefetch.concurrency = concurrency
         self._fill()
         self._changed.set()
 
     async def run(self) -> None:
-        """Work until it is stopped, or in a burst until there is nothing to do.
+        """Run jobs until stopped, or in a burst until no job is available.
 
-        Raises what makes the queue unusable; everything that is held is let go before.
+        Raises the error that makes the queue unusable, after all jobs were released.
         """
         loop = asyncio.get_running_loop()
         await self._read_settings()
@@ -156,8 +157,8 @@ class Engine:
         try:
             await asyncio.wait([claiming, *chores], return_when=asyncio.FIRST_COMPLETED)
             is_burst_over = self._burst and not self._stopped.is_set()
-            # Nobody keeps what is claimed where a chore has failed, or the queue is gone: then
-            # handlers work in vain.
+            # If a chore has failed, or the queue is gone, leases are not renewed any more, so
+            # handlers need not continue.
             self.stop(hurry=any(map(_has_failed, (claiming, *chores))))
             await asyncio.wait([claiming], timeout=_WITHDRAW_S)
             await self._drain()
@@ -174,7 +175,7 @@ class Engine:
                 raise end
 
     async def stats(self) -> Stats:
-        """Count the jobs of the queue. Raises ``ClosedError`` where it ends meanwhile."""
+        """Count the jobs of the queue. Raises ``ClosedError`` if the worker ends meanwhile."""
         looking = asyncio.get_running_loop().create_task(self._queue.stats())
         self._looks[id(looking)] = looking
         try:
@@ -183,13 +184,13 @@ class Engine:
             asking = asyncio.current_task()
             if asking is not None and asking.cancelling():
                 raise
-            message = "the worker has ended, and looks at its queue no more"
+            message = "the worker has ended, so its queue cannot be read"
             raise ClosedError(message) from None
         finally:
             del self._looks[id(looking)]
 
     async def _look(self) -> Stats | None:
-        """Count the jobs of the queue if that is allowed and quick, and log what is odd."""
+        """Count the jobs of the queue, if permitted and quick, and log warnings."""
         try:
             async with asyncio.timeout(_LOOK_S):
                 stats = await self._queue.stats()
@@ -214,17 +215,17 @@ class Engine:
             try:
                 await self._read_settings()
             except UnavailableError:
-                return  # The worker is in a hurry to end, and waits for no answer.
+                return  # The worker is stopping at once and waits for no answer.
 
     async def _claim_on(self) -> None:
-        """Claim whenever there is room, until it is stopped or a burst is over."""
+        """Claim whenever there is room, until stopped or a burst is over."""
         while not self._stopped.is_set():
             self._changed.clear()
             room = self._room()
             if room <= 0:
                 await self._changed.wait()
                 continue
-            # Before the claim: what ends while it is under way may put a job back behind it.
+            # Checked before the claim: a job that ends during it may be queued again after it.
             was_idle = not self._attempts
             jobs = await self._claim(room)
             if not jobs and self._burst:
@@ -234,9 +235,9 @@ class Engine:
                     await self._changed.wait()
 
     async def _is_worth_waiting(self) -> bool:
-        """Whether a burst that found nothing may find the job of a worker that is gone."""
+        """Whether a burst that found nothing should wait for jobs of workers that are gone."""
         if self._wait_s:
-            return False  # It has waited.
+            return False  # It has waited already.
         now = self._clock.now()
         self._wait_s = await worth_waiting_s(self._queue, self._handlers, self._settings, now)
         return self._wait_s > 0
@@ -244,10 +245,10 @@ class Engine:
     def _room(self) -> int:
         """How many jobs to ask for."""
         if len(self._attempts) - self._busy - len(self._backlog) > _MOST_UNSETTLED:
-            return 0  # Completions do not come through; more of them would not help.
+            return 0  # Completions are not acknowledged; more of them would not help.
         wanted = self._concurrency + self._prefetch.ahead
         room = wanted - self._busy - len(self._backlog)
-        # A claim for every job that ends would be one at a time for ever: let some gather.
+        # Claiming whenever a job ends would fetch one job at a time: wait for several.
         enough = max(1, self._prefetch.ahead // 2)
         return min(room, self._settings.max_batch_jobs) if room >= enough else 0
 
@@ -289,20 +290,20 @@ class Engine:
         return [] if claiming.cancelled() else claiming.result()
 
     def _take(self, job: Job[Any], since_s: float) -> None:
-        """Hold a job that was claimed."""
+        """Take charge of a claimed job."""
         attempt = Attempt(job, self._handlers[job.kind], asyncio.get_running_loop().time())
         self._attempts[id(attempt)] = attempt
 
-        def tell(news: News) -> None:
-            self._log(logging.WARNING, _NOTICES[news], job)
-            attempt.stop(news)
+        def on_event(event: LeaseEvent) -> None:
+            self._log(logging.WARNING, _NOTICES[event], job)
+            attempt.stop(event)
 
-        self._keeper.keep(job.lease, since_s, tell)
+        self._keeper.keep(job.lease, since_s, on_event)
         self._backlog.append(attempt)
         self.counters.claimed += 1
 
     def _fill(self) -> None:
-        """Begin with jobs of the backlog while slots are free."""
+        """Start jobs of the backlog while slots are free."""
         while self._backlog and self._busy < self._concurrency and not self._stopped.is_set():
             attempt = self._backlog.popleft()
             self._busy += 1
@@ -320,13 +321,13 @@ class Engine:
             self._attempts.pop(number, None)
             self._tasks.pop(number, None)
             if not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("a job could not be settled", exc_info=error)
+                _log.error("the outcome of a job could not be reported", exc_info=error)
             self._changed.set()
 
         task.add_done_callback(over)
 
     async def _work(self, attempt: Attempt) -> None:
-        """See one job through."""
+        """Run one job and report its outcome."""
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
 
@@ -356,9 +357,9 @@ class Engine:
         quiet = ended.end in {"done", "released", "cancelled"} or is_expected(ended.error)
         facts: dict[str, object] = {"took_s": round(took_s, 6)}
         if ended.error is not None:
-            # Not its message: that may quote the payload, and is recorded in the job.
+            # Not the message: it may quote the payload, and is recorded in the job.
             facts["error"] = name_of(ended.error)
-        # A dead job needs somebody, also where its handler wanted it so.
+        # A dead job needs an operator, even if its handler gave up on purpose.
         level = logging.INFO if quiet and ended.end != "dead" else logging.WARNING
         shown = ended.error if _log.isEnabledFor(logging.DEBUG) and not quiet else None
         self._log(level, ended.end, attempt.job, facts, shown)
@@ -371,43 +372,43 @@ class Engine:
         facts: Mapping[str, object] | None = None,
         error: BaseException | None = None,
     ) -> None:
-        """Tell of a job, never of what is in it."""
+        """Log an event of a job, without its payload."""
         if _log.isEnabledFor(level):
-            told = {"job": job.id, "kind": job.kind, "attempt": job.attempt, **(facts or {})}
-            text = " ".join(f"{name}={value}" for name, value in told.items())
-            facts = {"event": event, **told}
+            fields = {"job": job.id, "kind": job.kind, "attempt": job.attempt, **(facts or {})}
+            text = " ".join(f"{name}={value}" for name, value in fields.items())
+            facts = {"event": event, **fields}
             _log.log(level, "%s %s", event, text, extra={"bucketq": facts}, exc_info=error)
 
     def _watch_backlog(self) -> None:
-        """Look again when the job that has waited longest for a slot should have got one."""
+        """Set a timer for when the oldest job of the backlog has waited too long for a slot."""
         if self._backlog and self._watching is None:
             loop = asyncio.get_running_loop()
             at_s = self._backlog[0].claimed_s + _LONGEST_BACKLOG_S
-            self._watching = loop.call_at(at_s, self._unjam)
+            self._watching = loop.call_at(at_s, self._release_overdue)
 
-    def _unjam(self) -> None:
-        """Let others have the jobs for which there is no slot in time."""
+    def _release_overdue(self) -> None:
+        """Release jobs that got no slot in time, for other workers."""
         self._watching = None
         now_s = asyncio.get_running_loop().time()
-        # The same sum as for the timer: another could find it early for ever, by its rounding.
+        # The same expression as for the timer: another one could round differently, and loop.
         while self._backlog and self._backlog[0].claimed_s + _LONGEST_BACKLOG_S <= now_s:
             self._prefetch.note_jam(_LONGEST_BACKLOG_S)
-            self._give_back_next()
+            self._release_next()
         self._watch_backlog()
 
-    def _give_back_next(self) -> None:
+    def _release_next(self) -> None:
         attempt = self._backlog.popleft()
         self.counters.waiting = len(self._backlog)
         attempt.stop("hurry")
-        self._begin(attempt, self._give_back(attempt))
+        self._begin(attempt, self._release(attempt))
 
-    async def _give_back(self, attempt: Attempt) -> None:
+    async def _release(self, attempt: Attempt) -> None:
         self._count(attempt, await attempt.settle(self._settling, self._settings), 0.0)
 
     async def _drain(self) -> None:
-        """Give back what has not begun, let the rest finish, and hurry when that takes long."""
+        """Release jobs that have not started, let others finish, and hurry if that takes long."""
         while self._backlog:
-            self._give_back_next()
+            self._release_next()
         if self._watching is not None:
             self._watching.cancel()
         loop = asyncio.get_running_loop()
@@ -421,7 +422,7 @@ class Engine:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _until_settled(self, patience_s: float) -> None:
-        """Wait until nothing is held, or a while, or until the worker is in a hurry."""
+        """Wait until no job is held, the time is over, or ``stop(hurry=True)`` is called."""
         was_hurrying = self._hurrying
         try:
             async with asyncio.timeout(patience_s):

@@ -1,4 +1,4 @@
-"""The text that is recorded of a handler's error: what it was, and where, within a limit."""
+"""The recorded text of a handler's error: the error and its traceback, within a limit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Unfi
 
 _CUT = "[...]\n"
 _MOST_CAUSES = 5
+"""Chains may be circular or very long."""
 _OWN = ("bucketq/worker/", "bucketq/spark/")
 
 
 def describe(error: BaseException, limit_bytes: int) -> str:
     """The error on the first line, then its traceback, the innermost calls if not all fit.
 
-    What a handler raises to say what it wants is told by its reason alone.
+    ``Retry``, ``GiveUp`` and the like are recorded by their reason alone.
     """
     if isinstance(error, Retry | GiveUp | UnfitPayload | HandlerFailed):
         return _cut(_clean(_words(error) or type(error).__name__), limit_bytes)
@@ -25,8 +26,8 @@ def describe(error: BaseException, limit_bytes: int) -> str:
     for _ in range(_MOST_CAUSES):
         if cause is None:
             break
-        told = f"{type(cause).__name__}: {_clean(_words(cause))}".removesuffix(": ")
-        lines += [f"caused by {told}\n", *_lines(cause)]
+        text = f"{type(cause).__name__}: {_clean(_words(cause))}".removesuffix(": ")
+        lines += [f"caused by {text}\n", *_lines(cause)]
         cause = _cause(cause)
     head = _cut(summary, limit_bytes // 2 if lines else limit_bytes)
     left = limit_bytes - len(head.encode()) - len(_CUT) - 1
@@ -41,20 +42,20 @@ def describe(error: BaseException, limit_bytes: int) -> str:
 
 
 def name_of(error: BaseException) -> str:
-    """The type of an error, also of one that was raised in another process."""
+    """The type of an error, even if it was raised in another process."""
     return (isinstance(error, HandlerFailed) and error.type_name) or type(error).__name__
 
 
 def unkept(error: Exception) -> str:
-    """What is recorded where a handler is done, and the queue cannot keep what it returned."""
-    text = f"the handler is done, but its result cannot be kept: {_words(error)}"
+    """The recorded text if a handler returned a result that cannot be stored."""
+    text = f"the handler returned, but its result cannot be stored: {_words(error)}"
     if isinstance(error, PayloadTooLargeError):
-        return text  # It tells what to do.
-    return f"{text}; let it return JSON, bytes, a dataclass or the like"
+        return text  # It says what to do.
+    return f"{text}; return JSON values, bytes, a dataclass or the like"
 
 
 def _lines(error: BaseException) -> list[str]:
-    """Where an error was raised, without what is ours of that way."""
+    """The traceback of an error, without the frames of this package."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -64,20 +65,20 @@ def _lines(error: BaseException) -> list[str]:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """What an error was raised for, or while it was handled."""
+    """The cause or the context of an error."""
     return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _words(error: BaseException) -> str:
-    """What an error says; it may fail at that, and its job is to be told of all the same."""
+    """The message of an error, or a placeholder if ``str`` raises."""
     try:
         return str(error)
-    except Exception as other:  # noqa: BLE001 - a handler's own code, whatever it raises
-        return f"(what it says cannot be told: {type(other).__name__})"
+    except Exception as other:  # noqa: BLE001 - the user's code may raise anything
+        return f"(its message cannot be shown: {type(other).__name__})"
 
 
 def _clean(text: str) -> str:
-    """Text that JSON can hold: a file name may not be."""
+    """Escape what JSON cannot encode, like surrogates in a file name."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -1,8 +1,8 @@
-"""``ForcedExit``: ends a process that does not end by itself in time.
+"""``ForcedExit``: exits a process that does not exit in time.
 
-A worker that was told to stop has given its jobs back within its drain time. The process may go on
-all the same, because of code that this library cannot stop: a handler that blocks the event loop,
-one that ignores its cancellation, or a thread that the interpreter waits for before it exits.
+A stopped worker has released its jobs within its drain time. The process may still not exit,
+because of code that this library cannot stop: a handler that blocks the event loop, one that
+ignores its cancellation, or a thread that the interpreter joins at exit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMED_MAX = 5
 
 
 class ForcedExit:
-    """A deadline for this process. It holds until it is called off."""
+    """A deadline for this process, unless it is cancelled."""
 
     def __init__(self) -> None:
         self._is_called_off = threading.Event()
@@ -37,19 +37,19 @@ class ForcedExit:
         """The loop on which async handlers run, if it is known."""
 
     def within(self, seconds: float) -> None:
-        """End the process after so long. The earliest deadline counts."""
+        """Exit the process after this time. The earliest deadline counts."""
         threading.Thread(
             target=self._wait, args=(seconds,), name="bucketq exit", daemon=True
         ).start()
 
     def call_off(self) -> None:
-        """Let the process live."""
+        """Cancel the deadline."""
         self._is_called_off.set()
 
     def _wait(self, seconds: float) -> None:
         if self._is_called_off.wait(seconds):
             return
-        # In a thread of its own: a thread that is blocked may hold the locks of logging.
+        # In another thread: a blocked thread may hold the locks of logging.
         logging_thread = threading.Thread(target=self._report, daemon=True)
         logging_thread.start()
         logging_thread.join(_LAST_WORDS_S)

@@ -1,6 +1,6 @@
-"""What a handler may raise to say what is to become of its job.
+"""Exceptions by which a handler decides what happens to its job.
 
-Any other exception means: it failed, try it again as its backoff says.
+Any other exception is a failure: the job is retried after its backoff.
 """
 
 from __future__ import annotations
@@ -8,36 +8,37 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bucketq.model import check
+from bucketq.worker.durations import in_seconds
 
 
-class Retry(Exception):  # noqa: N818 - it asks for something, and is no error by itself
-    """Try the job again later. It counts as a failure, so it meets ``max_attempts``."""
+class Retry(Exception):  # noqa: N818 - a request, not an error
+    """Retry the job later. It counts as a failure, towards ``max_attempts``."""
 
     def __init__(
-        self, reason: str = "the handler asked for a retry", *, delay: float | timedelta = 0.0
+        self, reason: str = "the handler asked for a retry", *, delay_s: float | timedelta = 0.0
     ) -> None:
-        """Take the reason that is recorded, and how long to wait, in seconds."""
+        """Record ``reason``, and retry after ``delay_s`` seconds."""
         super().__init__(reason)
-        self.delay_s = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        check.delay(self.delay_s, "delay")
+        self.delay_s = in_seconds(delay_s)
+        check.delay(self.delay_s, "delay_s")
 
 
-class GiveUp(Exception):  # noqa: N818 - it asks for something, and is no error by itself
-    """Do not try the job again: it is dead, with the reason, until somebody redrives it."""
+class GiveUp(Exception):  # noqa: N818 - a request, not an error
+    """Do not retry the job: it is dead, with the reason, until it is redriven."""
 
 
-class JobCancelled(Exception):  # noqa: N818 - it asks for something, and is no error by itself
-    """Raised by ``Context.raise_if_cancelled`` in a handler that is to stop."""
+class JobCancelled(Exception):  # noqa: N818 - a request, not an error
+    """Raised by ``Context.raise_if_cancelled`` in a handler that should stop."""
 
 
-class UnfitPayload(Exception):  # noqa: N818 - it never leaves this package
-    """The payload is not of the type that the handler declares; it never will be."""
+class UnfitPayload(Exception):  # noqa: N818 - internal
+    """The payload cannot be decoded as the type that the handler declares, now or later."""
 
 
-class HandlerFailed(Exception):  # noqa: N818 - it never leaves this package
-    """A handler raised something in another process; the text tells what, and where."""
+class HandlerFailed(Exception):  # noqa: N818 - internal
+    """A handler in another process raised an exception; the text has its traceback."""
 
     def __init__(self, text: str, type_name: str = "") -> None:
-        """Take the text, and what the error was called there."""
+        """Keep the text, and the name of the exception's type."""
         super().__init__(text)
         self.type_name = type_name

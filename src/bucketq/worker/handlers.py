@@ -1,8 +1,8 @@
-"""Functions that work on jobs, by the kind of job.
+"""Handlers: functions that run jobs, by kind.
 
-A handler is found in a registry and never imported by a name from a job. Its signature says what
-it wants: the payload, read as its annotated type; the ``Job``; a ``Context``; in any order, or
-nothing at all.
+Handlers are registered, and never imported by a name from a job. The signature of a function
+determines its arguments: the payload, decoded as the annotated type; the ``Job``; a ``Context``; in
+any order, or none of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bucketq.model.settings import check_backoff
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
+from bucketq.worker.durations import in_seconds
 from bucketq.worker.handler_exceptions import UnfitPayload
 
 Place = Literal["loop", "thread", "process"]
@@ -32,30 +33,30 @@ _NOTHING = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Handler:
-    """A function, the kind of job that it is for, and how it is to be run."""
+    """A function, the kind of its jobs, and how to run it."""
 
     kind: str
     function: Callable[..., Any]
     place: Place
     wants: Mapping[str, str]
-    """Each parameter, and what it is given: ``payload``, ``job`` or ``context``."""
+    """What each parameter receives: ``payload``, ``job`` or ``context``."""
     payload_type: Any = Any
     timeout_s: float | None = None
     max_attempts: int | None = None
-    """For jobs that do not say themselves."""
+    """For jobs that have none of their own."""
     backoff: Backoff | None = None
-    """For jobs that do not say themselves."""
+    """For jobs that have none of their own."""
 
     def arguments(self, context: Context) -> dict[str, Any]:
-        """What the function is called with. Raises ``UnfitPayload``."""
+        """The arguments of the function. Raises ``UnfitPayload``."""
         job = Job[Any](context.job.record, self.payload_type)
         if not self.wants:
             return {}
         try:
             if self.payload_type is not Any or "payload" in self.wants.values():
-                job.payload  # noqa: B018 - it is decoded here, so that it fails here
+                job.payload  # noqa: B018 - decodes it, which may raise
         except PayloadError as error:
-            # Whoever reads it looks at the job.
+            # The text is recorded in the job, so it need not name it.
             reason = str(error).removeprefix(f"payload of job {job.id}")
             raise UnfitPayload(f"the payload{reason}") from error
         context.job = job
@@ -70,7 +71,6 @@ class Handlers(Mapping[str, Handler]):
     """The handlers of a worker, by kind."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._by_kind: dict[str, Handler] = {}
 
     def __getitem__(self, kind: str) -> Handler:
@@ -86,7 +86,7 @@ class Handlers(Mapping[str, Handler]):
         return len(self._by_kind)
 
     def add(self, handler: Handler) -> None:
-        """Add a handler. Raises ``InvalidRequestError`` where its kind has one."""
+        """Add a handler. Raises ``InvalidRequestError`` if its kind has one already."""
         if handler.kind in self._by_kind:
             other = self._by_kind[handler.kind].function
             message = (
@@ -101,22 +101,22 @@ def bind(
     kind: str,
     function: Callable[..., Any],
     *,
-    timeout: float | timedelta | None = None,
+    timeout_s: float | timedelta | None = None,
     max_attempts: int | None = None,
     backoff: Backoff | None = None,
     run_in: Place | None = None,
 ) -> Handler:
-    """Make a handler of a function. Raises ``InvalidRequestError`` on what cannot work."""
+    """Create a handler. Raises ``InvalidRequestError`` if the function cannot be one."""
     check.kind(kind)
     if max_attempts is not None:
         check.max_attempts(max_attempts)
     if backoff is not None:
         check_backoff(backoff)
-    timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if timeout_s is not None:
-        check.delay(timeout_s, "timeout")
-        if not timeout_s:
-            message = f"the timeout of {_name(function)} must be more than 0 seconds"
+    limit_s = None if timeout_s is None else in_seconds(timeout_s)
+    if limit_s is not None:
+        check.delay(limit_s, "timeout_s")
+        if not limit_s:
+            message = f"timeout_s of {_name(function)} must be more than 0"
             raise InvalidRequestError(message)
     wants, payload_type = _read_signature(function)
     return Handler(
@@ -125,29 +125,29 @@ def bind(
         place=_place(function, run_in),
         wants=wants,
         payload_type=payload_type,
-        timeout_s=timeout_s,
+        timeout_s=limit_s,
         max_attempts=max_attempts,
         backoff=backoff,
     )
 
 
 def check_reachable(handler: Handler) -> None:
-    """Raise ``InvalidRequestError`` where another process would not find a handler's function."""
+    """Raise ``InvalidRequestError`` if another process could not import the function."""
     function = handler.function
     found: Any = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
         found = getattr(found, name, None)
     if found is not function:
         message = (
-            f"the handler of kind {handler.kind!r} runs in a process, which has to find it as "
-            f"{function.__module__}.{function.__qualname__}, and something else is there: let "
-            "@worker.handler be its outermost decorator"
+            f"the handler of kind {handler.kind!r} runs in a process, which imports it as "
+            f"{function.__module__}.{function.__qualname__}, but that is another object: make "
+            "@worker.handler the outermost decorator"
         )
         raise InvalidRequestError(message)
 
 
 def _place(function: Callable[..., Any], wanted: Place | None) -> Place:
-    """Where to run a function: async ones on the loop, others in a thread, unless told."""
+    """Where to run a function: by default async ones on the loop, others in a thread."""
     is_async = inspect.iscoroutinefunction(function)
     if wanted is None:
         return "loop" if is_async else "thread"
@@ -159,23 +159,23 @@ def _place(function: Callable[..., Any], wanted: Place | None) -> Place:
         raise InvalidRequestError(message)
     if wanted == "process" and not hasattr(function, "__qualname__"):
         message = (
-            f"{_name(function)} has no name under which another process could find it: define a "
-            "function at the top of its module"
+            f"{_name(function)} has no name by which another process could import it: define a "
+            "function at module level"
         )
         raise InvalidRequestError(message)
     if wanted == "process" and "<locals>" in function.__qualname__:
         message = (
-            f"{_name(function)} is defined inside a function, where another process cannot find "
-            "it: move it to the top of its module"
+            f"{_name(function)} is defined inside a function, so another process cannot import "
+            "it: move it to module level"
         )
         raise InvalidRequestError(message)
     return wanted
 
 
 def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
-    """What each parameter is to be given, and the type of the payload."""
+    """What each parameter receives, and the type of the payload."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        message = f"{_name(function)} is a generator: a handler returns its result"
+        message = f"{_name(function)} is a generator: a handler must return its result"
         raise InvalidRequestError(message)
     try:
         parameters = inspect.signature(function, eval_str=True).parameters.values()
@@ -192,8 +192,8 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
             if parameter.default is not _NOTHING:
                 continue
             message = (
-                f"{_name(function)} wants {parameter.name!r} beside a payload: a handler takes "
-                "one payload, and a Job or a Context if it asks for them by annotation"
+                f"{_name(function)} has a parameter {parameter.name!r} besides the payload: a "
+                "handler takes one payload, and a Job or a Context by annotation"
             )
             raise InvalidRequestError(message)
         if parameter.kind is parameter.POSITIONAL_ONLY:
@@ -204,7 +204,7 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
             types[parameter.name] = kind_of_payload
     payload_type = next(iter(types.values()), Any)
     if any(other != payload_type for other in types.values()):
-        message = f"{', '.join(types)} of {_name(function)} tell of payloads of different types"
+        message = f"{', '.join(types)} of {_name(function)} declare different types of payload"
         raise InvalidRequestError(message)
     _check_payload(function, payload_type)
     return wants, payload_type
@@ -219,7 +219,7 @@ def _check_payload(function: Callable[..., Any], payload_type: Any) -> None:
 
 
 def _role(parameter: inspect.Parameter) -> tuple[str, Any]:
-    """What a parameter is given, and the type of payload that it tells of."""
+    """What a parameter receives, and the type of payload that it declares."""
     wanted = parameter.annotation
     if wanted is Context or (wanted is _NOTHING and parameter.name == "context"):
         return "context", Any

@@ -1,12 +1,12 @@
-"""Runs handlers in processes of their own: for work that needs a core, and for code that crashes.
+"""Runs handlers in separate processes: for CPU-bound work, and for code that may crash.
 
-Each process runs one handler at a time, and is kept for the next. Payloads and results travel as
-JSON; nothing that comes from a job is ever unpickled. A handler that is to stop is ended with its
-process, and a process that dies takes one attempt of one job with it.
+Each process runs one handler at a time, and is reused. Payloads and results are sent as JSON; data
+from a job is never unpickled. A handler that should stop is killed with its process, and a process
+that dies fails one attempt of one job.
 
 A handler may start processes, with ``subprocess`` or ``multiprocessing``. Its own process leads a
-session, and is ended together with all that it started: when the handler is to stop, when the
-process dies, and when the worker is gone, even by ``kill -9``.
+session, and is killed together with all that it started: if the handler should stop, if the process
+dies, and if the worker is gone, even by ``kill -9``.
 """
 
 from __future__ import annotations
@@ -41,35 +41,36 @@ from bucketq.worker.threads import ThreadRunner
 _SPAWN = multiprocessing.get_context("spawn")
 _IGNORED = (signal.SIGINT, signal.SIGTERM)
 _END_S = 2.0
+"""How long to wait for the end of a process that was killed or closed its pipe."""
 _STEP_S = 0.01
 _START_S = 20.0
-"""How long a process may take to start even if its handler's timeout is shorter: importing what
-handlers need takes seconds on a busy host."""
+"""The least time for a process to start, even if its handler's timeout is shorter: importing the
+modules of handlers takes seconds on a busy host."""
 _LOOK_S = 0.5
-"""How often it is seen whether a process lives whose pipe another process keeps open."""
+"""How often a process is checked for being alive: another process may keep its pipe open."""
 
 
-class ProcessDied(Exception):  # noqa: N818 - a handler's misfortune, told like its errors
+class ProcessDied(Exception):  # noqa: N818 - reported like an error of the handler
     """The process that ran a handler ended before the handler did."""
 
 
 class _Child:
-    """One process, seen from here."""
+    """One process, as the worker sees it."""
 
     def __init__(self, handlers: dict[str, Handler]) -> None:
-        """Start it. What it is told to run is chosen here, by kind, from ``handlers``."""
+        """Start it with ``handlers``, of which ``ask`` selects one by kind."""
         self._closing, self.is_closed = threading.Lock(), False
         self._is_over = False
-        """Whether it is gone for certain; its number may belong to another process then."""
+        """Whether it is certainly gone; its pid may belong to another process then."""
         self._link, theirs = _SPAWN.Pipe()
         life, self._life = _SPAWN.Pipe(duplex=False)
-        # It unpickles them, and so imports what they need, when it leads its own session.
+        # It unpickles them, which imports their modules, once it leads its own session.
         packed = bytes(ForkingPickler.dumps(handlers))
-        # A daemon may not have children. That it ends with this process is seen to here.
+        # Not a daemon, which may not have children; ``kill`` ends it with this process.
         self.process = _SPAWN.Process(
             target=_live, args=(theirs, life, packed), name="bucketq handler", daemon=False
         )
-        # Signals that come before it can ignore them wait for it: the mask is inherited.
+        # Signals are blocked until it can ignore them: the mask is inherited.
         resource_tracker.ensure_running()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
         try:
@@ -77,20 +78,20 @@ class _Child:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         pid = self.process.pid
-        assert pid is not None  # noqa: S101 - a group of number 0 would be our own
+        assert pid is not None  # noqa: S101 - group 0 would be our own
         self._pid = pid
-        # At its end this process would wait for the other.
+        # At exit this process would join the other.
         atexit.register(self.kill)
         theirs.close()
         life.close()
         _children.add(self)
 
     def until_ready(self) -> None:
-        """Wait until it has imported what its handlers need."""
+        """Wait until it has imported the handlers."""
         self._receive()
 
     def ask(self, kind: str, record: JobRecord) -> Reply:
-        """Run a handler there, and wait for what comes of it."""
+        """Run a handler there, and wait for the reply."""
         try:
             self._link.send_bytes(kind.encode())
             self._link.send_bytes(msgspec.json.encode(record))
@@ -99,7 +100,7 @@ class _Child:
         return msgspec.json.decode(self._receive(), type=Reply)
 
     def _receive(self) -> bytes:
-        """Wait for a message. The end of the process ends that, even if its pipe stays open."""
+        """Wait for a message, or until the process ends, even if its pipe stays open."""
         try:
             while not self._link.poll(_LOOK_S):
                 if not self.process.is_alive() and not self._link.poll():
@@ -109,14 +110,14 @@ class _Child:
             raise self._death() from None
 
     def _death(self) -> ProcessDied:
-        """Say how it ended, and end what it has started."""
+        """Find out how it ended, and kill what it has started."""
         try:
-            # Not by join, which also waits for whatever else holds the pipes of the process.
+            # Not join, which also waits for other processes that hold its pipes.
             left_s = _END_S
             while (exitcode := self.process.exitcode) is None and left_s > 0:
                 threading.Event().wait(_STEP_S)
                 left_s -= _STEP_S
-        except ValueError:  # It was closed meanwhile, and keeps nothing to tell.
+        except ValueError:  # It was closed meanwhile, so its exit code is unknown.
             return ProcessDied("the process that ran the handler was ended with its worker")
         if exitcode is None:
             self.kill()
@@ -125,39 +126,39 @@ class _Child:
         return ProcessDied(how_it_ended(exitcode))
 
     def kill(self) -> None:
-        """End it now, with all that it has started."""
+        """Kill it and all that it has started."""
         if self._is_over:
             return
-        # Before it leads a group there is none of its number.
+        # Before it leads a group, there is none with its pid.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, signal.SIGKILL)
         with suppress(ValueError):  # It is closed.
             self.process.kill()
 
     def end_rest(self) -> None:
-        """End what a process has left behind that is gone."""
+        """Kill what a process that is gone has left behind."""
         if not self._is_over:
             self._is_over = True
-            # Its number is not given to another while any of its group is left.
+            # Its pid is not reused while a process of its group is left.
             if not _is_taken(self._pid):
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._pid, signal.SIGKILL)
 
     def forget(self) -> None:
-        """Leave it to the worker: this is a copy of it, after a fork."""
+        """In a fork of the worker, close the pipes and leave the process to the worker."""
         self._is_over = True
         self._life.close()
         self._link.close()
 
     def close(self) -> None:
-        """End it, and wait for that."""
-        # The worker may end it while whoever ran a handler there finds that out and does the same;
-        # and a file that is closed twice may be another's the second time.
+        """Kill it, and wait until it is gone."""
+        # The worker may close it while the task that ran a handler does the same; closing a file
+        # descriptor twice could close another file.
         with self._closing:
             if self.is_closed:
                 return
             self.is_closed = True
-        # Not even a kill ends it in time where it waits for a disk.
+        # A process that waits for a disk is not killed in time.
         with suppress(ValueError):
             atexit.unregister(self.kill)
             self._life.close()
@@ -176,13 +177,13 @@ def _forget_all() -> None:
         child.forget()
 
 
-# A process that is forked from the worker would keep the pipes open by which its end is seen, and
-# would end its handlers with itself.
+# A fork of the worker would keep the pipes open that show the worker's end, and would kill the
+# worker's handlers at its own exit.
 os.register_at_fork(after_in_child=_forget_all)
 
 
 def _is_taken(pid: int) -> bool:
-    """Whether there is a process of this number."""
+    """Whether there is a process with this pid."""
     try:
         os.kill(pid, 0)
     except OSError as error:
@@ -191,10 +192,10 @@ def _is_taken(pid: int) -> bool:
 
 
 class ProcessRunner:
-    """Processes that wait for handlers to run; as many as were ever needed at once."""
+    """A pool of processes, as many as were ever needed at once."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        """Begin without processes; of ``handlers`` only those count that are to run in one."""
+        """Start without processes; only the ``handlers`` that run in processes are used."""
         self._handlers = {
             kind: handler for kind, handler in handlers.items() if handler.place == "process"
         }
@@ -203,7 +204,7 @@ class ProcessRunner:
         self._busy: dict[int, _Child] = {}
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
-        """Run a handler in a process; where that is cancelled, the process is ended."""
+        """Run a handler in a process; if cancelled, kill the process."""
         child = self._take_idle() or await self._start(handler.timeout_s)
         begun()
         ask = partial(child.ask, handler.kind, context.job.record)
@@ -213,7 +214,7 @@ class ProcessRunner:
         return value_of(reply)
 
     async def close(self) -> None:
-        """End the processes."""
+        """Kill the processes."""
         children = (*self._idle, *self._busy.values())
         for child in children:
             child.kill()
@@ -228,15 +229,15 @@ class ProcessRunner:
         limit_s = None if timeout_s is None else max(timeout_s, _START_S)
         await self._use(child, child.until_ready, limit_s)
         if child.is_closed:
-            raise asyncio.CancelledError  # It was ready when it was told to stop.
+            raise asyncio.CancelledError  # It was ready when it was stopped.
         return child
 
     async def _use(
         self, child: _Child, ask: Callable[[], Any], limit_s: float | None = None
     ) -> Any:
-        """Wait for a process to do something.
+        """Wait for a call to a process.
 
-        It is ended if this is cancelled, or takes longer than ``limit_s``.
+        The process is killed if this is cancelled, or takes longer than ``limit_s``.
         """
         loop = asyncio.get_running_loop()
         self._busy[id(child)] = child
@@ -259,7 +260,7 @@ class ProcessRunner:
             except asyncio.CancelledError:
                 is_cancelled = True
                 child.kill()
-            except Exception:  # noqa: BLE001 - it is raised below
+            except Exception:  # noqa: BLE001 - raised below
                 break
         if timer is not None:
             timer.cancel()
@@ -267,7 +268,7 @@ class ProcessRunner:
         error = asking.exception()
         if error is None and not is_cancelled and not is_late:
             return asking.result()
-        # Also where it had answered already when it was ended: there is nobody in it now.
+        # Even if it had answered before it was killed: it cannot be reused.
         await self._threads.call(child.close)
         if error is not None and is_cancelled:
             raise asyncio.CancelledError
@@ -277,7 +278,7 @@ class ProcessRunner:
         return asking.result()
 
     def _take_idle(self) -> _Child | None:
-        """A process that waits, if there is one; it may have been ended while it did."""
+        """An idle process that is still alive, if there is one."""
         while self._idle:
             child = self._idle.pop()
             if child.process.is_alive():
@@ -288,21 +289,21 @@ class ProcessRunner:
 
 
 def _live(link: Connection, life: Connection, packed: bytes) -> None:
-    """What runs in the process: one handler after another, until the worker is gone."""
+    """The main function of the process: run handlers until the worker is gone."""
     os.setsid()
-    # They go to all processes of a terminal or a service, and it is the worker that decides. Not
-    # by SIG_IGN, which programs that a handler starts would inherit.
+    # They go to all processes of a terminal or a service, and the worker decides. Not SIG_IGN,
+    # which programs that a handler starts would inherit.
     for number in _IGNORED:
         signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
-    # A fork gets no signal before it is an ordinary process.
+    # A fork gets no signal before its signal handlers are reset.
     os.register_at_fork(
         before=partial(signal.pthread_sigmask, signal.SIG_BLOCK, _IGNORED),
         after_in_parent=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, _IGNORED),
         after_in_child=partial(_leave, link, life),
     )
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
-    handlers: dict[str, Handler] = pickle.loads(packed)  # noqa: S301 - our own, from the worker
+    handlers: dict[str, Handler] = pickle.loads(packed)  # noqa: S301 - from the worker
     with suppress(EOFError, OSError):
         link.send_bytes(b"ready")
         while True:
@@ -312,11 +313,11 @@ def _live(link: Connection, life: Connection, packed: bytes) -> None:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing about a signal."""
+    """Ignore a signal."""
 
 
 def _leave(link: Connection, life: Connection) -> None:
-    """Make a process that a handler forked an ordinary one: signals end it, and no pipe is its."""
+    """In a fork of a handler, restore signal handlers and close the pipes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
@@ -325,7 +326,7 @@ def _leave(link: Connection, life: Connection) -> None:
 
 
 def _end_with(life: Connection) -> None:
-    """End this process and its group when the worker's is gone, even if a handler is at work."""
+    """Kill this process and its group when the worker is gone, even if a handler runs."""
     with suppress(EOFError, OSError):
         life.recv_bytes()
     os.killpg(0, signal.SIGKILL)
@@ -338,6 +339,6 @@ def _reply(handler: Handler, record: JobRecord) -> Reply:
             result = asyncio.run(call(handler, context))
         else:
             result = call_plain(handler, context)
-    except BaseException as error:  # noqa: BLE001 - it fails its job, and not this process
+    except BaseException as error:  # noqa: BLE001 - fails the job, not this process
         return reply_failed(error)
     return reply_done(result)

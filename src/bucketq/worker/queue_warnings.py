@@ -1,8 +1,8 @@
-"""Warnings about the queue, for an operator who wonders why nothing happens.
+"""Warnings that explain why a worker gets no jobs.
 
-Each is logged once: that jobs are held back by a pause, and that jobs wait which this worker has no
-handler for, as after a typing error in the name of a kind. A kind with running jobs has a worker
-elsewhere, and is not mentioned.
+Each is logged once: that the queue is paused, and that jobs are queued for which this worker has no
+handler, for example after a typo in the name of a kind. A kind with running jobs has another
+worker, and is not mentioned.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from bucketq.model.operations import Stats
 _log = logging.getLogger("bucketq.worker")
 
 _NAMED_MAX = 10
-"""A line stays readable; `bucketq stats` lists every kind."""
+"""Keeps the line readable; `bucketq stats` lists every kind."""
 
 
 class QueueWarnings:
-    """What one worker has logged about its queue."""
+    """Logs warnings of one worker about its queue."""
 
     def __init__(self, kinds: Collection[str], known: Collection[str]) -> None:
-        """Warn for a worker of some kinds; of others that are known too, nothing is said."""
+        """Warn for a worker of some kinds; ``known`` kinds have a handler as well."""
         self._kinds = kinds
         self._reported = set(known) | set(kinds)
-        """Kinds that no warning is due for."""
+        """Kinds that need no warning, or no further one."""
         self._is_paused = False
-        """Whether jobs are held back, as far as was logged."""
+        """Whether the last log entry said that jobs are paused."""
 
     def look(self, stats: Stats) -> None:
-        """Log what is new about the queue."""
+        """Log warnings that are new."""
         self._report_pause(stats)
         self._report_kinds_without_handler(stats)
 
@@ -39,7 +39,7 @@ class QueueWarnings:
         is_paused = stats.paused or bool(kinds)
         if is_paused and not self._is_paused:
             what = "the queue" if stats.paused else ", ".join(kinds)
-            _log.warning("%s is paused: jobs come when somebody resumes it (bucketq resume)", what)
+            _log.warning("%s is paused; no jobs are claimed until `bucketq resume`", what)
         self._is_paused = is_paused
 
     def _report_kinds_without_handler(self, stats: Stats) -> None:
@@ -52,6 +52,6 @@ class QueueWarnings:
         shown = [f"{kind} ({count:,})" for kind, count in list(waiting.items())[:_NAMED_MAX]]
         more = len(waiting) - len(shown)
         _log.warning(
-            "jobs wait that this worker has no handler for, and none of their kind is running: %s",
+            "jobs are queued that this worker has no handler for, and none of their kind runs: %s",
             ", ".join(shown) + (f" and {more:,} more kinds" if more else ""),
         )

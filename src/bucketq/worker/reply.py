@@ -1,7 +1,7 @@
-"""``Reply``: what came of a handler that ran in another process, on its way back.
+"""``Reply``: the outcome of a handler that ran in another process.
 
-It travels as JSON, so that nothing that comes from a job is ever unpickled. A verdict that the
-handler raised there is raised here again; any other error comes as its text.
+It is sent as JSON, so that data from a job is never unpickled. ``Retry``, ``GiveUp`` and the like
+are raised here again; any other exception arrives as text.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from bucketq.worker.failure import describe, unkept
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 
 ENDED = "the process that ran the handler"
-"""How a failure begins that tells of a process that ended before its handler did."""
+"""The start of the error if a process ended before its handler."""
 _LIMIT_BYTES = 1 << 20
+"""Bounds the text of an error here; max_error_bytes of the queue is applied by ``Attempt``."""
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
-    """What came of a handler."""
+    """The outcome of a handler."""
 
     kind: Literal["done", "failed", "unfit", "retry", "give up"]
     result: Raw = Raw(b"null")
     is_bytes: bool = False
     text: str = ""
     error: str = ""
-    """The type of what was raised."""
+    """The type of the exception."""
     delay_s: float = 0.0
 
 
 def reply_done(result: object) -> Reply:
-    """Tell what a handler returned, or that nobody could keep it."""
+    """Reply with what a handler returned, or that it cannot be encoded."""
     try:
         raw, encoding = payloads.encode(result, "result")
-    except Exception as error:  # noqa: BLE001 - encoding a value calls code of the user's
+    except Exception as error:  # noqa: BLE001 - encoding runs the user's code
         return Reply("failed", text=unkept(error), error=type(error).__name__)
     return Reply("done", result=raw, is_bytes=encoding is not None)
 
 
 def reply_failed(error: BaseException) -> Reply:
-    """Tell what a handler raised."""
+    """Reply with what a handler raised."""
     if isinstance(error, UnfitPayload):
         return Reply("unfit", text=str(error))
     if isinstance(error, Retry):
@@ -53,13 +54,13 @@ def reply_failed(error: BaseException) -> Reply:
 
 
 def value_of(reply: Reply) -> Any:
-    """Return or raise what a handler did."""
+    """Return or raise what the handler did."""
     if reply.kind == "failed":
         raise HandlerFailed(reply.text, reply.error)
     if reply.kind == "unfit":
         raise UnfitPayload(reply.text)
     if reply.kind == "retry":
-        raise Retry(reply.text, delay=reply.delay_s)
+        raise Retry(reply.text, delay_s=reply.delay_s)
     if reply.kind == "give up":
         raise GiveUp(reply.text)
     encoding: Literal["base64"] | None = "base64" if reply.is_bytes else None
@@ -67,7 +68,7 @@ def value_of(reply: Reply) -> Any:
 
 
 def how_it_ended(exitcode: int | None) -> str:
-    """How a process ended that ran a handler, for people."""
+    """Describe how the process of a handler ended."""
     if exitcode is not None and exitcode < 0:
         name = signal.Signals(-exitcode).name
         return f"{ENDED} was ended by {name}"

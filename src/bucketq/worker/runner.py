@@ -1,7 +1,7 @@
-"""``Runner``: how a handler is run. The seam between the engine and tasks, threads and processes.
+"""``Runner``: the interface between the engine and the ways to run a handler.
 
-The engine runs on one loop and knows no threads. It awaits ``run`` in a task of its own, and
-cancels that task where the handler is to stop.
+The engine runs on one loop and uses no threads. It awaits ``run`` in a separate task, and cancels
+that task if the handler should stop.
 """
 
 from __future__ import annotations
@@ -14,51 +14,51 @@ from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler, Place
 
 Begun = Callable[[], None]
-"""What a runner calls, on the engine's loop, when a handler begins: its time counts from then."""
+"""A runner calls it, on the engine's loop, when a handler starts: its timeout counts from then."""
 
 
-class HandlerExit(Exception):  # noqa: N818 - it tells of one that is no error
-    """A handler raised what would have ended the process, like ``SystemExit``."""
+class HandlerExit(Exception):  # noqa: N818 - for an exception that is not an error
+    """A handler raised ``SystemExit`` or ``KeyboardInterrupt``, which would end the process."""
 
 
 class Runner(Protocol):
     """A way to run handlers."""
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
-        """Run a handler, call ``begun`` when it begins, and return or raise what it does.
+        """Run a handler, call ``begun`` when it starts, and return or raise what it does.
 
-        Raises ``UnfitPayload`` where the payload is not what the handler declares. It returns
-        when the handler is over and never before. Cancelling it asks the handler to stop; a
-        handler that ends all the same is heard.
+        Raises ``UnfitPayload`` if the payload does not have the type that the handler declares. It
+        returns when the handler is over and never before. Cancelling it asks the handler to stop;
+        if the handler returns a result anyway, ``run`` returns it.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of what is kept for later runs."""
+        """Release idle threads or processes."""
         ...
 
 
 class TaskRunner:
-    """Runs handlers where the engine runs: the simplest runner, without threads."""
+    """Runs handlers on the engine's loop, without threads."""
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
-        """Call the handler, in this task."""
+        """Call the handler in this task."""
         begun()
         return await call(handler, context)
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there are no resources."""
 
 
 class Runners:
-    """Sends each handler to the runner of its place."""
+    """Selects the runner for each handler."""
 
     def __init__(self, by_place: Mapping[Place, Runner]) -> None:
-        """Take a runner for each place that handlers name."""
+        """Use one runner for each place that handlers name."""
         self._by_place = by_place
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
-        """Run a handler in its place."""
+        """Run a handler with the runner of its place."""
         return await self._by_place[handler.place].run(handler, context, begun)
 
     async def close(self) -> None:
@@ -68,22 +68,22 @@ class Runners:
 
 
 async def call(handler: Handler, context: Context) -> Any:
-    """Call a handler, async or not, such that its end is never that of the process."""
+    """Call a handler, async or not; ``SystemExit`` becomes an error of the handler."""
     arguments = handler.arguments(context)
     try:
         answer = handler.function(**arguments)
         return await answer if inspect.isawaitable(answer) else answer
     except (SystemExit, KeyboardInterrupt) as error:
-        raise HandlerExit(_told(error)) from error
+        raise HandlerExit(_describe_exit(error)) from error
 
 
 def call_plain(handler: Handler, context: Context) -> Any:
-    """Call a handler that is not async, such that its end is never that of the thread."""
+    """Call a handler that is not async; ``SystemExit`` becomes an error of the handler."""
     arguments = handler.arguments(context)
     try:
         answer = handler.function(**arguments)
     except (SystemExit, KeyboardInterrupt) as error:
-        raise HandlerExit(_told(error)) from error
+        raise HandlerExit(_describe_exit(error)) from error
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
@@ -95,5 +95,5 @@ def call_plain(handler: Handler, context: Context) -> Any:
     return answer
 
 
-def _told(error: BaseException) -> str:
+def _describe_exit(error: BaseException) -> str:
     return f"the handler raised {type(error).__name__}({error})"

@@ -1,8 +1,8 @@
-"""Tells the queue how jobs ended, until it has acknowledged that.
+"""Reports outcomes of jobs to the queue until they are acknowledged.
 
-Completions that are ready at the same time go in one request, and so do releases. While the
-outcome is unknown the same request is sent again, under the same id, to the effect of one; the
-lease is kept meanwhile.
+Completions that are ready at the same time are sent in one request, and so are releases. While the
+outcome of a request is unknown it is retried under the same id, so it is applied at most once; the
+lease is renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _LARGEST_BATCH = 1000
 """How many jobs go in one request at most. With results of the default limit (64 KiB) they fit in
 one message to a broker; larger batches save next to nothing."""
 _FIRST_PAUSE_S = 0.1
+"""The pause before the first retry; it doubles up to the longest one, with jitter."""
 _LONGEST_PAUSE_S = 5.0
 
 
@@ -40,12 +41,12 @@ _Ready = tuple[Item, asyncio.Future[bool]]
 """An item, and the future of its caller: whether its lease was still held."""
 
 
-class Unsettled(Exception):  # noqa: N818 - it never leaves this package
+class Unsettled(Exception):  # noqa: N818 - internal
     """The worker could not wait for the queue's answer any longer."""
 
 
 class _Batches(Generic[Item]):
-    """Items that go to the queue together: while one batch is on its way, the next collects."""
+    """Sends items in batches: while one batch is in flight, the next one collects."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class _Batches(Generic[Item]):
         self._sending: asyncio.Task[None] | None = None
 
     async def put(self, item: Item) -> bool:
-        """Send an item with the next batch; False: its lease was lost."""
+        """Send an item with the next batch; False if its lease was lost."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
         self.ready.append((item, done))
@@ -69,7 +70,7 @@ class _Batches(Generic[Item]):
         return await done
 
     async def close(self) -> None:
-        """Send nothing any more."""
+        """Stop sending."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
@@ -86,8 +87,8 @@ class _Batches(Generic[Item]):
         try:
             answers = await self._send_many([item for item, _ in batch])
         except (InvalidRequestError, PayloadTooLargeError):
-            # They are too many or too large together, or the queue does not take one of them. Half
-            # of them at a time, the others go in few requests.
+            # They are too many or too large together, or the queue rejects one of them. Sending
+            # halves isolates that one in few requests.
             if len(batch) == 1:
                 await self._send_alone(*batch[0])
                 return
@@ -97,7 +98,7 @@ class _Batches(Generic[Item]):
         except RejectedError:
             for item, done in batch:
                 await self._send_alone(item, done)
-        except Exception as error:  # noqa: BLE001 - the callers get it, whatever it is
+        except Exception as error:  # noqa: BLE001 - passed on to the callers
             for _, done in batch:
                 _fail(done, error)
         else:
@@ -109,7 +110,7 @@ class _Batches(Generic[Item]):
             await self._send_one(item)
         except LeaseLostError:
             _answer(done, is_held=False)
-        except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
+        except Exception as error:  # noqa: BLE001 - passed on to the caller
             _fail(done, error)
         else:
             _answer(done, is_held=True)
@@ -126,7 +127,7 @@ def _fail(done: asyncio.Future[bool], error: Exception) -> None:
 
 
 class Settling:
-    """The way back to the queue, shared by all jobs of a worker."""
+    """Reports outcomes for all jobs of a worker."""
 
     def __init__(self, queue: Queue[Any], clock: Clock) -> None:
         """Settle jobs of ``queue``."""
@@ -144,18 +145,18 @@ class Settling:
         return not self._completions.ready and not self._releases.ready
 
     def give_up(self) -> None:
-        """From now on ask once more and no more than that: the worker is to end."""
+        """From now on try each request once more only: the worker is shutting down."""
         self._gives_up.set()
 
     async def close(self) -> None:
-        """Send nothing any more."""
+        """Stop sending."""
         await self._completions.close()
         await self._releases.close()
 
     async def complete(self, job: Job[Any], result: Any) -> bool:
-        """Finish a job; False: its lease was lost.
+        """Complete a job; False if its lease was lost.
 
-        Raises ``RejectedError`` where the queue does not take the result, and ``Unsettled``.
+        Raises ``RejectedError`` if the queue rejects the result, and ``Unsettled``.
         """
         return await self._completions.put((job, result))
 
@@ -168,7 +169,7 @@ class Settling:
         delay_s: float | None = None,
         max_attempts: int | None = None,
     ) -> Status | None:
-        """Report a failure, and return what the job is now; None: its lease was lost."""
+        """Report a failure and return the new status; None if the lease was lost."""
         try:
             return await self.insist(
                 lambda request: self._queue.fail(
@@ -184,13 +185,13 @@ class Settling:
             return None
 
     async def release(self, job: Job[Any]) -> bool:
-        """Give a job back; False: its lease was lost."""
+        """Release a job; False if its lease was lost."""
         return await self._releases.put(job)
 
     async def insist(self, ask: Callable[[str | None], Awaitable[A]]) -> A:
-        """Ask, and ask again with the same request while the outcome is unknown.
+        """Call ``ask``, and retry with the same request id while the outcome is unknown.
 
-        Raises ``Unsettled`` where the worker does not wait any longer, or the queue is gone.
+        Raises ``Unsettled`` if the worker does not wait any longer, or the queue is gone.
         """
         request: str | None = None
         pause_s = _FIRST_PAUSE_S
@@ -219,10 +220,10 @@ class Settling:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _withdraw(self, asking: Awaitable[Any]) -> None:
-        """Ask once more, and let that be withdrawn at once.
+        """Send the request once more, and cancel it at once.
 
-        What it did the first time is unknown. A queue gives back the jobs of a claim that is
-        cancelled; those of a claim that is forgotten would wait until their leases run out.
+        Its outcome is unknown. The queue releases the jobs of a claim that is cancelled; those of
+        an abandoned claim would wait until their leases expire.
         """
         task = asyncio.ensure_future(asking)
         await asyncio.sleep(0)
@@ -230,7 +231,7 @@ class Settling:
         await asyncio.gather(task, return_exceptions=True)
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait, unless the worker gives up meanwhile."""
+        """Wait, or until the worker gives up."""
         try:
             async with asyncio.timeout(pause_s):
                 await self._gives_up.wait()

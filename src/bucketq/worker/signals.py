@@ -1,8 +1,8 @@
-"""Sees signals while the main thread is stuck in native code.
+"""Notices signals while the main thread is stuck in native code.
 
-Python calls the handler of a signal in the main thread, between two steps of the interpreter. A
-driver that waits for a database, or a long computation in C, keeps it from doing so. But the
-interpreter writes the number of each signal to a file at once, and another thread can read that.
+Python calls signal handlers in the main thread, between two bytecodes. A driver that waits for a
+database, or a long computation in C, delays that. But the interpreter writes the number of each
+signal to the wakeup file descriptor at once, and another thread can read it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _NONE = -1
 
 @contextmanager
 def watched(numbers: Collection[int], on_signal: Callable[[], None]) -> Iterator[None]:
-    """Call a function when one of these signals comes, in a thread, as well as its handler.
+    """Call a function in a thread when one of these signals arrives, besides its handler.
 
-    Only signals that have a handler are seen, and this is for the main thread to use.
+    Only signals with a Python handler are noticed. Must be used in the main thread.
     """
     reader, writer = socket.socketpair()
     mine = writer.fileno()
@@ -31,7 +31,7 @@ def watched(numbers: Collection[int], on_signal: Callable[[], None]) -> Iterator
     def watch() -> None:
         with reader:
             while number := reader.recv(1):
-                if before != _NONE:  # An event loop waits for it as well.
+                if before != _NONE:  # An event loop reads it as well.
                     with suppress(OSError):
                         os.write(before, number)
                 if number[0] in numbers:
@@ -43,5 +43,5 @@ def watched(numbers: Collection[int], on_signal: Callable[[], None]) -> Iterator
     finally:
         found = signal.set_wakeup_fd(before)
         if found != mine:
-            signal.set_wakeup_fd(found)  # An event loop has taken the place meanwhile.
+            signal.set_wakeup_fd(found)  # An event loop has replaced it meanwhile.
         writer.close()

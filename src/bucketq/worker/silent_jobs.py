@@ -1,10 +1,10 @@
-"""Jobs that nobody seems to work on any more, for which a burst waits before it ends.
+"""Running jobs without heartbeats, for which a burst waits before it ends.
 
-The job of a worker that was killed is handed out again when somebody has listened for that worker
-long enough. A burst that ends sooner would leave the job where it is, and so would the next one.
+The job of a killed worker is queued again once an open queue has heard no heartbeat for the length
+of its lease. A burst that ends sooner would leave the job as it is, and so would the next burst.
 
-How a job looks is told by wall clocks, which may be wrong. So nothing follows from it but how long
-a burst lasts.
+The age of a heartbeat compares wall clocks, which may be wrong. So it only decides how long a
+burst waits.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from bucketq.queue.base import MAX_WAIT_S, Queue
 _log = logging.getLogger("bucketq.worker")
 
 _LOOK_S = 5.0
+"""How long listing the running jobs may take; a burst ends without an answer."""
 _LOOKED_AT = 500
-"""So many running jobs are looked at."""
+"""How many running jobs are checked, in one request."""
 
 
 async def worth_waiting_s(
     queue: Queue[Any], kinds: Iterable[str], settings: Settings, now: datetime
 ) -> float:
-    """How long to wait for a job whose worker seems to be gone; 0: there is none."""
+    """How long to wait for a job whose worker seems to be gone; 0 if there is none."""
     if not await _is_one_silent(queue, kinds, settings, now):
         return 0.0
     wait_s = min(settings.lease_s + settings.grace_s + settings.heartbeat_s, MAX_WAIT_S)
@@ -40,10 +41,10 @@ async def worth_waiting_s(
 async def _is_one_silent(
     queue: Queue[Any], kinds: Iterable[str], settings: Settings, now: datetime
 ) -> bool:
-    """Whether one of the running jobs has been silent for longer than its lease.
+    """Whether a running job had no heartbeat for longer than its lease.
 
-    Those with a lease of their own are a stream's, which may be longer than anybody waits. Where
-    the queue must not or cannot be read, there is none.
+    Jobs with their own lease are ignored: they belong to streams, and their leases may be long. If
+    the queue cannot or must not be read, the answer is no.
     """
     try:
         async with asyncio.timeout(_LOOK_S):

@@ -1,8 +1,8 @@
-"""Runs plain handlers in threads.
+"""Runs handlers that are not async in threads.
 
-A thread cannot be stopped from outside: a handler that is to stop sees that in its context, and
-until it ends it keeps its slot. The threads are daemons, so that a worker that is in a hurry to end
-does not wait for a handler that will not.
+A thread cannot be stopped from outside: a handler that should stop sees that in its context, and
+keeps its slot until it ends. The threads are daemons, so that a worker that has to exit does not
+wait for a handler that does not end.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ Work = Callable[[], None]
 
 
 class ThreadRunner:
-    """Threads that wait for handlers to run; as many as were ever needed at once."""
+    """A pool of threads, as many as were ever needed at once."""
 
     def __init__(self) -> None:
-        """Begin without threads."""
         self._works: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._pending: dict[int, asyncio.Future[tuple[Any, BaseException | None]]] = {}
         self._idle = 0
@@ -36,13 +35,13 @@ class ThreadRunner:
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler in a thread, and return when it is over."""
-        begun()  # There is a thread for each that runs, so it begins at once.
+        begun()  # Every running handler has a thread, so it starts at once.
         return await self.call(partial(call_plain, handler, context))
 
     async def call(self, function: Callable[[], Any]) -> Any:
-        """Call a function in a thread, and return when it is over, also where cancelled."""
+        """Call a function in a thread, and return when it is over, even if cancelled."""
         if self._is_closed:
-            raise asyncio.CancelledError  # No thread would ever take it.
+            raise asyncio.CancelledError  # No thread would run it.
         loop = asyncio.get_running_loop()
         over: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         within = contextvars.copy_context()
@@ -51,11 +50,11 @@ class ThreadRunner:
             result, error = None, None
             try:
                 result = within.run(function)
-            except BaseException as raised:  # noqa: BLE001 - it is raised again where it is awaited
+            except BaseException as raised:  # noqa: BLE001 - raised again in the caller
                 error = raised
-            # The loop is closed where the worker did not wait for this thread.
+            # The loop is closed if the worker did not wait for this thread.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(_tell, over, result, error)
+                loop.call_soon_threadsafe(_set_outcome, over, result, error)
 
         if self._idle == 0:
             self._start()
@@ -73,13 +72,13 @@ class ThreadRunner:
         return result
 
     async def close(self) -> None:
-        """Wait for nobody any more, and let the threads end when they have nothing to do."""
+        """Stop waiting for handlers, and let idle threads end."""
         self._is_closed = True
         for over in list(self._pending.values()):
-            _tell(over, None, asyncio.CancelledError())
+            _set_outcome(over, None, asyncio.CancelledError())
         for _ in range(self._count):
             self._works.put(None)
-        await asyncio.sleep(0)  # So that whoever waited has heard of it.
+        await asyncio.sleep(0)  # Let the tasks that waited see it.
 
     def _start(self) -> None:
         self._idle += 1
@@ -92,7 +91,7 @@ class ThreadRunner:
             work()
 
 
-def _tell(
+def _set_outcome(
     over: asyncio.Future[tuple[Any, BaseException | None]],
     result: Any,
     error: BaseException | None,

@@ -1,18 +1,18 @@
-"""``Worker``: what users of job queues write their handlers for.
+"""``Worker``: handlers, and the queue whose jobs they run.
 
 ::
 
     worker = bucketq.Worker("s3://bucket/jobs/queue.json", concurrency=20)
 
 
-    @worker.handler("email", timeout=30)
+    @worker.handler("email", timeout_s=30)
     async def send(email: Email) -> None: ...
 
 
     worker.run_sync()  # or: await worker.run(), or: bucketq work module:worker
 
-The queue is spoken to on a loop in a thread of its own, so a handler that blocks its own loop costs
-nobody a lease.
+The code that talks to the queue runs on an event loop in its own thread, so a handler that blocks
+its own loop loses no lease.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from bucketq.queue.base import Queue
 from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
+from bucketq.worker.durations import in_seconds
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
 from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
@@ -51,33 +52,32 @@ _log = logging.getLogger("bucketq.worker")
 _ADDRESS_VARIABLE = "BUCKETQ_URL"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ECHO_S = 0.25
-"""For so long after a SIGTERM another one is taken for its echo."""
+"""A second SIGTERM within this time is ignored: ``timeout`` sends two at once."""
 _MEANINGS = (
-    "no more jobs are claimed, and handlers may finish; once more stops them",
-    "handlers are told to stop, and their jobs are given back; once more ends the process",
+    "no more jobs are claimed, and handlers may finish; a second signal stops them",
+    "handlers are stopped, and their jobs are released; a third signal kills the process",
 )
 _HIGHEST_CONCURRENCY = 10_000
 
 
 class Worker:
-    """Handlers, and the queue whose jobs they are for."""
+    """Handlers, and the queue whose jobs they run."""
 
     def __init__(
         self,
         url: str | None = None,
         *,
         concurrency: int = 10,
-        drain: float | timedelta = 30.0,
+        drain_s: float | timedelta = 30.0,
         **options: Unpack[Options],
     ) -> None:
-        """Make a worker without handlers; nothing is opened yet.
+        """Create a worker without handlers; nothing is opened yet.
 
         Args:
-            url: The address of the queue, as for ``connect``; left out, BUCKETQ_URL when it runs.
+            url: The address of the queue, as for ``connect``; BUCKETQ_URL if omitted.
             concurrency: How many handlers run at once.
-            drain: How long the worker may take to end when it is stopped, in seconds. Shortly
-                before that, handlers that still run are told to stop, and their jobs are given
-                back.
+            drain_s: The time limit for a graceful shutdown, in seconds. Shortly before it ends,
+                handlers that still run are stopped, and their jobs are released.
             **options: Those of ``connect``; ``worker`` is the name under which jobs are claimed.
         """
         self.url: str | None = None
@@ -89,24 +89,24 @@ class Worker:
         self._portal: Portal | None = None
         self._serving: asyncio.Task[Any] | None = None
         self._is_stopped = False
-        self.configure(url, concurrency=concurrency, drain=drain, **options)
+        self.configure(url, concurrency=concurrency, drain_s=drain_s, **options)
 
     def configure(
         self,
         url: str | None = None,
         *,
         concurrency: int | None = None,
-        drain: float | timedelta | None = None,
+        drain_s: float | timedelta | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """Change what it was made with, for its next run; what is left out stays as it is."""
+        """Change arguments of the constructor, for the next run; the others stay as they are."""
         if concurrency is not None:
             check.whole_number(concurrency, "concurrency", 1, _HIGHEST_CONCURRENCY)
             self.concurrency = concurrency
-        if drain is not None:
-            drain_s = drain.total_seconds() if isinstance(drain, timedelta) else drain
-            check.delay(drain_s, "drain")
-            self.drain_s = drain_s
+        if drain_s is not None:
+            limit_s = in_seconds(drain_s)
+            check.delay(limit_s, "drain_s")
+            self.drain_s = limit_s
         self.url = url or self.url
         self._options |= options
 
@@ -117,7 +117,7 @@ class Worker:
 
     @property
     def options(self) -> Options:
-        """Those of ``connect`` that it was made with."""
+        """The options of ``connect`` that it was created with."""
         return self._options.copy()
 
     @property
@@ -127,12 +127,12 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """The name under which it claims jobs: that of the option ``worker``, or this process."""
+        """The name under which it claims jobs: the option ``worker``, or host and process id."""
         return self._options.get("worker") or f"{socket.gethostname()}:{os.getpid()}"
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has found its queue, in this run."""
+        """Whether it has opened its queue, in this run."""
         return self._engine is not None and self._engine.has_begun
 
     @property
@@ -144,27 +144,27 @@ class Worker:
         self,
         kind: str,
         *,
-        timeout: float | timedelta | None = None,
+        timeout_s: float | timedelta | None = None,
         max_attempts: int | None = None,
         backoff: Backoff | None = None,
         run_in: Place | None = None,
     ) -> Callable[[Function], Function]:
-        """Let a function work on jobs of a kind: ``@worker.handler("email", timeout=30)``.
+        """Register a function for jobs of a kind: ``@worker.handler("email", timeout_s=30)``.
 
-        The function takes the payload, read as its annotated type, and where it asks for them by
-        annotation the ``Job`` and a ``Context``. What it returns is the job's result.
+        The payload is decoded into the annotated type; parameters annotated with ``Job`` or
+        ``Context`` receive these. The return value becomes the job's result.
 
         Args:
             kind: The kind of job.
-            timeout: How long an attempt may take, in seconds; then it has failed.
-            max_attempts: How often a job may fail or be lost before it is dead, where the job
-                does not say itself.
-            backoff: How long a failed job waits, where the job does not say itself.
-            run_in: ``loop``: the event loop, the default for async functions; ``thread``: the
-                default for others; ``process``: a process of its own, for work that needs a core.
+            timeout_s: How long an attempt may take, in seconds, before it fails.
+            max_attempts: How often a job may fail or lose its worker before it is dead, if the
+                job has no limit of its own.
+            backoff: How long a failed job waits, if the job has no backoff of its own.
+            run_in: ``loop`` is the event loop, the default for async functions; ``thread`` is the
+                default for others; ``process`` is a separate process, for CPU-bound work.
         """
         if callable(kind):
-            message = 'a handler needs the kind of job it is for: write @worker.handler("kind")'
+            message = 'a handler needs a kind: write @worker.handler("kind")'
             raise InvalidRequestError(message)
 
         def register(function: Function) -> Function:
@@ -172,7 +172,7 @@ class Worker:
                 bind(
                     kind,
                     function,
-                    timeout=timeout,
+                    timeout_s=timeout_s,
                     max_attempts=max_attempts,
                     backoff=backoff,
                     run_in=run_in,
@@ -183,19 +183,19 @@ class Worker:
         return register
 
     async def run(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
-        """Work until ``stop`` is called, or in a ``burst`` until there is nothing to do.
+        """Run jobs until ``stop`` is called, or with ``burst`` until no job is available.
 
-        Cancelling it tells all handlers to stop and gives their jobs back.
+        Cancelling it stops all handlers and releases their jobs.
         """
         handlers = self._wanted(kinds)
         if self._portal is not None:
-            message = "this worker is running already"
+            message = "this worker is already running"
             raise InvalidRequestError(message)
-        home = asyncio.get_running_loop()
+        caller = asyncio.get_running_loop()
         self._engine = None
         self._is_stopped = False
         self._portal = portal = Portal()
-        serving = self._serve(home, handlers, burst=burst)
+        serving = self._serve(caller, handlers, burst=burst)
         running = asyncio.run_coroutine_threadsafe(serving, portal.loop)
         over = asyncio.wrap_future(running)
         try:
@@ -209,10 +209,10 @@ class Worker:
             await _stop(portal)
 
     def run_sync(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
-        """Work without asyncio, in the main thread, until Ctrl-C or SIGTERM.
+        """Run jobs from code without asyncio, in the main thread, until Ctrl-C or SIGTERM.
 
-        The first lets handlers finish, a second tells them to stop, a third ends the process. So
-        does the end of the drain time if a handler blocks the event loop until then.
+        The first signal lets handlers finish, a second stops them, a third kills the process. The
+        process also exits at the end of the drain time if a handler blocks the event loop.
         """
         forced_exit = ForcedExit()
 
@@ -226,63 +226,63 @@ class Worker:
             forced_exit.call_off()
 
     def stop(self, *, hurry: bool = False) -> None:
-        """Claim no more and end when all handlers have; with ``hurry``, tell them to stop.
+        """Claim no more jobs, and end when all handlers have ended; with ``hurry``, stop them.
 
         It may be called from any thread, and from a signal handler.
         """
-        self._tell_to_stop(hurry=hurry)
+        self._request_stop(hurry=hurry)
 
-    def _tell_to_stop(self, *, hurry: bool, forced_exit: ForcedExit | None = None) -> None:
+    def _request_stop(self, *, hurry: bool, forced_exit: ForcedExit | None = None) -> None:
         portal = self._portal
         if portal is not None:
             stop = partial(self._stop_serving, hurry=hurry, forced_exit=forced_exit)
             portal.loop.call_soon_threadsafe(stop)
 
     async def stats(self) -> Stats:
-        """Count the jobs of the queue that it works on; it writes nothing."""
+        """Count the jobs of its queue, without changing it."""
         portal, engine = self._portal, self._engine
         if portal is None or engine is None or not engine.is_running:
-            message = "the worker is not running, so it has no queue to look at"
+            message = "the worker is not running, so it has no open queue"
             raise ClosedError(message)
         looking = asyncio.run_coroutine_threadsafe(engine.stats(), portal.loop)
         return await asyncio.wrap_future(looking)
 
     @contextmanager
     def stopped_by_signals(self, forced_exit: ForcedExit | None = None) -> Iterator[None]:
-        """Let Ctrl-C and SIGTERM stop it; the second one hurries, the third ends the process.
+        """Let Ctrl-C and SIGTERM stop it; the second one hurries, the third kills the process.
 
-        With ``forced_exit`` the process ends within the drain time, whatever else goes on in it.
+        With ``forced_exit`` the process exits within the drain time, whatever else runs in it.
 
-        Not through the event loop: a handler may be blocking that. A signal that this process
-        was started to ignore, as shells do for Ctrl-C behind ``&``, stays ignored. A SIGTERM
-        right after another is the same one: ``timeout`` sends it to a process and to its group.
+        It does not use the event loop, which a handler may block. A signal that is ignored, as
+        shells do with Ctrl-C for jobs in the background, stays ignored. A SIGTERM right after
+        another is ignored: ``timeout`` sends it to a process and to its group.
         """
         if forced_exit is not None:
             forced_exit.loop = asyncio.get_running_loop()
         found = {number: signal.getsignal(number) for number in _SIGNALS}
         before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}
-        told, echo_until_s = 0, 0.0
+        count, echo_until_s = 0, 0.0
 
-        def tell(number: int, _frame: object) -> None:
-            nonlocal told, echo_until_s
+        def on_signal(number: int, _frame: object) -> None:
+            nonlocal count, echo_until_s
             if number == signal.SIGTERM:
                 now_s = _loop_time_s()
                 if now_s is not None and now_s < echo_until_s:
                     return
                 echo_until_s = (now_s or 0.0) + _ECHO_S
-            told += 1
-            if told > 1:
-                # What was there before may only ask the event loop to end, which may be blocked.
+            count += 1
+            if count > 1:
+                # The previous handler may only notify the event loop, which may be blocked.
                 _restore(dict.fromkeys(before, signal.SIG_DFL))
             _log.info(
-                "%s: %s", signal.Signals(number).name, _MEANINGS[min(told, len(_MEANINGS)) - 1]
+                "%s: %s", signal.Signals(number).name, _MEANINGS[min(count, len(_MEANINGS)) - 1]
             )
-            self._tell_to_stop(hurry=told > 1, forced_exit=forced_exit)
+            self._request_stop(hurry=count > 1, forced_exit=forced_exit)
 
-        # It is stopped by any of them, also if the main thread never gets to handle it.
-        stop = partial(self._tell_to_stop, hurry=False, forced_exit=forced_exit)
+        # Any of them stops it, even if the main thread never gets to run the handler.
+        stop = partial(self._request_stop, hurry=False, forced_exit=forced_exit)
         for number in before:
-            signal.signal(number, tell)
+            signal.signal(number, on_signal)
         try:
             with watched(before, stop):
                 yield
@@ -290,7 +290,7 @@ class Worker:
             _restore(before)
 
     def _wanted(self, kinds: Iterable[str] | None) -> dict[str, Handler]:
-        """The handlers of the kinds that are to be worked on."""
+        """The handlers of the selected kinds."""
         if not self._handlers:
             message = 'the worker has no handlers: add one with @worker.handler("kind")'
             raise InvalidRequestError(message)
@@ -298,7 +298,9 @@ class Worker:
         for kind in wanted:
             if kind not in self._handlers:
                 known = ", ".join(self._handlers)
-                message = f"the worker has no handler for kind {kind!r}; it has some for {known}"
+                message = (
+                    f"the worker has no handler for kind {kind!r}; it has handlers for {known}"
+                )
                 raise InvalidRequestError(message)
         if not wanted:
             message = "kinds is empty: name at least one, or leave it out for all"
@@ -310,9 +312,9 @@ class Worker:
         return chosen
 
     async def _serve(
-        self, home: asyncio.AbstractEventLoop, handlers: dict[str, Handler], *, burst: bool
+        self, caller: asyncio.AbstractEventLoop, handlers: dict[str, Handler], *, burst: bool
     ) -> None:
-        """Open the queue and work, on the portal's loop, until it is told to stop."""
+        """Open the queue and run jobs, on the portal's loop, until stopped."""
         if self._is_stopped:
             return
         self._serving = asyncio.current_task()
@@ -324,7 +326,7 @@ class Worker:
             raise InvalidRequestError(message)
         runner: Runner | None = None
         try:
-            runner = await self._make_runner(home, handlers)
+            runner = await self._make_runner(caller, handlers)
             connection = connect(url, **self._options)
             queue = await connection.__aenter__()
             try:
@@ -332,16 +334,16 @@ class Worker:
                 _log.info("working on %s: %s", url, ", ".join(handlers))
                 await self._engine.run()
             finally:
-                await self._hang_up(connection)
+                await self._close_queue(connection)
         except asyncio.CancelledError:
-            return  # It was stopped while it was still looking for the queue.
+            return  # It was stopped before the queue was open.
         finally:
             if runner is not None:
                 await runner.close()
             self._serving = None
 
-    async def _hang_up(self, connection: Connection[Any]) -> None:
-        """Close the queue, for as long as the drain allows."""
+    async def _close_queue(self, connection: Connection[Any]) -> None:
+        """Close the queue, within the drain time."""
         loop = asyncio.get_running_loop()
         closing = loop.create_task(connection.__aexit__(None, None, None))
         left_s = None if self._engine is None else self._engine.drain.close_left_s(loop.time())
@@ -349,19 +351,19 @@ class Worker:
         if closing.done():
             closing.result()
         else:
-            _log.warning("the queue did not close in time: requests without an answer are left")
+            _log.warning("the queue did not close in time; unanswered requests were dropped")
             closing.cancel()
 
     async def _make_runner(
-        self, home: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
+        self, caller: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
     ) -> Runner:
-        """How its handlers are run."""
-        return Runners(_runners(home, handlers))
+        """Create the runner of the handlers."""
+        return Runners(_runners(caller, handlers))
 
     def _make_engine(
         self, queue: Queue[Any], handlers: Mapping[str, Handler], runner: Runner, *, burst: bool
     ) -> Engine:
-        """What does the work, once there is a queue."""
+        """Create the engine, once the queue is open."""
         return Engine(
             queue,
             handlers,
@@ -377,7 +379,7 @@ class Worker:
     def _stop_serving(self, *, hurry: bool, forced_exit: ForcedExit | None) -> None:
         """Stop, on the portal's loop."""
         if self._is_stopped and not hurry:
-            return  # Nothing that goes on since then is to be disturbed.
+            return  # It is stopping already.
         self._is_stopped = True
         if forced_exit is not None:
             now_s = asyncio.get_running_loop().time()
@@ -387,13 +389,13 @@ class Worker:
         if self._engine is not None and self._engine.is_running:
             self._engine.stop(hurry=hurry)
         elif self._serving is not None and (hurry or not self.is_ready):
-            self._serving.cancel()  # Otherwise it has ended, and closes the queue.
+            self._serving.cancel()  # Otherwise the engine has ended, and the queue is being closed.
 
 
 def _runners(
-    home: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
+    caller: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
 ) -> dict[Place, Runner]:
-    runners: dict[Place, Runner] = {"loop": CallerLoopRunner(home), "thread": ThreadRunner()}
+    runners: dict[Place, Runner] = {"loop": CallerLoopRunner(caller), "thread": ThreadRunner()}
     if any(handler.place == "process" for handler in handlers.values()):
         from bucketq.worker.processes import ProcessRunner  # noqa: PLC0415 - few need it
 
@@ -402,7 +404,7 @@ def _runners(
 
 
 async def _stop(portal: Portal) -> None:
-    """Stop a portal, in a thread of its own: handlers may keep all those of the loop busy."""
+    """Stop a portal in a new thread: handlers may keep all threads of the loop busy."""
     threads = ThreadRunner()
     try:
         await threads.call(portal.stop)
@@ -411,7 +413,7 @@ async def _stop(portal: Portal) -> None:
 
 
 def _loop_time_s() -> float | None:
-    """The time of the loop that a signal has come upon, if there is one."""
+    """The time of the running loop, if there is one."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:

@@ -45,7 +45,7 @@ def test_each_handler_ends_as_in_any_worker(spark: SparkSession, url: str) -> No
     worker.handler("fail", max_attempts=1)(sample_handlers.fail)
     worker.handler("give-up")(sample_handlers.give_up)
     worker.handler("again")(sample_handlers.ask_again)
-    worker.handler("dawdle", timeout=0.2, max_attempts=1)(sample_handlers.dawdle)
+    worker.handler("dawdle", timeout_s=0.2, max_attempts=1)(sample_handlers.dawdle)
     push(
         url,
         *(JobSpec(kind="double", payload={"number": n}, id=f"d{n}") for n in range(30)),
@@ -95,7 +95,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_wa
         tally = worker.counters
     assert tally.ends == {"retried": 2, "dead": 2}
     told = {name: [each.error for each in job.errors] for name, job in jobs_of(file_url).items()}
-    lost = "the handler is done, but its result cannot be kept: result"
+    lost = "the handler returned, but its result cannot be stored: result"
     unsayable = (
         f"{lost} cannot be encoded as JSON: Encoding objects of type object is unsupported; "
         "let it return JSON, bytes, a dataclass or the like"

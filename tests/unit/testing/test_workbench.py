@@ -36,14 +36,14 @@ def make_worker() -> bucketq.Worker:
     async def ask(wish: str) -> None:
         await asyncio.sleep(0)
         if wish == "retry":
-            raise bucketq.Retry("not yet", delay=10)
+            raise bucketq.Retry("not yet", delay_s=10)
         raise bucketq.GiveUp("never")
 
-    @worker.handler("hang", timeout=3600)
+    @worker.handler("hang", timeout_s=3600)
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    @worker.handler("spin", timeout=3600)
+    @worker.handler("spin", timeout_s=3600)
     def spin(context: bucketq.Context) -> None:
         while not context.cancelled:
             time.sleep(0.001)
@@ -78,7 +78,7 @@ def test_jobs_run_on_the_thread_of_the_test_in_the_order_of_the_queue() -> None:
     def plain(n: int) -> None:
         seen.append((n, threading.current_thread()))
 
-    @worker.handler("async", timeout=60)
+    @worker.handler("async", timeout_s=60)
     async def later(n: int) -> None:
         await asyncio.sleep(0.001)
         seen.append((n, threading.current_thread()))
@@ -158,7 +158,7 @@ def test_time_outs_can_be_shortened_to_what_a_test_can_wait_for(kind: str) -> No
         [ran] = bench.run(timeout_s=0.02)
         assert ran.end == "dead"
         assert isinstance(ran.error, TimeoutError)
-        assert ran.job.errors[-1].error == "it took longer than 0.02 s, and was told to stop"
+        assert ran.job.errors[-1].error == "it took longer than 0.02 s, and was stopped"
 
 
 def test_a_cancellation_reaches_a_handler_that_runs() -> None:

@@ -57,7 +57,7 @@ def die(how: str) -> int:
 
 def refuse(how: str) -> None:
     if how == "retry":
-        raise Retry("later", delay=90)
+        raise Retry("later", delay_s=90)
     if how == "give up":
         raise GiveUp("never")
     raise ValueError(f"bad \udcff {how}")

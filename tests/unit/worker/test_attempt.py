@@ -109,7 +109,10 @@ async def test_lost_workers_count_against_the_attempts_that_a_handler_allows() -
             await wait_until(lambda: engine.counters.count("dead") == 1, 1000)
         job = await only(queue)
         assert (job.status, job.lost_leases, job.failures) == ("dead", 2, 1)
-        assert "its worker was lost or it failed 2 times, and 2 are allowed" in job.errors[-1].error
+        assert (
+            "it failed or lost its worker 2 times, and 2 attempts are allowed"
+            in job.errors[-1].error
+        )
         assert not recorder.began
         assert engine._busy == 0
 
@@ -119,7 +122,7 @@ async def test_a_retry_waits_as_long_as_it_says_and_tells_its_reason() -> None:
     @handler()
     async def retry(context: Context) -> str:
         if context.attempt == 1:
-            raise Retry("the printer is busy", delay=timedelta(minutes=5))
+            raise Retry("the printer is busy", delay_s=timedelta(minutes=5))
         return "printed"
 
     async with opened() as (queue, way):
@@ -178,19 +181,19 @@ async def test_a_handler_that_takes_too_long_is_told_to_stop_and_has_failed() ->
     recorder = Recorder()
     async with opened() as (queue, way):
         await queue.push("mail", 0)
-        engine = engine_of(way, recorder.bind(timeout=20, max_attempts=1), burst=True)
+        engine = engine_of(way, recorder.bind(timeout_s=20, max_attempts=1), burst=True)
         began_s = asyncio.get_running_loop().time()
         await engine.run()
         assert 20 <= asyncio.get_running_loop().time() - began_s < 21
         job = await only(queue)
         assert recorder.cancelled == [0]
         assert (job.status, job.failures) == ("dead", 1)
-        assert job.errors[0].error == "it took longer than 20 s, and was told to stop"
+        assert job.errors[0].error == "it took longer than 20 s, and was stopped"
 
 
 @virtual
 async def test_a_handler_that_is_done_when_it_is_told_to_stop_is_believed() -> None:
-    @handler(timeout=5)
+    @handler(timeout_s=5)
     async def stubborn() -> str:
         try:
             await asyncio.sleep(100)
@@ -210,7 +213,7 @@ async def test_a_handler_that_does_not_stop_in_time_has_failed_all_the_same() ->
     recorder = Recorder()
     async with opened() as (queue, way):
         await queue.push("mail", 0)
-        bound = recorder.bind(timeout=5, backoff=Backoff(base_s=600, factor=1, max_s=600))
+        bound = recorder.bind(timeout_s=5, backoff=Backoff(base_s=600, factor=1, max_s=600))
         async with working(way, bound, runner=Obstinate()) as engine:
             await asyncio.sleep(10)
             job = await only(queue)
@@ -290,7 +293,7 @@ async def test_a_result_that_cannot_be_kept_fails_its_job_as_any_error_does_and_
         assert (first.result, last.result) == (0, 2)
         assert (spoiled.status, spoiled.failures) == ("dead", 2)
         for failure in spoiled.errors:
-            assert "the handler is done, but its result cannot be kept" in failure.error
+            assert "the handler returned, but its result cannot be stored" in failure.error
             assert reason in failure.error
         assert (engine.counters.count("retried"), engine.counters.count("dead")) == (1, 1)
 

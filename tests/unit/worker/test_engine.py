@@ -275,7 +275,7 @@ async def test_a_pause_is_told_of_once_and_waited_for(
             await asyncio.sleep(600)
             what = kind or "the queue"
             assert caplog.messages == [
-                f"{what} is paused: jobs come when somebody resumes it (bucketq resume)"
+                f"{what} is paused; no jobs are claimed until `bucketq resume`"
             ]
             await queue.resume(kind)
             await until(lambda: engine.counters.count("done") == 1)
@@ -293,7 +293,7 @@ async def test_kinds_without_a_handler_are_named_once(caplog: pytest.LogCaptureF
             await until(lambda: engine.counters.count("done") == 1)
             await asyncio.sleep(600)
             [told] = caplog.messages
-            assert told.endswith("and none of their kind is running: mial (2)")
+            assert told.endswith("and none of their kind runs: mial (2)")
             await queue.push("later", 1)
             await asyncio.sleep(70)
             assert caplog.messages[1:] == [told.replace("mial (2)", "later (1)")]

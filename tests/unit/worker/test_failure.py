@@ -104,4 +104,4 @@ def test_an_error_that_cannot_say_what_it_is_is_told_by_its_name() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert describe(SpeechlessError(), 4096).startswith("SpeechlessError: (what it says cannot")
+    assert describe(SpeechlessError(), 4096).startswith("SpeechlessError: (its message cannot")

@@ -135,7 +135,7 @@ async def async_generator(letter: Letter) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (two_payloads, "wants 'other' beside a payload"),
+        (two_payloads, "has a parameter 'other' besides the payload"),
         (positional, "must not be positional-only"),
         (unknown, "cannot be read: name 'Nowhere'"),
         (generator, "is a generator"),
@@ -153,10 +153,10 @@ def test_what_cannot_work_is_refused_when_it_is_bound(
 @pytest.mark.parametrize(
     "options",
     [
-        {"timeout": 0},
-        {"timeout": -1.0},
-        {"timeout": timedelta(0)},
-        {"timeout": float("nan")},
+        {"timeout_s": 0},
+        {"timeout_s": -1.0},
+        {"timeout_s": timedelta(0)},
+        {"timeout_s": float("nan")},
         {"max_attempts": 0},
         {"max_attempts": 1.5},
         {"backoff": Backoff(base_s=-1, factor=1, max_s=1)},
@@ -204,5 +204,5 @@ def test_a_function_that_another_process_cannot_find_is_refused() -> None:
 def test_a_function_hidden_by_another_decorator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = bind("a", crafts.who, run_in="process")
     monkeypatch.setattr(crafts, "who", lambda: None)
-    with pytest.raises(InvalidRequestError, match="something else is there"):
+    with pytest.raises(InvalidRequestError, match="but that is another object"):
         check_reachable(bound)

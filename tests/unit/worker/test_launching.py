@@ -17,16 +17,16 @@ from bucketq.queue.direct import DirectQueue
 
 
 def test_what_is_configured_overrides_what_the_worker_was_made_with() -> None:
-    worker = bucketq.Worker("memory://one", concurrency=3, drain=5, worker="ada")
-    worker.configure("memory://two", drain=timedelta(minutes=1))
+    worker = bucketq.Worker("memory://one", concurrency=3, drain_s=5, worker="ada")
+    worker.configure("memory://two", drain_s=timedelta(minutes=1))
     assert (worker.url, worker.concurrency, worker.drain_s) == ("memory://two", 3, 60.0)
     worker.configure(concurrency=7, worker="grace")
     assert (worker.url, worker.concurrency, worker.name) == ("memory://two", 7, "grace")
 
 
-@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"concurrency": 10**6}, {"drain": -1}])
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"concurrency": 10**6}, {"drain_s": -1}])
 def test_what_makes_no_sense_is_refused_and_changes_nothing(wrong: dict[str, int]) -> None:
-    worker = bucketq.Worker(concurrency=3, drain=5)
+    worker = bucketq.Worker(concurrency=3, drain_s=5)
     with pytest.raises(InvalidRequestError, match=next(iter(wrong))):
         worker.configure(**wrong)  # type: ignore[arg-type]  # that is the point
     assert (worker.concurrency, worker.drain_s) == (3, 5)
@@ -82,7 +82,7 @@ async def test_a_burst_tells_what_is_left_for_later(tmp_path: Path) -> None:
 
     @worker.handler("now")
     async def now() -> None:
-        raise bucketq.Retry(delay=3600)
+        raise bucketq.Retry(delay_s=3600)
 
     async with bucketq.connect(url, mode="direct") as queue:
         await queue.push("now", None)
@@ -135,7 +135,7 @@ async def test_a_sigterm_right_after_another_is_the_same_one(
     """``timeout`` of GNU sends it to a process, and to the group that it is in."""
     heard: list[bool] = []
     worker = bucketq.Worker()
-    monkeypatch.setattr(worker, "_tell_to_stop", lambda *, hurry, **_: heard.append(hurry))
+    monkeypatch.setattr(worker, "_request_stop", lambda *, hurry, **_: heard.append(hurry))
     monkeypatch.setattr("bucketq.worker.worker._ECHO_S", echo_s)
     monkeypatch.setattr("bucketq.worker.worker.watched", lambda *_: nullcontext())
     with worker.stopped_by_signals():

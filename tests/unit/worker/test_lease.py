@@ -10,7 +10,7 @@ from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.settings import Settings
 from bucketq.testing.loop import VirtualLoop, run
-from bucketq.worker.lease import LeaseKeeper, News
+from bucketq.worker.lease import LeaseEvent, LeaseKeeper
 from tests.unit.commit.worlds import virtual
 
 FENCE_S = 24.0
@@ -47,19 +47,19 @@ class Holder:
 
     def __init__(self, keeper: LeaseKeeper) -> None:
         self.keeper = keeper
-        self.told: list[tuple[str, News, float]] = []
+        self.told: list[tuple[str, LeaseEvent, float]] = []
 
     def keep(self, *names: str) -> None:
         loop = asyncio.get_running_loop()
         for name in names:
 
-            def tell(news: News, name: str = name) -> None:
+            def tell(news: LeaseEvent, name: str = name) -> None:
                 self.told.append((name, news, loop.time()))
 
             self.keeper.keep(lease(name), loop.time(), tell)
 
     @property
-    def news(self) -> list[tuple[str, News]]:
+    def news(self) -> list[tuple[str, LeaseEvent]]:
         return [(name, news) for name, news, _ in self.told]
 
 
@@ -239,9 +239,11 @@ def test_a_process_that_stood_still_gives_up_no_lease_that_the_queue_still_holds
     async def main(loop: VirtualLoop) -> None:
         for frozen_at_s in (2.0, 5.05, 6.0, 10.05):
             queue = Beaten()
-            told: list[tuple[str, News]] = []
+            told: list[tuple[str, LeaseEvent]] = []
 
-            async def hold(queue: Beaten = queue, told: list[tuple[str, News]] = told) -> None:
+            async def hold(
+                queue: Beaten = queue, told: list[tuple[str, LeaseEvent]] = told
+            ) -> None:
                 async with keeping(queue) as holder:
                     holder.keep("a")
                     await asyncio.sleep(200)
@@ -259,7 +261,7 @@ def test_a_process_that_stood_still_gives_up_no_lease_that_the_queue_still_holds
 def test_a_process_that_stood_still_too_long_is_told_so_by_the_queue() -> None:
     async def main(loop: VirtualLoop) -> None:
         queue = Beaten()
-        told: list[tuple[str, News]] = []
+        told: list[tuple[str, LeaseEvent]] = []
 
         async def hold() -> None:
             async with keeping(queue) as holder:
@@ -280,7 +282,7 @@ def test_a_process_that_stood_still_too_long_is_told_so_by_the_queue() -> None:
 def test_silence_goes_on_counting_while_a_process_stands_still_now_and_then() -> None:
     async def main(loop: VirtualLoop) -> None:
         queue = Beaten()
-        told: list[tuple[str, News]] = []
+        told: list[tuple[str, LeaseEvent]] = []
 
         async def hold() -> None:
             async with keeping(queue) as holder:

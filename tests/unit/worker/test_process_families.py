@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "terminate-fork": families.terminate_a_fork,
 }
 HANDLERS = {
-    kind: bind(kind, function, run_in="process", timeout=0.1)
+    kind: bind(kind, function, run_in="process", timeout_s=0.1)
     for kind, function in FUNCTIONS.items()
 }
 

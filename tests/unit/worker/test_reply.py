@@ -28,7 +28,7 @@ def test_a_result_that_json_has_no_word_for_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "verdict", [GiveUp("never"), UnfitPayload("no number"), Retry("later", delay=5)]
+    "verdict", [GiveUp("never"), UnfitPayload("no number"), Retry("later", delay_s=5)]
 )
 def test_a_verdict_is_raised_again(verdict: Exception) -> None:
     with pytest.raises(type(verdict), match=str(verdict)) as caught:

@@ -144,7 +144,7 @@ async def test_handlers_run_at_home_and_are_heard_elsewhere() -> None:
         runner = CallerLoopRunner(home)
         several = [run(runner, work, number) for number in range(500)]
         ends = await asyncio.gather(*several, return_exceptions=True)
-        assert not runner._visits
+        assert not runner._calls
         return ends
 
     ends = await elsewhere(engine)
@@ -180,7 +180,7 @@ async def test_a_handler_at_home_is_cancelled_there_and_may_end_all_the_same() -
             inside.clear()
             running.cancel()
             ends += await asyncio.gather(running, return_exceptions=True)
-            assert not runner._visits
+            assert not runner._calls
         return ends
 
     first, second = await elsewhere(engine)

@@ -83,7 +83,7 @@ async def test_a_handler_that_blocks_its_loop_does_not_keep_others_from_their_qu
 
 
 async def test_a_thread_that_will_not_stop_keeps_nobody_who_is_in_a_hurry() -> None:
-    worker = Worker(url(), drain=3600)
+    worker = Worker(url(), drain_s=3600)
     began, gate = threading.Event(), threading.Event()
 
     @worker.handler("mail")
@@ -108,7 +108,7 @@ async def test_a_worker_runs_once_at_a_time_and_again_afterwards() -> None:
     worker.handler("mail")(lambda: None)
     running = asyncio.create_task(worker.run())
     await asyncio.sleep(0.05)
-    with pytest.raises(InvalidRequestError, match="running already"):
+    with pytest.raises(InvalidRequestError, match="already running"):
         await worker.run()
     worker.stop()
     await ends(running)
@@ -117,7 +117,7 @@ async def test_a_worker_runs_once_at_a_time_and_again_afterwards() -> None:
 
 @pytest.mark.parametrize(
     ("kinds", "reason"),
-    [(["fax"], "no handler for kind 'fax'; it has some for mail"), ([], "kinds is empty")],
+    [(["fax"], "no handler for kind 'fax'; it has handlers for mail"), ([], "kinds is empty")],
 )
 async def test_kinds_without_handlers_are_refused(kinds: list[str], reason: str) -> None:
     worker = Worker(url())
@@ -139,7 +139,7 @@ async def test_a_worker_without_handlers_or_without_a_queue_is_refused(
     assert not bucketq_threads()
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"drain": -1}, {"concurrency": 10**6}])
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"drain_s": -1}, {"concurrency": 10**6}])
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError):
         Worker("memory://x", **options)

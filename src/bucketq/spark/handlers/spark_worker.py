@@ -53,7 +53,7 @@ def run(
     batch_jobs: int | None = None,
     burst: bool = False,
     kinds: Iterable[str] | None = None,
-    drain: float | timedelta | None = None,
+    drain_s: float | timedelta | None = None,
     **options: Unpack[Options],
 ) -> WorkerCounters:
     """Work on a queue with Spark until Ctrl-C or SIGTERM; return how many jobs were done.
@@ -69,11 +69,11 @@ def run(
         batch_jobs: The largest batch that is sent to Spark; by default it adapts to the speed.
         burst: Whether to return when there is nothing to do.
         kinds: The kinds to work on; by default all that have a handler.
-        drain: How long handlers may take to finish after a signal, in seconds.
+        drain_s: How long handlers may take to finish after a signal, in seconds.
         **options: Those of ``connect``, in addition to those of the worker.
     """
     worker = SparkWorker(spark, handlers, batch_jobs=batch_jobs)
-    worker.configure(url, concurrency=concurrency, drain=drain, **options)
+    worker.configure(url, concurrency=concurrency, drain_s=drain_s, **options)
     worker.run_sync(burst=burst, kinds=kinds)
     return worker.counters
 
@@ -96,7 +96,7 @@ class SparkWorker(Worker):
             super().__init__(
                 handlers.url,
                 concurrency=handlers.concurrency,
-                drain=handlers.drain_s,
+                drain_s=handlers.drain_s,
                 **handlers.options,
             )
             found: Mapping[str, Any] = handlers.handlers

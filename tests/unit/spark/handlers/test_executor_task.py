@@ -66,7 +66,7 @@ def refuse_for_good() -> None:
 
 def ask_again() -> None:
     message = "later"
-    raise Retry(message, delay=7)
+    raise Retry(message, delay_s=7)
 
 
 def bytes_of(payload: str) -> bytes:
@@ -103,7 +103,7 @@ def test_a_handler_that_takes_too_long_has_failed() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(HandlerFailed, match=r"^it took longer than 0\.05 s, and was cancelled$"):
-        run_one(wait, timeout=0.05)
+        run_one(wait, timeout_s=0.05)
 
 
 def test_a_stubborn_thread_is_not_waited_for() -> None:
@@ -111,7 +111,7 @@ def test_a_stubborn_thread_is_not_waited_for() -> None:
         time.sleep(600)  # Longer than a test may take.
 
     with pytest.raises(HandlerFailed, match="it took longer than"):
-        run_one(sleep, timeout=0.05)
+        run_one(sleep, timeout_s=0.05)
 
 
 def test_a_handler_that_returns_when_it_is_cancelled_has_succeeded() -> None:
@@ -120,7 +120,7 @@ def test_a_handler_that_returns_when_it_is_cancelled_has_succeeded() -> None:
             time.sleep(0.01)
         return "just in time"
 
-    assert run_one(look, timeout=0.05) == "just in time"
+    assert run_one(look, timeout_s=0.05) == "just in time"
 
 
 def test_a_handler_that_cancels_itself_has_failed() -> None:

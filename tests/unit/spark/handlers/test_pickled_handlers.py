@@ -45,7 +45,7 @@ TASKS = """
 import bucketq
 worker = bucketq.Worker()
 
-@worker.handler("x", timeout=3)
+@worker.handler("x", timeout_s=3)
 def double(number: int) -> int:
     return 2 * number
 """

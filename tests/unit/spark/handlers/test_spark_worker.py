@@ -91,7 +91,7 @@ async def test_a_burst_does_all_jobs_in_batches_of_what_runs_at_once() -> None:
 
 async def test_a_worker_brings_its_handlers_and_how_they_are_to_be_run() -> None:
     url = "memory://spark-worker"
-    worker = Worker(url, concurrency=7, drain=3.0, worker="mine")
+    worker = Worker(url, concurrency=7, drain_s=3.0, worker="mine")
     worker.handler("fail", max_attempts=2, backoff=Backoff(base_s=0.0))(fail)
     async with bucketq.connect(url) as queue:
         await push(url, "fail", 1)

@@ -121,7 +121,7 @@ def run(
         raise InvalidRequestError(message)
     with WorkerStatusLine(is_wanted=not out.quiet and form == "text") as line:
         worker = find_worker(found)
-        worker.configure(url, concurrency=concurrency, drain=drain_s)
+        worker.configure(url, concurrency=concurrency, drain_s=drain_s)
         _check_address(worker)
         if name:
             worker.configure(worker=name)
