@@ -78,7 +78,7 @@ what was left of a lease, not a new lease: brokers that keep crashing still recl
 
 **The modules.** ``election`` has evidence and takeover; ``standby`` watches the broker that leads;
 ``candidacy`` keeps what a broker knows of its own takeovers; ``leader`` is group commit with an
-epoch; ``silence`` tracks heartbeats; ``access`` checks tokens and rights; ``inbox`` queues calls;
-``broker_connection`` is one client; ``broker`` is the lifecycle of one broker of one queue;
+epoch; ``silence`` tracks heartbeats; ``token_guard`` checks tokens and rights; ``inbox`` queues
+calls; ``broker_connection`` is one client; ``broker`` is the lifecycle of one broker of one queue;
 ``server`` runs several of them behind one address.
 """

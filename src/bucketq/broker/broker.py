@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable
 
 from bucketq.archive import ArchiveWriter
-from bucketq.broker.access import Guard, ShownToken
 from bucketq.broker.broker_connection import BrokerConnection, RemoteRequest
 from bucketq.broker.candidacy import Candidacy
 from bucketq.broker.election import DeposedError, Identity
 from bucketq.broker.inbox import Inbox
 from bucketq.broker.leader import Leader
 from bucketq.broker.standby import Standby
+from bucketq.broker.token_guard import Guard, ShownToken
 from bucketq.clock import Clock, fraction
 from bucketq.codec import Document
 from bucketq.commit.register import Register

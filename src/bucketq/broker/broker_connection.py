@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from bucketq.broker.access import ShownToken
+from bucketq.broker.token_guard import ShownToken
 from bucketq.commit.waiting import Waiting
 from bucketq.model.operations import Claim, Request
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any
 
 from bucketq.archive import ArchiveWriter
-from bucketq.broker.access import refusal
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import DeposedError, Identity, check_leads, elect
 from bucketq.broker.silence import SilenceWatch
+from bucketq.broker.token_guard import refusal
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.pacing import ALONE_S, Courtesy

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from bucketq.broker.access import Guard, ShownToken, refusal
+from bucketq.broker.token_guard import Guard, ShownToken, refusal
 from bucketq.errors import AccessDeniedError, InvalidRequestError, UnavailableError
 from bucketq.model import operations as ops
 from bucketq.model.operations import GrantToken, Request, RevokeToken
