@@ -49,4 +49,4 @@ def test_the_demo_indexes_on_spark_while_its_broker_is_killed_and_counts_everyth
     assert int(compacted[1]) >= total
     assert re.search(rf"│ index +│ +{total} +│", output)
     assert "<svg" in (folder / "report.html").read_text("utf-8")
-    assert output.endswith("all is as it should be\n")
+    assert output.endswith("nothing was lost or duplicated\n")
