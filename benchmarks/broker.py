@@ -54,7 +54,7 @@ from benchmarks.serving import (
 )
 
 import bucketq
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 
 CALLERS = (1, 64, 1000)
 JOBS = 10_000

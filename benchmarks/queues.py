@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import bucketq
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from bucketq.store.local import LocalStore
 
 CALLERS = (1, 16, 64)

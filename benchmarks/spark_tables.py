@@ -43,7 +43,9 @@ def make_queue(path: Path, jobs: int) -> str:
     """Make a queue with room for this many jobs; return its address."""
     url = path.as_uri()
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.config(max_batch_jobs=MOST_A_COMMIT, max_jobs=max(jobs, 1_000_000), max_bytes=2**31)
+        queue.configure(
+            max_batch_jobs=MOST_A_COMMIT, max_jobs=max(jobs, 1_000_000), max_bytes=2**31
+        )
     return url
 
 

@@ -21,7 +21,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import bucketq
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 
 WINDOWS = 10
 TOLERANCE = 0.1

@@ -16,8 +16,8 @@ from bucketq.errors import UnavailableError
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import LeaseRef, Pulse, Stats
 from bucketq.model.settings import Settings
-from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine

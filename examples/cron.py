@@ -57,7 +57,7 @@ async def push(queue: Queue[Any], kind: str, period: datetime) -> None:
 async def run(url: str, kind: str, every: timedelta, catch_up: timedelta) -> None:
     """Push periods that may have been missed and the current one, then each when it begins."""
     async with bucketq.connect(url) as queue:
-        kept = timedelta(seconds=(await queue.config()).key_retention_s)
+        kept = timedelta(seconds=(await queue.settings()).key_retention_s)
         if kept < catch_up + MARGIN:
             wanted_s = (catch_up + MARGIN).total_seconds()
             sys.exit(

@@ -14,8 +14,9 @@ from typing import Any
 from bucketq.errors import BucketQError
 from bucketq.model.numbered_batches import BatchState, ConsumerState
 from bucketq.model.operations import Pulse, Stats
-from bucketq.queue.base import Queue
-from bucketq.queue.job import Job, JobBatch, JobSpec
+from bucketq.queue.job import Job, JobBatch
+from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.simulated_store import SimulatedStore
 

@@ -17,14 +17,16 @@ from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.election import Identity
 from bucketq.broker.server import Server
-from bucketq.client.client import Client
-from bucketq.client.discovery import AddressFinder, Finder, ObjectFinder
+from bucketq.client.addresses import AddressFinder
+from bucketq.client.discovery import Finder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher
-from bucketq.client.routes import DirectRoute
+from bucketq.client.remote import RemoteCommitter
 from bucketq.codec import Document, Prepared
+from bucketq.commit.base import Committer
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register, Settled
-from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from bucketq.testing.link import StoreLink
 from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.process import Process
@@ -190,22 +192,26 @@ class QueueFactory:
 
     def queue_of(self, program: Program) -> OpenQueue:
         """Make the queue of a program; it is not open yet."""
-        name, machine = self.name_of(program), program.machine
-        if program.kind in CLIENTS:
-            return Client[str](
-                self._finder(program, name),
-                "simulated queue",
-                machine.clock,
-                payload_type=str,
-                worker=name,
-                timeout_s=program.timeout_s,
-            )
-        queue_type = DirectQueue[str] if program.kind == "direct" else GroupCommitQueue[str]
-        return queue_type(
-            self.register(machine),
-            machine.clock,
+        name = self.name_of(program)
+        return Queue[str](
+            self._committer(program, name),
+            program.machine.clock,
             payload_type=str,
             worker=name,
+            timeout_s=program.timeout_s,
+        )
+
+    def _committer(self, program: Program, name: str) -> Committer:
+        machine = program.machine
+        if program.kind in CLIENTS:
+            finder = self._finder(program, name)
+            return RemoteCommitter(
+                finder, "simulated queue", machine.clock, timeout_s=program.timeout_s
+            )
+        kind = DirectCommitter if program.kind == "direct" else GroupCommitter
+        return kind(
+            self.register(machine),
+            machine.clock,
             timeout_s=program.timeout_s,
             archive=self._archive(machine),
         )
@@ -261,15 +267,15 @@ class QueueFactory:
         if program.kind == "address":
             return AddressFinder(program.addresses, QUEUE, machine.transport, name)
 
-        async def write_directly() -> DirectRoute:
-            queue = DirectQueue[Any](
+        async def write_directly() -> DirectCommitter:
+            direct = DirectCommitter(
                 self.register(machine),
                 machine.clock,
-                worker=name,
                 timeout_s=program.timeout_s,
                 archive=self._archive(machine),
             )
-            return DirectRoute(await queue.__aenter__())
+            await direct.open()
+            return direct
 
         return ObjectFinder(
             self.register(machine),

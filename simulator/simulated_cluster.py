@@ -14,7 +14,7 @@ from bucketq.codec import decode, read_heading
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.model.job import BrokerRecord
 from bucketq.model.state import State
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.process import Process
 from bucketq.testing.simulated_clock import SimulatedClock
@@ -222,7 +222,7 @@ class SimulatedCluster:
         rng = self.loop.stream(name)
         queue = self.factory.queue_of(program)
         async with queue as opened:
-            await _retry(lambda: opened.config(request=None, **self.settings))
+            await _retry(lambda: opened.configure(request=None, **self.settings))
             acting = [
                 self.loop.create_task(self._act(role, self._actor(f"{name}/{index}", rng, opened)))
                 for index, role in enumerate(program.roles)

@@ -16,10 +16,11 @@ from collections import Counter
 from dataclasses import dataclass
 from unittest import mock
 
+from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
 from bucketq.errors import UnavailableError
 from bucketq.model import state as state_module
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
@@ -100,7 +101,7 @@ async def _settle(cluster: SimulatedCluster) -> None:
     cluster.end_faults(restarts_all=restarts_all)
     clock = SimulatedClock(loop)
     register = Register(cluster.store.connect("driver"), KEY, "simulated queue", clock)
-    async with DirectQueue[str](register, clock) as queue:
+    async with Queue[str](DirectCommitter(register, clock), clock) as queue:
         until_s = loop.time() + _SETTLE_S
         while loop.time() < until_s and not is_settled(cluster, faults_ended_s):
             state = cluster.state()

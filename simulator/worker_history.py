@@ -137,9 +137,9 @@ class RecordingEngineQueue:
         self._engine = engine
         self._queue = queue
 
-    async def config(self) -> Settings:
+    async def settings(self) -> Settings:
         """Read the settings; this call is not recorded."""
-        settings: Settings = await self._queue.config()
+        settings: Settings = await self._queue.settings()
         return settings
 
     async def stats(self) -> Stats:

@@ -44,6 +44,7 @@ EXPORTS = [
     "PayloadError",
     "PayloadTooLargeError",
     "Pulse",
+    "PushOptions",
     "Queue",
     "QueueFullError",
     "QueueNotFoundError",

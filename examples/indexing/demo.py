@@ -190,7 +190,7 @@ def _write(url: str, limit: int | None) -> Written:
 async def _configure(url: str) -> None:
     """Let jobs go to the archive soon, so that there are files to compact in the end."""
     async with bucketq.connect(url, launch="never") as queue:
-        await queue.config(archive_after_s=1.0)
+        await queue.configure(archive_after_s=1.0)
 
 
 async def _ask(url: str) -> Answers:

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
-    from bucketq.queue.base import Queue
-    from bucketq.queue.job import Job, JobBatch, JobPage, JobSpec
+    from bucketq.queue.job import Job, JobBatch, JobPage
+    from bucketq.queue.new_jobs import JobSpec, PushOptions
+    from bucketq.queue.queue import Queue
     from bucketq.rpc.credentials import Tls
     from bucketq.worker.context import Context
     from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry
@@ -78,6 +79,7 @@ __all__ = [
     "PayloadError",
     "PayloadTooLargeError",
     "Pulse",
+    "PushOptions",
     "Queue",
     "QueueFullError",
     "QueueNotFoundError",
@@ -108,8 +110,9 @@ _NAMES = {
     "bucketq.model.operations": "LeaseRef Pulse Snapshot Stats",
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",
-    "bucketq.queue.base": "Queue",
-    "bucketq.queue.job": "Job JobBatch JobPage JobSpec",
+    "bucketq.queue.queue": "Queue",
+    "bucketq.queue.job": "Job JobBatch JobPage",
+    "bucketq.queue.new_jobs": "JobSpec PushOptions",
     "bucketq.rpc.credentials": "Tls",
     "bucketq.worker.context": "Context",
     "bucketq.worker.handler_exceptions": "GiveUp JobCancelled Retry",

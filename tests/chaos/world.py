@@ -115,7 +115,7 @@ class World:
 
     async def _begin(self) -> None:
         async with bucketq.connect(self.place.url, mode="direct") as queue:
-            await queue.config(**self.cast.settings)
+            await queue.configure(**self.cast.settings)
         for slot in range(BROKERS):
             self.brokers.append(self._serve(slot))
         for slot in range(len(self.cast.members)):

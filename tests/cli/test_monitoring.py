@@ -17,10 +17,10 @@ from tests.cli.terminal import Terminal
 PAGED = """
 import asyncio, pathlib
 from bucketq.cli import job_listing, main
-from bucketq.queue.verbs import Verbs
+from bucketq.queue.queue import Queue
 
 job_listing._PAGE = 2
-jobs, pages = Verbs.jobs, 0
+jobs, pages = Queue.jobs, 0
 
 async def one_page(self, **query):
     global pages
@@ -29,7 +29,7 @@ async def one_page(self, **query):
         await asyncio.sleep(0.02)
     return await jobs(self, **query)
 
-Verbs.jobs = one_page
+Queue.jobs = one_page
 main()
 """
 

@@ -176,9 +176,9 @@ def test_debug_shows_where_it_went_wrong(console: Console) -> None:
 def test_an_unexpected_error_is_told_without_a_traceback(console: Console) -> None:
     console.ok("create", "URL")
     program = (
-        "import sys\nfrom bucketq.queue.verbs import Verbs\n"
+        "import sys\nfrom bucketq.queue.queue import Queue\n"
         "async def broken(*_):\n    raise ZeroDivisionError('oops')\n"
-        "Verbs.stats = broken\n"
+        "Queue.stats = broken\n"
         "from bucketq.cli import main\nsys.argv[0] = 'bucketq'\n"
         "main()"
     )

@@ -128,9 +128,14 @@ async def resume(queue: Queue[Any], other: Queue[Any]) -> None:
     assert len(await other.claim()) == 1
 
 
-async def config(queue: Queue[Any], other: Queue[Any]) -> None:
-    assert (await queue.config(lease_s=77)).lease_s == 77
-    assert (await other.config()).lease_s == 77
+async def configure(queue: Queue[Any], other: Queue[Any]) -> None:
+    assert (await queue.configure(lease_s=77)).lease_s == 77
+    assert (await other.settings()).lease_s == 77
+
+
+async def settings(queue: Queue[Any], other: Queue[Any]) -> None:
+    await other.configure(lease_s=88)
+    assert (await queue.settings()).lease_s == 88
 
 
 async def create_token(queue: Queue[Any], other: Queue[Any]) -> None:

@@ -73,8 +73,8 @@ def test_operators_have_their_verbs(place: Place) -> None:
         queue.pause()
         assert queue.claim() == []
         queue.resume()
-        assert queue.config(lease_s=60).lease_s == 60
-        assert queue.config().lease_s == 60
+        assert queue.configure(lease_s=60).lease_s == 60
+        assert queue.settings().lease_s == 60
         assert len(queue.claim()) == 1
 
 

@@ -153,7 +153,7 @@ async def test_the_ids_of_published_jobs_follow_from_their_position(queue: Queue
 
 
 async def test_what_is_published_obeys_the_limits_of_a_push(queue: Queue[Any]) -> None:
-    await queue.config(max_batch_jobs=2)
+    await queue.configure(max_batch_jobs=2)
     with pytest.raises(InvalidRequestError, match="max_batch_jobs"):
         await queue.publish("sink", 1, specs(1, 2, 3))
     with pytest.raises(InvalidRequestError, match="JobSpec"):
@@ -221,7 +221,7 @@ async def test_a_claim_may_have_a_lease_of_its_own_length(queue: Queue[Any]) -> 
 
 
 async def test_jobs_of_a_silent_driver_are_taken_back_by_the_next(queue: Queue[Any]) -> None:
-    await queue.config(clock_margin_s=0, grace_s=0)
+    await queue.configure(clock_margin_s=0, grace_s=0)
     await queue.push_many(specs(1, 2))
     await queue.open_consumer("spark")
     await queue.claim_batch("spark", 1, 1, lease_s=0.05)
@@ -236,7 +236,7 @@ async def test_jobs_of_a_silent_driver_are_taken_back_by_the_next(queue: Queue[A
 
 
 async def test_a_lease_that_is_longer_than_the_setting_outlasts_it(queue: Queue[Any]) -> None:
-    await queue.config(lease_s=0.05, heartbeat_s=0.01, grace_s=0, clock_margin_s=0)
+    await queue.configure(lease_s=0.05, heartbeat_s=0.01, grace_s=0, clock_margin_s=0)
     await queue.push_many(specs(1, 2))
     await queue.claim("index", lease_s=600)
     [short] = await queue.claim("index")

@@ -32,7 +32,7 @@ async def claimed(queue: Queue[Any], payload: object = 1, **options: Any) -> Job
 
 
 async def let_leases_run_out_soon(queue: Queue[Any]) -> None:
-    await queue.config(lease_s=0.02, heartbeat_s=0.01, grace_s=0.01, clock_margin_s=0)
+    await queue.configure(lease_s=0.02, heartbeat_s=0.01, grace_s=0.01, clock_margin_s=0)
 
 
 SOON_S = 20.0
@@ -51,7 +51,7 @@ async def test_when_a_worker_was_last_heard_shows_within_a_third_of_a_lease(
     place: Place, queue: Queue[Any]
 ) -> None:
     """A broker hears every heartbeat and writes them down now and then, for a successor."""
-    await queue.config(lease_s=3, heartbeat_s=0.5)
+    await queue.configure(lease_s=3, heartbeat_s=0.5)
     job = await claimed(queue)
     assert job.record.heartbeat_at is not None
     async with asyncio.timeout(SOON_S), place.connect() as other:
@@ -148,7 +148,7 @@ async def test_a_worker_that_was_replaced_is_refused_in_everything(
     job = await claimed(queue)
     async with place.connect() as other:
         (again,) = await other.claim(wait_s=SOON_S)
-        await queue.config(lease_s=30, heartbeat_s=5)
+        await queue.configure(lease_s=30, heartbeat_s=5)
         before = await place.stored()
         assert await queue.heartbeat(job) == [Pulse(job.id, held=False)]
         with pytest.raises(LeaseLostError, match="held by another worker"):
@@ -255,7 +255,7 @@ async def test_an_exception_is_kept_as_text(
 
 
 async def test_a_long_error_is_cut_and_only_the_last_errors_are_kept(queue: Queue[Any]) -> None:
-    await queue.config(max_errors=2, max_error_bytes=10, backoff={"base_s": 0.0})
+    await queue.configure(max_errors=2, max_error_bytes=10, backoff={"base_s": 0.0})
     job = await claimed(queue)
     for letter in "abc":
         await queue.fail(job, letter * 99)

@@ -145,13 +145,13 @@ async def test_a_resumed_queue_wakes_waiting_claims(queue: Queue[Any]) -> None:
 
 async def test_settings_are_read_and_changed_for_everybody(place: Place, queue: Queue[Any]) -> None:
     before = await place.stored()
-    assert await queue.config() == Settings()
+    assert await queue.settings() == Settings()
     assert await place.stored() == before
-    changed = await queue.config(lease_s=60, backoff=Backoff(base_s=2))
+    changed = await queue.configure(lease_s=60, backoff=Backoff(base_s=2))
     assert (changed.lease_s, changed.backoff) == (60.0, Backoff(base_s=2))
     assert changed.heartbeat_s == Settings().heartbeat_s
     async with place.connect() as other:
-        assert await other.config() == changed
+        assert await other.settings() == changed
         assert (await other.snapshot()).settings == changed
 
 
@@ -232,7 +232,7 @@ async def test_reading_writes_nothing(place: Place, queue: Queue[Any]) -> None:
     await queue.jobs()
     await queue.stats()
     await queue.snapshot()
-    await queue.config()
+    await queue.settings()
     with pytest.raises(JobNotFoundError):
         await queue.get("nobody")
     assert await place.stored() == before

@@ -195,7 +195,7 @@ async def test_known_and_new_keys_go_in_one_push(queue: Queue[Any]) -> None:
 
 
 async def test_a_key_is_forgotten_after_its_retention(queue: Queue[Any]) -> None:
-    await queue.config(key_retention_s=0.2)
+    await queue.configure(key_retention_s=0.2)
     first = await queue.push("mail", 1, key="k")
     await asyncio.sleep(0.25)
     second = await queue.push("mail", 2, key="k")
@@ -212,7 +212,7 @@ async def test_a_job_pushed_again_under_its_own_id_is_one_job(queue: Queue[Any])
 
 
 async def test_a_full_queue_refuses_pushes_and_nothing_else(queue: Queue[Any]) -> None:
-    await queue.config(max_jobs=2)
+    await queue.configure(max_jobs=2)
     await queue.push_many(specs(1, 2))
     with pytest.raises(QueueFullError, match="max_jobs"):
         await queue.push("index", 3)
@@ -220,17 +220,17 @@ async def test_a_full_queue_refuses_pushes_and_nothing_else(queue: Queue[Any]) -
     assert [pulse.held for pulse in await queue.heartbeat([first, second])] == [True, True]
     await queue.complete(first)
     await queue.release(second)
-    await queue.config(max_jobs=3)
+    await queue.configure(max_jobs=3)
     await queue.push("index", 3)
 
 
 async def test_a_payload_over_the_limit_is_refused_by_the_setting_that_holds_it(
     queue: Queue[Any],
 ) -> None:
-    await queue.config(max_payload_bytes=100)
+    await queue.configure(max_payload_bytes=100)
     with pytest.raises(PayloadTooLargeError, match="max_payload_bytes"):
         await queue.push("index", "x" * 100)
     await queue.push("index", "x" * 98)
-    await queue.config(max_batch_bytes=150)
+    await queue.configure(max_batch_bytes=150)
     with pytest.raises(PayloadTooLargeError, match="max_batch_bytes"):
         await queue.push_many(specs("x" * 98, "x" * 98))

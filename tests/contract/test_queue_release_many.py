@@ -59,7 +59,7 @@ async def test_too_many_at_once_are_refused_and_all_of_them_are_still_held(
     queue: Queue[Any],
 ) -> None:
     jobs = await claimed(queue, 3)
-    await queue.config(max_batch_jobs=2)
+    await queue.configure(max_batch_jobs=2)
     with pytest.raises(InvalidRequestError, match="max_batch_jobs"):
         await queue.release_many(jobs)
     assert [pulse.held for pulse in await queue.heartbeat(jobs[:2])] == [True, True]

@@ -23,7 +23,7 @@ async def old_token(place: Place) -> str:
     """A token that is there already, in a queue that asks for none."""
     async with bucketq.connect(place.url, mode="direct") as direct:
         token = await direct.create_token("old", "admin")
-        await direct.config(require_token=False)
+        await direct.configure(require_token=False)
     return token
 
 
@@ -78,7 +78,7 @@ async def test_the_object_holds_the_digest_of_a_token_and_nothing_else_does(
 async def test_the_first_token_makes_brokers_ask_for_tokens(
     queue: Queue[Any], place: Place
 ) -> None:
-    assert (await queue.config()).require_token is False
+    assert (await queue.settings()).require_token is False
     token = await queue.create_token("first", "admin")
     stored = await content(place)
     assert stored["settings"]["require_token"] is True
@@ -127,7 +127,7 @@ async def test_nobody_is_given_a_token_that_the_queue_does_not_know(
 
 
 async def test_a_token_too_many_is_refused(opened: Queue[Any]) -> None:
-    await opened.config(max_tokens=2)
+    await opened.configure(max_tokens=2)
     await opened.create_token("ci", "push")
     with pytest.raises(RejectedError, match="max_tokens"):
         await opened.create_token("ci", "push")
@@ -174,10 +174,10 @@ async def test_a_whole_token_is_no_id_and_is_not_repeated_in_the_refusal(
 async def test_settings_that_are_true_or_false_take_nothing_else(opened: Queue[Any]) -> None:
     for value in (1, 0, "true", None, 0.0):
         with pytest.raises(InvalidRequestError, match="require_token"):
-            await opened.config(require_token=value)
+            await opened.configure(require_token=value)
     with pytest.raises(InvalidRequestError, match="max_tokens"):
-        await opened.config(max_tokens=True)
-    assert (await opened.config(require_token=False)).require_token is False
+        await opened.configure(max_tokens=True)
+    assert (await opened.configure(require_token=False)).require_token is False
 
 
 def test_tokens_are_handed_out_without_asyncio_too(place: Place, old_token: str) -> None:

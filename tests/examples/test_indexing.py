@@ -173,7 +173,7 @@ def test_jobs_of_a_killed_worker_are_waited_for_and_done(tmp_path: Path) -> None
     url = (tmp_path / "queue.json").as_uri()
     asyncio.run(pipeline.write_corpus(url, ["guides"], 150))
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.config(lease_s=2.0, heartbeat_s=0.5, grace_s=1.0)
+        queue.configure(lease_s=2.0, heartbeat_s=0.5, grace_s=1.0)
         queue.claim()  # And nobody is heard of any more.
     assert run_jobs(url) == {"done": 2}
     [found] = asyncio.run(pipeline.indexed(url)).values()

@@ -7,13 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 import bucketq
 from bucketq.client.connect import Mode
-from bucketq.queue.object import ObjectQueue
 from tests.unit.store.disk import Disk
 
 SOURCE = Path(bucketq.__file__).parents[1]
@@ -122,8 +120,7 @@ async def test_a_job_that_another_process_left_unsynced_is_synced_before_it_is_s
 async def test_finished_jobs_stay_in_the_queue_if_the_archive_cannot_be_synced(
     url: str, disk: Disk
 ) -> None:
-    async with bucketq.connect(url, mode="direct") as connected:
-        queue = cast("ObjectQueue[Any]", connected)
+    async with bucketq.connect(url, mode="direct") as queue:
         await queue.push("index", {})
         for job in await queue.claim():
             await queue.complete(job)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import bucketq
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from tests.chaos.fleet import Fleet, fleet
 
 pytestmark = pytest.mark.timeout(120)

@@ -79,7 +79,7 @@ class Yard:
 
     def open(self, **settings: Any) -> BlockingConnection[Any]:
         with bucketq.connect_sync(self.url, mode="direct") as queue:
-            queue.config(archive_after_s=3600, **settings)
+            queue.configure(archive_after_s=3600, **settings)
         return bucketq.connect_sync(self.url, mode="direct", worker="test")
 
     def hire(self, mode: Mode) -> Hand:

@@ -79,14 +79,14 @@ async def test_new_connections_see_the_new_certificate_and_old_ones_live_on(
     address = f"bucketqs://{broker.address}/jobs"
     async with bucketq.connect(address, tls=tls) as queue:
         await queue.push("mail", 1)
-        route = queue._route  # type: ignore[attr-defined]
+        route = queue._committer._committer  # type: ignore[attr-defined]
         before = renewed.shown_at(broker.address)
         assert renewed.shown_at(broker.address) == before
         renewed.issue()
         after = renewed.shown_at(broker.address)
         assert after != before
         await queue.push("mail", 2)
-        assert queue._route is route  # type: ignore[attr-defined]
+        assert queue._committer._committer is route  # type: ignore[attr-defined]
         async with bucketq.connect(address, tls=tls) as other:
             assert (await other.stats()).total("queued") == 2
     assert "reloaded the certificate" in broker.text()

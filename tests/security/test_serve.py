@@ -52,7 +52,7 @@ def test_with_tls_every_queue_must_ask_for_tokens(
     granted(other, "admin")
     assert LET_THROUGH in said(processes, url, f"other={other}", *options)
     with bucketq.connect_sync(other, mode="direct") as queue:
-        queue.config(require_token=False)
+        queue.configure(require_token=False)
     assert "asks for no token" in said(processes, url, f"other={other}", *options)
     del admin
 

@@ -129,14 +129,14 @@ async def test_each_right_allows_what_it_says_and_nothing_else(
     ]
     async with bucketq.connect(place, token=push) as pusher:
         job = await pusher.push("mail", {"to": "ada"})
-        assert (await pusher.config()).lease_s
+        assert (await pusher.settings()).lease_s
         for verb in (pusher.stats(), pusher.claim(), pusher.get(job), pusher.cancel(job)):
             with pytest.raises(AccessDeniedError, match="lacks the right"):
                 await verb
         with pytest.raises(AccessDeniedError, match="lacks the right"):
             await pusher.create_token("more", "admin")
         with pytest.raises(AccessDeniedError, match="lacks the right"):
-            await pusher.config(require_token=False)
+            await pusher.configure(require_token=False)
         with pytest.raises(AccessDeniedError, match="lacks the right"):
             await pusher.flush_archive()
     async with bucketq.connect(place, token=claim) as worker:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from bucketq.codec import decode
+from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
 from bucketq.model import timekeeping
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_store import SimulatedStore
@@ -37,10 +38,10 @@ class Hosts:
         self.pushed: dict[str, tuple[str, float]] = {}
         """The job that was pushed under a key by a host that is right, and when."""
 
-    def queue(self, offset_s: float) -> DirectQueue[Any]:
+    def queue(self, offset_s: float) -> Queue[Any]:
         clock = SimulatedClock(self.loop, offset_s=offset_s)
         register = Register(self.store.connect(), KEY, "simulated queue", clock)
-        return DirectQueue(register, clock, timeout_s=600)
+        return Queue(DirectCommitter(register, clock, timeout_s=600), clock, timeout_s=600)
 
     async def command(self, number: int) -> None:
         """Do what one short command does: push with a key, or push one again."""
@@ -68,7 +69,7 @@ def live(wrong_s: float, seed: int) -> int:
     async def main(loop: VirtualLoop) -> int:
         hosts = Hosts(loop, wrong_s)
         async with hosts.queue(0) as queue:
-            await queue.config(max_keys=MAX_KEYS)
+            await queue.configure(max_keys=MAX_KEYS)
         for number in range(240):
             await asyncio.sleep(hosts.rng.uniform(0, 240))
             await hosts.command(number)

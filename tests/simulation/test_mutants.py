@@ -16,6 +16,7 @@ import pytest
 from bucketq.codec import Document, Prepared
 from bucketq.commit import register as register_module
 from bucketq.commit.archiver import Archiver
+from bucketq.commit.group import GroupCommitter
 from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.register import Register, Settled
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
@@ -38,7 +39,6 @@ from bucketq.model.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.queue.commit import GroupCommitQueue
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.conditional import Verdict
 from simulator.fault_schedule import FaultSchedule
@@ -97,20 +97,21 @@ def test_without_the_horizon_a_forgotten_request_is_judged_wrongly(monkeypatch: 
 
 
 def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
-    async def submit(self: GroupCommitQueue[Any], request: Request) -> Any:
-        task = asyncio.get_running_loop().create_task(submit_and_wait(self, request))
+    async def submit(self: GroupCommitter, request: Request, timeout_s: float) -> Any:
+        submitting = submit_and_wait(self, request, timeout_s)
+        task = asyncio.get_running_loop().create_task(submitting)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if self._document is None or request.operation.__class__.__name__ != "Push":
+        if self.working.document is None or request.operation.__class__.__name__ != "Push":
             return await task
         await asyncio.sleep(0)
-        batch = self._backlog.batch
+        batch = self.working.backlog.batch
         waiting = batch[-1] if batch else None
         if waiting is None or waiting.applied is None:
             return await task
         return waiting.applied.result()
 
-    submit_and_wait = GroupCommitQueue._submit
-    monkeypatch.setattr(GroupCommitQueue, "_submit", submit)
+    submit_and_wait = GroupCommitter.submit
+    monkeypatch.setattr(GroupCommitter, "submit", submit)
     expect("acknowledged means durable", "no answer before its commit")
 
 
@@ -216,15 +217,15 @@ def test_leases_that_never_end_are_noticed(monkeypatch: Patch) -> None:
 def _from_memory(monkeypatch: Patch, kind: type, answer: Callable[[State, Any], Any]) -> None:
     """Let group commit answer one kind of operation from its memory."""
 
-    async def submit(self: GroupCommitQueue[Any], request: Request) -> Any:
-        if isinstance(request.operation, kind) and self._document is not None:
+    async def submit(self: GroupCommitter, request: Request, timeout_s: float) -> Any:
+        if isinstance(request.operation, kind) and self.working.document is not None:
             await asyncio.sleep(0)
-            if self._document is not None:
-                return answer(self._document.state, request.operation)
-        return await submit_really(self, request)
+            if self.working.document is not None:
+                return answer(self.working.document.state, request.operation)
+        return await submit_really(self, request, timeout_s)
 
-    submit_really = GroupCommitQueue._submit
-    monkeypatch.setattr(GroupCommitQueue, "_submit", submit)
+    submit_really = GroupCommitter.submit
+    monkeypatch.setattr(GroupCommitter, "submit", submit)
 
 
 def test_a_read_from_memory_is_noticed(monkeypatch: Patch) -> None:

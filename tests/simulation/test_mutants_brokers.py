@@ -19,14 +19,17 @@ from bucketq.broker import leader as leader_module
 from bucketq.broker.broker import Broker
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import Identity, Sign
-from bucketq.broker.leader import Leader
+from bucketq.broker.leader import Leader, _LeaderPolicy
 from bucketq.broker.server import Server
 from bucketq.broker.silence import SilenceWatch
 from bucketq.broker.standby import Standby
-from bucketq.client import client as client_module
 from bucketq.client import discovery
+from bucketq.client import remote as remote_module
 from bucketq.codec import Document
+from bucketq.commit.group import GroupCommitter
+from bucketq.commit.parking import Parking
 from bucketq.commit.waiting import Waiting
+from bucketq.commit.working_state import WorkingState
 from bucketq.model import brokers, transitions
 from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Expire, Lead, Push, Request, Retire
@@ -54,14 +57,14 @@ def test_a_takeover_that_does_not_say_what_it_follows_is_noticed(monkeypatch: Pa
 
 
 def test_a_broker_that_answers_before_the_commit_is_noticed(monkeypatch: Patch) -> None:
-    def apply_and_tell(self: Leader, waiting: Waiting, document: Document) -> None:
+    def apply_and_tell(self: WorkingState, waiting: Waiting, document: Document) -> None:
         apply_really(self, waiting, document)
         applied = waiting.applied
         if isinstance(waiting.request.operation, Push) and applied is not None:
             waiting.tell(applied.answer, applied.error)
 
-    apply_really = Leader._apply
-    monkeypatch.setattr(Leader, "_apply", apply_and_tell)
+    apply_really = WorkingState._apply
+    monkeypatch.setattr(WorkingState, "_apply", apply_and_tell)
     expect("acknowledged means durable", "no answer before its commit", scenario="brokers")
 
 
@@ -71,11 +74,11 @@ def test_heartbeats_answered_without_a_proof_are_noticed(monkeypatch: Patch) -> 
 
 
 def test_answers_from_memory_without_a_look_at_the_object_are_noticed(monkeypatch: Patch) -> None:
-    async def confirm(self: Leader, _: Document) -> None:
-        self._looked_at = asyncio.get_running_loop().time()
-        self._answer_in_flight(None)
+    async def confirm(self: GroupCommitter, _: Document) -> None:
+        self.working.looked_at = asyncio.get_running_loop().time()
+        self.working.answer_in_flight(None)
 
-    monkeypatch.setattr(Leader, "_confirm", confirm)
+    monkeypatch.setattr(GroupCommitter, "_confirm", confirm)
     expect(
         "a claim finds what is there",
         "held means held",
@@ -109,16 +112,18 @@ def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch:
 
 
 def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
-    def attend(self: Leader, document: Document) -> None:
-        state, now = document.state, self._clock.now()
+    def before_commit(
+        self: _LeaderPolicy, state: State, parked: Parking[Waiting], looked_s: float
+    ) -> None:
+        now = self._clock.now()
         for job in [state.jobs.by_id[job_id] for job_id in state.running]:
             heard_at = job.heartbeat_at or now
             if now - heard_at > timedelta(seconds=state.settings.lease_s):
                 apply(state, Request(Expire(job=job.id, attempt=job.attempt)), now)
-        attend_really(self, document)
+        before_really(self, state, parked, looked_s)
 
-    attend_really = Leader._attend
-    monkeypatch.setattr(Leader, "_attend", attend)
+    before_really = _LeaderPolicy.before_commit
+    monkeypatch.setattr(_LeaderPolicy, "before_commit", before_commit)
     expect("no lease is taken from a healthy worker", faults="kills", scenario="brokers")
 
 
@@ -144,7 +149,7 @@ def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:
         del version
         return replace(request, number=request.number + 1000)
 
-    monkeypatch.setattr(client_module, "_sent_before", sent_before)
+    monkeypatch.setattr(remote_module, "_sent_before", sent_before)
     expect(
         "nothing refused takes effect",
         "nothing takes effect twice",
@@ -155,7 +160,7 @@ def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_sending_again_without_saying_since_when_is_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(client_module, "_sent_before", lambda request, _version: request)
+    monkeypatch.setattr(remote_module, "_sent_before", lambda request, _version: request)
     expect(
         "nothing refused takes effect",
         "nothing takes effect twice",

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from bucketq.client.routes import BrokerRoute
+from bucketq.client.client_connection import ClientConnection
 from bucketq.errors import BucketQError
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import LeaseRef, ReleaseMany
 from bucketq.model.transitions import _HANDLERS
 from bucketq.queue.job import Job
+from bucketq.queue.sender import Sender
 from bucketq.worker.attempt import Attempt
 from bucketq.worker.engine import Engine
 from bucketq.worker.lease import LeaseKeeper
@@ -86,7 +87,11 @@ def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_a_claim_that_is_given_up_without_a_word_is_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(BrokerRoute, "_send_withdrawal", lambda *_: None)
+    async def withdraw(*_: object) -> None:
+        return
+
+    monkeypatch.setattr(Sender, "_withdraw", withdraw)
+    monkeypatch.setattr(ClientConnection, "_send_unanswered", lambda *_: None)
     expect("a drained engine holds nothing", faults="restarts", first=50)
 
 

@@ -120,7 +120,7 @@ def test_a_row_that_is_no_json_is_named(spark: SparkSession, file_url: str) -> N
 
 def test_a_queue_that_is_full_takes_nothing(spark: SparkSession, file_url: str) -> None:
     with bucketq.connect_sync(file_url, mode="direct") as queue:
-        queue.config(max_jobs=5)
+        queue.configure(max_jobs=5)
         rows = spark.range(6).selectExpr("'x' AS kind", "string(id) AS payload")
         with pytest.raises(PySparkException) as caught:
             rows.write.format("bucketq").mode("append").save(file_url)

@@ -34,10 +34,11 @@ forgotten: a deposed broker cannot write, because its etag is old.
 **Evidence.** A broker with slow storage is not dead, and a takeover makes nothing faster. So first
 a *ping* must fail, which a broker answers from memory at once, whatever its storage does.
 Three things are evidence: nothing listens at the recorded address, or something else does (once,
-and once more after a short random wait); no answer to two pings in a row (it is frozen, cut off, or
-its host is gone); or the broker itself reports that it is cut off from its storage. Then the
-candidate waits for a random moment, reads the object again, and takes over only if the epoch is
-still the one that it has evidence against.
+and once more after a short random wait); no answer to any ping for 2.2 s, with a new ping every
+half second (it is frozen, cut off, or its host is gone); or the broker itself reports that it is cut
+off from its storage. A candidate that was frozen itself meanwhile starts over. Then the candidate
+waits for a random moment, reads the object again, and takes over only if the epoch is still the one
+that it has evidence against.
 
 **Proof.** What a broker answers from memory (heartbeats, claims that find nothing) is true only
 while it leads. So such an answer needs a proof of leadership that is at most two seconds old: a
@@ -57,10 +58,13 @@ what was left of a lease, not a new lease: brokers that keep crashing still recl
 * *kill -9 of the broker, at any await.* The clients' connections break. They, and brokers that
   stand by, find nothing listening, and one of them takes over. Requests are retried under their
   ids; those whose write had landed are answered from the sessions in the object.
-* *The broker's host vanishes.* The same, after two pings without an answer.
+* *The broker's host vanishes.* The same, after 2.2 s without an answer to any ping.
 * *SIGSTOP, a long pause, a suspended machine.* Pings go unanswered, and another broker takes over.
   When the old broker wakes, its write fails, it finds the other epoch and steps down. What it would
   answer from memory needs a proof, and its proof is old.
+* *The same, after a claim was committed and before it was answered.* Its lease runs already. So a
+  client whose claims wait gets a message every three seconds; after five without one it pings, and
+  sends the claim to the next broker, which answers with the same jobs.
 * *Storage is slow or gone for all.* The broker answers pings, so there is no takeover. Callers wait
   until their own deadline, and their outcome is unknown. Nothing is lost when the storage is back.
   If it can be read, reads are answered from the object meanwhile.

@@ -34,7 +34,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.operations import Claim
-from bucketq.queue.base import MAX_WAIT_S
+from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.rpc.messages import OFFERED, Answers, FlushArchive, Hello, Pong, Role, Welcome
 from bucketq.rpc.transport import Transport
 
@@ -43,8 +43,13 @@ _log = logging.getLogger("bucketq.broker")
 DRAIN_S = 12.0
 """How long a broker that is stopped may take to commit pending requests: more than one write that
 the storage answers late, and well within the 30 s that Kubernetes grants."""
-PULSE_S = 10.0
-"""How often a client whose claims wait gets a sign of life; clients ping after 15 s of silence."""
+PULSE_S = 3.0
+"""How often a client whose claims wait hears of its broker.
+
+A broker may freeze after it has committed a claim and before it answers. The client must notice
+and send the claim to the next broker while the lease still runs, which may be a few seconds."""
+_WARN_S = 10.0
+"""How often a broker that is cut off from its storage logs that."""
 _JITTER_S = 0.4
 """The pause after a lost election, on average; random, so that candidates rarely collide."""
 _LOOK_S = 5.0
@@ -99,6 +104,7 @@ class Broker:
         self._guard = Guard(clock)
         self._is_draining = False
         self._pulse: asyncio.TimerHandle | None = None
+        self._warn_at = 0.0
         self.incarnation = ""
         """The incarnation of the queue; empty until its object was read."""
         self.failure: BucketQError | None = None
@@ -323,16 +329,19 @@ class Broker:
             loop.call_soon(self._drain)
 
     def _show_life(self) -> None:
-        """Send signs of life to clients whose claims wait; warn if the storage is cut off."""
-        if self._leader is not None and self._leader.is_cut_off:
+        """Send a message to clients whose claims wait; warn operators if this is cut off."""
+        loop = asyncio.get_running_loop()
+        for connection in list(self._connections.values()):
+            connection.show_life()
+        self._pulse = loop.call_later(PULSE_S, self._show_life)
+        leader = self._leader
+        if leader is not None and leader.is_cut_off and loop.time() >= self._warn_at:
+            self._warn_at = loop.time() + _WARN_S
             _log.warning(
                 "%s: cut off: the storage has not answered for %.0f s; others may take over",
                 self.where,
-                self._leader.unproven_s,
+                leader.unproven_s,
             )
-        for connection in list(self._connections.values()):
-            connection.show_life()
-        self._pulse = asyncio.get_running_loop().call_later(PULSE_S, self._show_life)
 
     def _waiting(self) -> tuple[int, int]:
         return self._leader.waiting if self._leader else (0, 0)
@@ -357,18 +366,19 @@ class Broker:
         )
         self._candidacy.begin(after + 1)
         try:
-            async with leader:
-                self._candidacy.end()
-                self._no_takeover.passed()
-                self._standby.takeover = False
-                self._leader = leader
-                self.leading.set()
-                _log.info("%s: leading in epoch %d", self.where, leader.epoch)
-                try:
-                    reason = await leader.until_deposed()
-                finally:
-                    self._leader = None
-                    self.leading.clear()
+            await leader.open()
+            self._candidacy.end()
+            self._no_takeover.passed()
+            self._standby.takeover = False
+            self._leader = leader
+            self.leading.set()
+            _log.info("%s: leading in epoch %d", self.where, leader.epoch)
+            try:
+                reason = await leader.until_deposed()
+            finally:
+                self._leader = None
+                self.leading.clear()
+                await leader.close()
         except (DeposedError, StoreRefusedError):
             self._candidacy.end()
             raise

@@ -6,7 +6,10 @@ over by a compare-and-set that names the epoch that it follows. The object decid
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
+from typing import Any
 
 from msgspec import Struct
 
@@ -29,6 +32,13 @@ from bucketq.rpc.transport import (
 
 PING_S = 1.5
 """How long a broker may take to answer a ping from memory."""
+SILENCE_S = 2.2
+"""For how long a broker must be silent to be taken for gone.
+
+That is most of what a failover from a frozen leader takes, and a host that is busy may stand still
+for as long without one."""
+_AGAIN_S = 0.5
+"""How soon a ping without an answer is followed by another: one that is lost proves nothing."""
 _MOST_LOST = 50
 """How often a direct writer may be faster before a takeover is given up."""
 
@@ -53,20 +63,62 @@ class Sign(Enum):
     GONE = "gone"
     """Nothing listens there, or something else does, or it does not lead any more."""
     SILENT = "silent"
-    """No answer: it may be dead, frozen or cut off, or slow this one time."""
+    """No answer to any ping for ``SILENCE_S``: it is dead, frozen or cut off."""
 
 
-WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: 1, Sign.GONE: 1}
 ENOUGH = 2
 """How much evidence a takeover needs, with no sign of life in between."""
+WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: ENOUGH, Sign.GONE: 1}
 
 
 async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
-    """Ping the recorded broker.
+    """Ask the broker that is recorded whether it is there, until it has been silent for too long.
 
     Raises ``UntrustedError`` if it must not be dialled, and ``CannotDialError`` if this side cannot
     dial now. Neither says anything about the broker.
     """
+    return await ask_on(lambda: _ping(transport, record, incarnation))
+
+
+async def ask_on(ask: Callable[[], Coroutine[Any, Any, Sign]]) -> Sign:
+    """Ask until there is a sign, every half second; none waits for those before it.
+
+    Silent is what gave no sign for ``SILENCE_S``, while this process did not stand still itself:
+    then the answer may be waiting to be read.
+    """
+    loop = asyncio.get_running_loop()
+    next_s = loop.time()
+    until_s = next_s + SILENCE_S
+    asked: list[asyncio.Task[Sign]] = []
+    try:
+        while loop.time() < until_s:
+            if loop.time() >= next_s:
+                asked.append(loop.create_task(ask()))
+                next_s += _AGAIN_S
+            wake_s = min(next_s, until_s)
+            await _until_one_is_done(asked, wake_s - loop.time())
+            for task in asked:
+                if task.done() and (sign := task.result()) is not Sign.SILENT:
+                    return sign
+            if loop.time() > wake_s + _AGAIN_S:
+                next_s = loop.time()
+                until_s = next_s + SILENCE_S
+        return Sign.SILENT
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def _until_one_is_done(asked: Sequence[asyncio.Task[Sign]], timeout_s: float) -> None:
+    pending = [task for task in asked if not task.done()]
+    if pending:
+        await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    else:
+        await asyncio.sleep(timeout_s)
+
+
+async def _ping(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
     try:
         address = secured(record.address, tls=record.tls)
         pong = await transport.ping(address, Ping(incarnation=incarnation), PING_S)

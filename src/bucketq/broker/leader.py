@@ -1,15 +1,15 @@
-"""``Leader``: group commit that knows its epoch.
+"""``Leader``: the committer of a broker, for as long as its epoch lasts.
 
-It is a queue like any other, and commits as group commit does. What it adds: it takes over by
-compare-and-set when it opens; it goes on only while the object names it; it hears heartbeats
-without writing them; it ends the leases of silent workers by its own clock; and it proves, while
-nothing is written, that it still leads.
+It holds a group committer and decides what that leaves open: it takes over by compare-and-set when
+it opens; it continues only while the object names it; it answers heartbeats without writing them;
+it ends the leases of silent workers by its own clock; and it proves, while nothing is written, that
+it still leads.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,9 @@ from bucketq.broker.silence import SilenceWatch
 from bucketq.broker.token_guard import refusal
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.group import GroupCommitter
 from bucketq.commit.pacing import ALONE_S, Courtesy
+from bucketq.commit.parking import Parking
 from bucketq.commit.register import Register
 from bucketq.commit.waiting import Waiting
 from bucketq.errors import BucketQError, InvalidRequestError
@@ -29,20 +31,19 @@ from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
-from bucketq.queue.commit import GroupCommitQueue
 from bucketq.store.base import LockHeldError
 
 PROOF_S = 2.0
 """How old a proof of leadership may be for an answer from memory."""
 _PROVE_S = 5.0
+"""How often an idle leader proves that it leads: well within the time after which it is cut off."""
 _SWEEP_S = 1.0
+"""How often silent workers are looked for: short beside the shortest lease that makes sense."""
 _TICK_S = 0.5
 
 
-class Leader(GroupCommitQueue[Any]):
-    """The broker of one queue, for as long as its epoch lasts."""
-
-    _reads = frozenset[type]((*READS, Heartbeat))
+class Leader:
+    """The broker of one queue, while it leads."""
 
     def __init__(
         self,
@@ -55,74 +56,86 @@ class Leader(GroupCommitQueue[Any]):
         timeout_s: float,
     ) -> None:
         """Make a leader that takes over from epoch ``after`` when it is opened."""
-        super().__init__(register, clock, timeout_s=timeout_s, archive=archive)
-        # It does not take turns: direct writers beside it are few, and its clients are many.
-        self._courtesy = Courtesy(ALONE_S)
+        self._register = register
         self._identity = identity
-        self._after = after
-        self._silence = SilenceWatch(0.0)
-        self._swept_s = 0.0
-        self._persisted_s = 0.0
-        self._writing_since: float | None = None
-        self._ticker: asyncio.TimerHandle | None = None
+        self._policy = _LeaderPolicy(clock, identity, after)
+        self._committer = GroupCommitter(
+            register, clock, timeout_s=timeout_s, archive=archive, policy=self._policy
+        )
+        self._timeout_s = timeout_s
         self._ends_at: float | None = None
         """When it has to end, once it retires."""
+        self.epoch = after + 1
+        """The epoch in which it leads."""
 
-    async def _first_document(self) -> Document:
-        self._looked_at = asyncio.get_running_loop().time()
-        document = await elect(self._register, self._clock, self._identity, self._after)
+    @property
+    def where(self) -> str:
+        """What messages call the queue."""
+        return self._register.where
+
+    @property
+    def mode(self) -> str:
+        """How it commits, for people."""
+        return "broker in this process"
+
+    @property
+    def version(self) -> int:
+        """The newest version of the object that it has seen or written."""
+        return self._register.version
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it leads and takes requests."""
+        return self._committer.is_open
+
+    async def open(self) -> None:
+        """Take over, and begin to commit."""
+        await self._committer.open()
+
+    async def close(self) -> None:
+        """Commit what was submitted, then close; retiring and closing have one limit together."""
+        self._policy.stop()
         now_s = asyncio.get_running_loop().time()
-        self._silence = SilenceWatch(now_s)
-        self._swept_s = self._persisted_s = now_s
-        self._tick()
-        return document
+        left_s = self._timeout_s if self._ends_at is None else self._ends_at - now_s
+        await self._committer.close(max(0.0, left_s))
 
-    def _start(self) -> None:
-        """Begin to commit; that it leads is proved as of the beginning of its takeover."""
-        proved_at = self._looked_at
-        super()._start()
-        self._looked_at = proved_at
+    async def submit(self, request: Request, timeout_s: float) -> Any:
+        """Commit a request of this process."""
+        return await self._committer.submit(request, timeout_s)
 
-    async def __aexit__(self, *error: object) -> None:
-        """Commit what has been asked for, then close."""
-        if self._ticker is not None:
-            self._ticker.cancel()
-        await super().__aexit__(*error)
+    def accept(self, waiting: Waiting) -> None:
+        """Take a request of a client."""
+        self._committer.accept(waiting)
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished now, and return how many jobs left by this call."""
+        return await self._committer.flush_archive()
 
     @property
     def state(self) -> State | None:
-        """The queue as it will be once what was asked for is written; None: it is read again."""
-        return self._current_state()
-
-    @property
-    def epoch(self) -> int:
-        """The epoch in which it leads."""
-        return self._after + 1
-
-    @property
-    def is_leading(self) -> bool:
-        """Whether it still takes requests."""
-        return self._broken is None and self._closed is None
+        """The queue as it will be once what was submitted is written; None: it is read again."""
+        return self._committer.state
 
     @property
     def waiting(self) -> tuple[int, int]:
         """How many requests have no answer yet, and how many bytes they carry."""
-        return len(self._backlog), self._backlog.size_bytes
+        backlog = self._committer.working.backlog
+        return len(backlog), backlog.size_bytes
 
     @property
     def parked(self) -> int:
         """How many claims wait for a job."""
-        return len(self._parked)
+        return len(self._committer.working.parked)
 
     @property
     def last_write_s(self) -> float:
         """How long the last write took."""
-        return self._gather.last_s
+        return self._committer.last_write_s
 
     @property
     def unproven_s(self) -> float:
         """For how long it has not been proved that it leads."""
-        return asyncio.get_running_loop().time() - self._looked_at
+        return asyncio.get_running_loop().time() - self._committer.working.looked_at
 
     @property
     def is_cut_off(self) -> bool:
@@ -137,124 +150,101 @@ class Leader(GroupCommitQueue[Any]):
     @property
     def commit_age_s(self) -> float:
         """For how long the write in flight has been without an answer."""
-        since = self._writing_since
+        since = self._committer.writing_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     async def until_deposed(self) -> Exception | None:
-        """Wait until it leads no more; returns why, or None where it was closed."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-        return self._broken
+        """Wait until it leads no more; return why, or None if it was closed."""
+        return await self._committer.stopped()
 
     async def retire(self) -> bool:
-        """Send waiting claims away, settle what has come, and clear the address.
+        """Send waiting claims away, settle what was submitted, and clear the address.
 
-        Returns whether it is cleared; if not, others find out that nobody is there.
+        Returns whether it is cleared; if not, others find out that no broker is there.
         """
         self._ends_at = asyncio.get_running_loop().time() + self._timeout_s
-        self._send_away(DeposedError("this broker retires: find the next one"))
+        retiring = DeposedError("this broker retires: find the next one")
+        self._committer.working.send_away(retiring)
+        retire = Request(Retire(id=self._identity.id, epoch=self.epoch))
         try:
-            await self._submit(Request(Retire(id=self._identity.id, epoch=self.epoch)))
+            await self.submit(retire, self._timeout_s)
         except BucketQError:
             return False
         return True
 
-    def _closing_s(self) -> float:
-        """How long closing may wait: one limit for retiring and closing together."""
-        if self._ends_at is None:
-            return self._timeout_s
-        return max(0.0, self._ends_at - asyncio.get_running_loop().time())
-
     def forget(self, claims: list[Waiting]) -> None:
-        """Let parked claims go whose client is gone."""
+        """Drop parked claims whose client is gone."""
         for claim in claims:
-            self._parked.discard(claim)
+            self._committer.working.parked.discard(claim)
 
-    def _check(self, document: Document) -> None:
-        check_leads(document, self._identity)
+
+class _LeaderPolicy:
+    """What a leader decides while a group committer commits for it."""
+
+    reads = frozenset[type]((*READS, Heartbeat))
+
+    def __init__(self, clock: Clock, identity: Identity, after: int) -> None:
+        # It does not take turns: direct writers beside it are few, and its clients are many.
+        self.courtesy = Courtesy(ALONE_S)
+        self._clock = clock
+        self._identity = identity
+        self._after = after
+        self._silence = SilenceWatch(0.0)
+        self._swept_s = 0.0
+        self._persisted_s = 0.0
+        """When the silence of workers was last added to the state, and when that was committed:
+        a write that is lost to another writer is made up for at the next sweep."""
+        self._committed_s = 0.0
+        self._ticker: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    async def load(self, register: Register) -> Document:
+        """Take over by compare-and-set."""
+        document = await elect(register, self._clock, self._identity, self._after)
+        now_s = asyncio.get_running_loop().time()
+        self._silence = SilenceWatch(now_s)
+        self._swept_s = self._persisted_s = self._committed_s = now_s
+        self._tick()
+        return document
 
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         self._silence.tick(loop.time())
         self._ticker = loop.call_later(_TICK_S, self._tick)
 
-    def _needed_at(self) -> float:
-        state = self._current_state()
-        times = [self._looked_at + _PROVE_S]
-        if state is not None and state.running:
-            times.append(self._swept_s + _SWEEP_S)
-        parked = super()._needed_at()
-        if parked is not None:
-            times.append(parked)
-        return min(times)
+    def check(self, document: Document) -> None:
+        """Raise ``DeposedError`` if the object names another broker."""
+        check_leads(document, self._identity)
+        self._persisted_s = self._committed_s
 
-    def _is_look_due(self) -> bool:
-        now_s = asyncio.get_running_loop().time()
-        # Reckoned as above: a difference may be rounded the other way, and nothing would wait.
-        return super()._is_look_due() or now_s >= self._looked_at + _PROVE_S
+    def intercept(self, waiting: Waiting, state: State, looked_s: float) -> Applied | None:
+        """Reject what a client's token does not allow; answer heartbeats from memory if possible.
 
-    def _end_silent(self, document: Document) -> bool:
-        """Leave that to the sweep: it comes once a second, whether anybody claims or not."""
-        return False
-
-    def _attend(self, document: Document) -> None:
-        """End the leases of silent workers, and write down what was heard of the others."""
-        state, now_s = document.state, asyncio.get_running_loop().time()
-        if now_s < self._swept_s + _SWEEP_S:
-            return
-        self._swept_s = now_s
-        now = self._clock.now()
-        silent: dict[str | None, None] = {}
-        for expire in self._silence.stale(state, now_s):
-            silent[state.jobs.by_id[expire.job].worker] = None
-            apply(state, Request(expire), now)
-        if silent and self._parked:
-            self._put_last(silent)
-        if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
-            self._persisted_s = now_s
-            apply(state, Request(self._silence.write_down(state, now_s)), now)
-            self._silence.wrote_down(state)
-
-    def _put_last(self, workers: Collection[str | None]) -> None:
-        """Let claims of workers that fell silent wait behind all others.
-
-        Whoever has waited longest would get its lost job again, while others who live wait for it.
+        Tokens are checked again whenever the state was read anew, and when a parked claim is
+        served.
         """
-        for parked in list(self._parked):
-            operation = parked.request.operation
-            if isinstance(operation, Claim) and operation.worker in workers:
-                self._parked.discard(parked)
-                self._parked.add(parked)
-
-    async def _settle_batch(self) -> None:
-        self._writing_since = asyncio.get_running_loop().time()
-        try:
-            await super()._settle_batch()
-        finally:
-            self._writing_since = None
-
-    def _apply(self, waiting: Waiting, document: Document) -> None:
-        if document.state.settings.require_token and isinstance(waiting, RemoteRequest):
-            # Asked again whenever the state was read anew, and when a parked claim is served.
-            operation, shown = waiting.request.operation, waiting.connection.shown
-            error = refusal(document.state, shown, operation, self._clock.now())
+        operation = waiting.request.operation
+        if state.settings.require_token and isinstance(waiting, RemoteRequest):
+            shown = waiting.connection.shown
+            error = refusal(state, shown, operation, self._clock.now())
             if error is not None:
-                self._backlog.drop(waiting)
-                self._reject(waiting, error)
-                return
-        if type(waiting.request.operation) is Heartbeat:
-            self._hear(waiting, waiting.request.operation, document)
-        else:
-            super()._apply(waiting, document)
+                return Applied(None, error, [])
+        if type(operation) is Heartbeat:
+            return self._hear(operation, state, looked_s)
+        return None
 
-    def _hear(self, waiting: Waiting, beat: Heartbeat, document: Document) -> None:
-        """Note a heartbeat; where nothing but good news is to be told, tell it at once.
+    def _hear(self, beat: Heartbeat, state: State, looked_s: float) -> Applied | None:
+        """Note a heartbeat, and answer it at once if every lease is held.
 
-        Anything else might come from what is applied and not committed yet, and waits for it.
+        Any other answer may come from what is applied and not committed yet, and waits for it.
         """
-        state, now_s = document.state, asyncio.get_running_loop().time()
+        now_s = asyncio.get_running_loop().time()
         if len(beat.leases) > state.settings.max_batch_jobs:
-            return
+            return None
         found = pulses(state, beat)
         is_good = True
         for pulse in found:
@@ -262,43 +252,79 @@ class Leader(GroupCommitQueue[Any]):
                 attempt = state.jobs.by_id[pulse.job].attempt
                 self._silence.hear(pulse.job, attempt, now_s)
             is_good = is_good and pulse.held and not pulse.cancel_requested
-        if is_good and now_s - self._looked_at <= PROOF_S:
-            self._backlog.drop(waiting)
-            waiting.tell(found, None)
+        return Applied(found, None, []) if is_good and now_s - looked_s <= PROOF_S else None
 
-    def _look_up(self, document: Document, request: Request, now: datetime) -> Applied:
+    def read(self, state: State, request: Request, now: datetime) -> Applied:
+        """Answer a read, or a heartbeat that was not answered at once."""
         operation = request.operation
         if not isinstance(operation, Heartbeat):
-            return super()._look_up(document, request, now)
-        limit = document.state.settings.max_batch_jobs
+            return apply(state, request, now)
+        limit = state.settings.max_batch_jobs
         if len(operation.leases) > limit:
             message = f"{len(operation.leases)} jobs in one heartbeat, at most {limit} are allowed"
             return Applied(None, InvalidRequestError(message), [])
-        return Applied(pulses(document.state, operation), None, [])
+        return Applied(pulses(state, operation), None, [])
 
-    def _expire_parked(self, parked: Waiting) -> None:
-        if self.unproven_s <= PROOF_S:
-            parked.tell((), None)
-        else:
-            super()._expire_parked(parked)
+    def end_leases(self, state: State, looked_s: float) -> bool:
+        """Leave that to the sweep, which comes once a second whether there are claims or not."""
+        return False
 
-    def _answer_in_flight(self, error: BucketQError | None) -> None:
+    def before_commit(self, state: State, parked: Parking[Waiting], looked_s: float) -> None:
+        """End the leases of silent workers, and persist how long the others have been silent."""
+        now, now_s = self._clock.now(), asyncio.get_running_loop().time()
+        if now_s < self._swept_s + _SWEEP_S:
+            return
+        self._swept_s = now_s
+        silent: dict[str | None, None] = {}
+        for expire in self._silence.stale(state, now_s):
+            silent[state.jobs.by_id[expire.job].worker] = None
+            apply(state, Request(expire), now)
+        if silent and parked:
+            _put_last(parked, silent)
+        if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
+            self._persisted_s = now_s
+            apply(state, Request(self._silence.write_down(state, now_s)), now)
+            self._silence.wrote_down(state)
+
+    def committed(self, answered: Sequence[Waiting], state: State | None) -> None:
+        """Count the silence of a worker from the answer to its claim, however long that took."""
         now_s = asyncio.get_running_loop().time()
-        for waiting in self._backlog.in_flight:
-            # Its worker learns of it now, however long the write took.
+        self._committed_s = self._persisted_s
+        for waiting in answered:
             operation, applied = waiting.request.operation, waiting.applied
             if type(operation) is Claim and applied is not None:
                 for job in applied.answer or ():
                     self._silence.hear(job.id, job.attempt, now_s)
-            elif type(operation) is ClaimBatch and applied is not None:
-                self._hear_of(applied.changes, now_s)
-        super()._answer_in_flight(error)
+            elif type(operation) is ClaimBatch and applied is not None and state is not None:
+                self._hear_changed(applied.changes, state, now_s)
 
-    def _hear_of(self, changes: list[Change], now_s: float) -> None:
-        """Note who was told of the jobs of a batch; its answer does not name them."""
-        state = self._current_state()
-        jobs = {} if state is None else state.jobs.by_id
+    def _hear_changed(self, changes: list[Change], state: State, now_s: float) -> None:
+        """Note the jobs of a batch; its answer does not name them."""
         for table, row in changes:
-            job = jobs.get(row) if table == "jobs" else None
+            job = state.jobs.by_id.get(row) if table == "jobs" else None
             if job is not None and job.status == "running":
                 self._silence.hear(job.id, job.attempt, now_s)
+
+    def is_fresh(self, looked_s: float) -> bool:
+        """Trust what is in memory while the proof of leadership is young."""
+        return asyncio.get_running_loop().time() - looked_s <= PROOF_S
+
+    def next_look_s(self, looked_s: float) -> float | None:
+        """Prove every few seconds that it still leads."""
+        return looked_s + _PROVE_S
+
+    def next_duty_s(self, state: State | None) -> float | None:
+        """Sweep once a second while jobs run."""
+        return self._swept_s + _SWEEP_S if state is not None and state.running else None
+
+
+def _put_last(parked: Parking[Waiting], workers: Collection[str | None]) -> None:
+    """Let claims of workers that fell silent wait behind all others.
+
+    The claim that has waited longest would get its lost job again, while live workers wait for it.
+    """
+    for claim in list(parked):
+        operation = claim.request.operation
+        if isinstance(operation, Claim) and operation.worker in workers:
+            parked.discard(claim)
+            parked.add(claim)

@@ -9,8 +9,8 @@ import typer
 
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
-from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 
 Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of jobs.", min=1)]
 

@@ -10,7 +10,7 @@ from bucketq.cli.parsing import check_timeout
 
 if TYPE_CHECKING:
     from bucketq.admin import Place
-    from bucketq.queue.base import Queue
+    from bucketq.queue.queue import Queue
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from typing import (
 from bucketq.client.connect import Connection, Options, connect
 from bucketq.client.portal import Portal
 from bucketq.errors import ClosedError
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -67,7 +67,8 @@ class BlockingQueue(Generic[T]):
     purge = _blocking(Queue.purge)
     pause = _blocking(Queue.pause)
     resume = _blocking(Queue.resume)
-    config = _blocking(Queue.config)
+    settings = _blocking(Queue.settings)
+    configure = _blocking(Queue.configure)
     create_token = _blocking(Queue.create_token)
     tokens = _blocking(Queue.tokens)
     revoke_token = _blocking(Queue.revoke_token)

@@ -8,19 +8,19 @@ and a broker that they could reach needs protection; it writes directly until a 
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Literal
 
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
-from bucketq.client.client import Client
-from bucketq.client.discovery import AddressFinder, ObjectFinder
+from bucketq.client.addresses import AddressFinder
+from bucketq.client.discovery import ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
-from bucketq.client.routes import DirectRoute
+from bucketq.client.remote import RemoteCommitter
 from bucketq.clock import Clock
+from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
 from bucketq.errors import InvalidRequestError
-from bucketq.queue.direct import DirectQueue
 from bucketq.rpc.address import secured, split_address, this_host
 from bucketq.rpc.credentials import Credentials
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
@@ -48,9 +48,8 @@ def open_client(
     credentials: Credentials,
     timeout_s: float,
     worker: str,
-    payload_type: Any,
-) -> Client[Any]:
-    """Make the client of a queue whose object it can read.
+) -> RemoteCommitter:
+    """Make the committer of a queue whose object this process can read.
 
     Args:
         location: The store and the key of the queue's object.
@@ -61,22 +60,21 @@ def open_client(
         credentials: What is shown to brokers, and demanded of them.
         timeout_s: How long an operation is tried before its outcome is called unknown.
         worker: The name under which jobs are claimed.
-        payload_type: What payloads are decoded into.
     """
     transport = GrpcTransport(credentials, clock=clock)
     register = Register(location.store, location.key, location.url, clock)
     starts = may_write and location.is_of_this_host
 
-    async def write_directly() -> DirectRoute:
-        queue = DirectQueue[Any](
+    async def write_directly() -> DirectCommitter:
+        direct = DirectCommitter(
             Register(location.store, location.key, location.url, clock),
             clock,
-            worker=worker,
             timeout_s=timeout_s,
             create=create,
             archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
         )
-        return DirectRoute(await queue.__aenter__())
+        await direct.open()
+        return direct
 
     launcher = _launcher(location, clock, transport, launch) if starts else None
     finder = ObjectFinder(
@@ -90,14 +88,7 @@ def open_client(
         write_directly=write_directly if may_write else None,
         wants_tls=credentials.tls is not None,
     )
-    return Client(
-        finder,
-        location.url,
-        clock,
-        payload_type=payload_type,
-        worker=worker,
-        timeout_s=timeout_s,
-    )
+    return RemoteCommitter(finder, location.url, clock, timeout_s=timeout_s)
 
 
 def open_remote(
@@ -107,14 +98,13 @@ def open_remote(
     credentials: Credentials,
     timeout_s: float,
     worker: str,
-    payload_type: Any,
-) -> Client[Any]:
-    """Make a client that has no access to the object: ``bucketq://host:port[,…]/queue``."""
+) -> RemoteCommitter:
+    """Make a committer without access to the object: ``bucketq://host:port[,…]/queue``."""
     addresses, queue = parse_address(url)
     is_secure = url.startswith(SECURE_SCHEME) or credentials.tls is not None
     dialled = tuple(secured(address, tls=is_secure) for address in addresses)
     finder = AddressFinder(dialled, queue, GrpcTransport(credentials, clock=clock), worker)
-    return Client(finder, url, clock, payload_type=payload_type, worker=worker, timeout_s=timeout_s)
+    return RemoteCommitter(finder, url, clock, timeout_s=timeout_s)
 
 
 def parse_address(url: str) -> tuple[tuple[str, ...], str]:

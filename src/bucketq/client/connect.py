@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from types import ModuleType
 from typing import (
-    TYPE_CHECKING,
     Any,
     Generic,
     Literal,
@@ -24,20 +23,18 @@ from typing import (
 
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.clock import Clock, SystemClock
+from bucketq.commit.base import Committer
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
 from bucketq.queue import payload as payloads
-from bucketq.queue.base import Queue
-from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from bucketq.rpc.credentials import Credentials, Tls, make_credentials
 from bucketq.rpc.grpc.tls import read_client
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import CredentialProvider, Location, open_store
-
-if TYPE_CHECKING:
-    from bucketq.client.client import Client
 
 T = TypeVar("T")
 
@@ -80,22 +77,28 @@ class Connection(Generic[T]):
         async with AsyncExitStack() as stack:
             if isinstance(self._place, Location) and not self._place.is_lent:
                 stack.push_async_callback(self._place.store.close)
-            queue: Queue[T] = await stack.enter_async_context(self._make())
+            queue = Queue[T](
+                self._committer(),
+                self._clock,
+                payload_type=self._wishes.payload_type,
+                worker=self._wishes.worker,
+                timeout_s=self._wishes.timeout_s,
+            )
+            await stack.enter_async_context(queue)
             self._stack = stack.pop_all()
         self._process = os.getpid()
         return queue
 
-    def _make(self) -> DirectQueue[T] | GroupCommitQueue[T] | Client[T]:
-        """Choose the kind of queue."""
+    def _committer(self) -> Committer:
+        """Choose how requests are committed."""
         place, wishes = self._place, self._wishes
         if isinstance(place, str):
-            remote: Client[T] = _brokered().open_remote(
+            remote: Committer = _brokered().open_remote(
                 place,
                 self._clock,
                 credentials=wishes.credentials,
                 timeout_s=wishes.timeout_s,
                 worker=wishes.worker,
-                payload_type=wishes.payload_type,
             )
             return remote
         mode = wishes.mode
@@ -103,11 +106,11 @@ class Connection(Generic[T]):
             message = f"no broker can serve {place.url}, which only this process sees"
             raise InvalidRequestError(message)
         if mode == "auto" and place.scope == "process":
-            mode = "embedded"  # Nobody else could reach a broker of it.
+            mode = "embedded"  # No other process could reach a broker of it.
         if mode == "auto" and (not _has_grpc() or _is_forked()):
             mode = "direct"
         if mode in {"auto", "remote"}:
-            client: Client[T] = _brokered().open_client(
+            client: Committer = _brokered().open_client(
                 place,
                 self._clock,
                 may_write=mode == "auto",
@@ -116,15 +119,12 @@ class Connection(Generic[T]):
                 credentials=wishes.credentials,
                 timeout_s=wishes.timeout_s,
                 worker=wishes.worker,
-                payload_type=wishes.payload_type,
             )
             return client
-        kind = GroupCommitQueue[T] if mode == "embedded" else DirectQueue[T]
+        kind = GroupCommitter if mode == "embedded" else DirectCommitter
         return kind(
             Register(place.store, place.key, place.url, self._clock),
             self._clock,
-            payload_type=wishes.payload_type,
-            worker=wishes.worker,
             timeout_s=wishes.timeout_s,
             create=wishes.create,
             archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
@@ -140,7 +140,7 @@ class Connection(Generic[T]):
 
     def __getattr__(self, name: str) -> NoReturn:
         """Tell whoever forgot to open it."""
-        if name.startswith("_") or not hasattr(DirectQueue, name):
+        if name.startswith("_") or not hasattr(Queue, name):
             raise AttributeError(name)
         where = self._place if isinstance(self._place, str) else self._place.url
         message = (

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
-from bucketq.broker.election import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
+from bucketq.broker.election import (
+    ENOUGH,
+    PING_S,
+    WEIGHT,
+    Sign,
+    is_out_of_reach,
+    probe,
+)
+from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import Launcher
-from bucketq.client.routes import BrokerRoute, DirectRoute, LeaderRoute, Route
 from bucketq.codec import Heading
+from bucketq.commit.base import Committer
+from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
 from bucketq.errors import (
     AccessDeniedError,
@@ -25,25 +34,24 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.job import BrokerRecord, JobRecord
+from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Request, Retire
-from bucketq.rpc.address import SECURE, is_loopback, secured
-from bucketq.rpc.messages import Hello, Ping, Pong
+from bucketq.rpc.address import is_loopback, secured
+from bucketq.rpc.messages import Hello
 from bucketq.rpc.transport import (
     CannotDialError,
     ConnectionLostError,
-    NoBrokerThereError,
     Transport,
     UntrustedError,
-    WrongProtocolError,
 )
 from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq.client")
 
-StrayJobs = Callable[[Sequence[JobRecord]], None]
-
-_OPEN_S = 5.0
+OPEN_S = 5.0
+"""How long a broker may take to welcome a client."""
+FOLLOW_S = 0.2
+"""How often to look whether another broker has replaced one that does not answer."""
 _LONGEST_START_S = 2.5
 """How long to wait for a broker that somebody else is to start, before doing without."""
 
@@ -63,16 +71,16 @@ class NotForUsError(NotYetError):
 class Finder(Protocol):
     """Finds a way for the requests of one client."""
 
-    async def find(self, on_stray_jobs: StrayJobs) -> Route:
+    async def find(self) -> Committer:
         """Look once. Raises ``NotYetError``, or an error that looking again does not mend."""
         ...
 
-    async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
+    async def find_broker(self) -> Committer:
         """Look for a broker once, and for nothing else. Raises ``NotYetError``."""
         ...
 
-    async def sign_of(self, route: BrokerRoute) -> Sign:
-        """Ask the broker at the other end of a route whether it is there.
+    async def sign_of(self, connection: ClientConnection) -> Sign:
+        """Ask the broker at the other end of a connection whether it is there.
 
         Raises ``CannotDialError`` if this side cannot ask now, or may not trust the answer.
         """
@@ -96,7 +104,7 @@ class ObjectFinder:
         client: str,
         is_shared: bool = True,
         launcher: Launcher | None = None,
-        write_directly: Callable[[], Awaitable[DirectRoute]] | None = None,
+        write_directly: Callable[[], Awaitable[DirectCommitter]] | None = None,
         wants_tls: bool = False,
     ) -> None:
         """Look in the object of ``register``.
@@ -129,10 +137,10 @@ class ObjectFinder:
         self._had_broker = False
         self._in_vain_since: float | None = None
 
-    async def find(self, on_stray_jobs: StrayJobs) -> Route:
+    async def find(self) -> Committer:
         """Look for a broker; where it is certain that there is none, do without."""
         try:
-            return await self.find_broker(on_stray_jobs)
+            return await self.find_broker()
         except UnreadableError:
             raise
         except NotForUsError as error:
@@ -150,11 +158,11 @@ class ObjectFinder:
             self._evidence = ENOUGH - 1
             return await self._do_without(record)
 
-    async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
+    async def find_broker(self) -> Committer:
         """Look at the object, and at the broker that it names."""
         broker = self._launcher.broker if self._launcher else None
         if broker is not None and broker.leader is not None:
-            return LeaderRoute(broker.leader)
+            return broker.leader
         heading = await self._read()
         before, record = self._record, heading.broker
         if before is None or record is None or record.epoch != before.epoch:
@@ -181,29 +189,46 @@ class ObjectFinder:
             if sign is Sign.ALIVE:
                 self._in_vain_since = None
                 self._had_broker = True
-                return await self._converse(record, heading.incarnation, on_stray_jobs)
+                return await self._converse(record, heading.incarnation)
         message = f"the broker at {record.address} does not answer"
         raise NotYetError(message)
 
-    async def sign_of(self, route: BrokerRoute) -> Sign:
-        """Ask the broker that the object named when the route was found."""
+    async def sign_of(self, connection: ClientConnection) -> Sign:
+        """Ask the broker that the object named when the connection was made."""
         record = self._record
-        if record is None or record.address != route.address:
+        if record is None or record.address != connection.address:
             return Sign.GONE
         try:
             return await self._probe(record)
         except NotForUsError as error:
             raise CannotDialError(str(error)) from error
 
+    async def _until_replaced(self, record: BrokerRecord) -> None:
+        """Wait until the object names another broker, or none."""
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            try:
+                found = (await self._register.peek()).broker
+            except BucketQError:
+                continue  # The next look that needs the object raises what is wrong with it.
+            if found is None or found.epoch != record.epoch or not found.address:
+                return
+
     def _is_out_of_reach(self, record: BrokerRecord) -> bool:
         return self._is_shared and is_out_of_reach(record, self._host)
 
     async def _probe(self, record: BrokerRecord) -> Sign:
-        """Ask a broker whether it is there, and keep what that tells."""
+        """Ask a broker whether it is there, and keep what that tells.
+
+        Gone is also one that is replaced before it answers.
+        """
+        asking = probe(self._transport, record, self._incarnation)
         try:
-            sign = await probe(self._transport, record, self._incarnation)
+            sign = await unless_replaced(asking, self._until_replaced(record))
         except UntrustedError as error:
             raise NotForUsError(str(error)) from error
+        if sign is None:
+            return Sign.GONE
         self._evidence = 0 if sign is Sign.ALIVE else self._evidence + WEIGHT[sign]
         return sign
 
@@ -239,20 +264,18 @@ class ObjectFinder:
         self._incarnation = heading.incarnation
         return heading
 
-    async def _converse(
-        self, record: BrokerRecord, incarnation: str, on_stray_jobs: StrayJobs
-    ) -> Route:
+    async def _converse(self, record: BrokerRecord, incarnation: str) -> Committer:
         hello = Hello(incarnation=incarnation, broker=record.id, client=self._client)
         try:
             address = secured(record.address, tls=record.tls)
-            wire = await self._transport.open(address, hello, _OPEN_S)
+            wire = await self._transport.open(address, hello, OPEN_S)
         except (UntrustedError, AccessDeniedError) as error:
             raise NotForUsError(str(error)) from error
         except (ConnectionLostError, SupersededError, QueueNotFoundError) as error:
             raise NotYetError(str(error)) from error
-        return BrokerRoute(wire, record.address, on_stray_jobs)
+        return ClientConnection(wire, record.address, self._register.where)
 
-    async def _do_alone(self, error: NotForUsError) -> Route:
+    async def _do_alone(self, error: NotForUsError) -> Committer:
         """There is a broker, but not for us: write directly, or say at once that it is so."""
         if self._write_directly is None:
             raise AccessDeniedError(str(error)) from error
@@ -265,7 +288,7 @@ class ObjectFinder:
             self._is_told = True
             _log.warning("%s: " + what, self._register.where, error)
 
-    async def _do_without(self, record: BrokerRecord | None) -> Route:
+    async def _do_without(self, record: BrokerRecord | None) -> Committer:
         """Nobody leads: start a broker, or write directly, or wait for one."""
         if self._launcher is not None:
             started = await self._start(self._launcher, record)
@@ -281,16 +304,16 @@ class ObjectFinder:
             raise NotYetError(message)
         self._had_broker = False
         self._in_vain_since = None
-        route = await self._direct()
+        direct = await self._direct()
         if record is not None and record.address:
             # While a broker is recorded nobody else ends the leases of silent workers.
             try:
-                await route.submit(Request(Retire(id=record.id, epoch=record.epoch)), PING_S)
+                await direct.submit(Request(Retire(id=record.id, epoch=record.epoch)), PING_S)
             except BucketQError:
-                return route
-        return route
+                return direct
+        return direct
 
-    async def _start(self, launcher: Launcher, record: BrokerRecord | None) -> Route | None:
+    async def _start(self, launcher: Launcher, record: BrokerRecord | None) -> Committer | None:
         """Start a broker; None: none can be, so do without."""
         try:
             await launcher.launch(record.epoch if record else 0)
@@ -300,7 +323,7 @@ class ObjectFinder:
             return None
         broker = launcher.broker
         if broker is not None and broker.leader is not None:
-            return LeaderRoute(broker.leader)
+            return broker.leader
         if self._in_vain_s() > _LONGEST_START_S:
             # Whoever holds the right to start one on this host is stopped, or does not get on.
             return None
@@ -314,120 +337,23 @@ class ObjectFinder:
             self._in_vain_since = now_s
         return now_s - self._in_vain_since
 
-    async def _direct(self) -> Route:
+    async def _direct(self) -> Committer:
         if self._write_directly is None:
             message = f"no broker of {self._register.where} can be reached from this host"
             raise NotYetError(message)
         return await self._write_directly()
 
 
-class AddressFinder:
-    """Finds the broker of a queue among some addresses, without access to its object."""
-
-    def __init__(
-        self, addresses: tuple[str, ...], queue: str, transport: Transport, client: str
-    ) -> None:
-        """Look at ``addresses``, and where those who answer say that the leader is."""
-        self._addresses = addresses
-        self._is_secure = any(address.startswith(SECURE) for address in addresses)
-        self._queue = queue
-        self._transport = transport
-        self._client = client
-        self._incarnation = ""
-
-    async def find(self, on_stray_jobs: StrayJobs) -> Route:
-        """Ask each address in turn, and then where those who answered say that the leader is."""
-        strangers = 0
-        trouble: Exception = NotYetError(f"nobody leads at {', '.join(self._addresses)}")
-        asked = list(self._addresses)
-        misfits = 0
-        for number, address in enumerate(asked):
-            try:
-                pong = await self._transport.ping(address, self._ping(), PING_S)
-            except (UntrustedError, WrongProtocolError) as error:
-                misfits += 1
-                trouble = error
-                continue
-            except ConnectionLostError as error:
-                strangers += isinstance(error, NoBrokerThereError)
-                trouble = error
-                continue
-            if pong.role == "leading":
-                self._check_incarnation(address, pong)
-                return await self._converse(address, pong, on_stray_jobs)
-            leader = secured(pong.leader, tls=self._is_secure)
-            if number < len(self._addresses) and pong.leader and leader not in asked:
-                asked.append(leader)
-        if misfits and misfits + strangers == len(asked):
-            raise AccessDeniedError(str(trouble)) from trouble
-        if strangers == len(asked) and not self._incarnation:
-            await self._refuse_unknown()
-        raise NotYetError(str(trouble)) from trouble
-
-    async def find_broker(self, on_stray_jobs: StrayJobs) -> Route:
-        """Ask each address in turn."""
-        return await self.find(on_stray_jobs)
-
-    async def sign_of(self, route: BrokerRoute) -> Sign:
-        """Ask whether a leader is still there."""
-        try:
-            pong = await self._transport.ping(route.address, self._ping(), PING_S)
-        except NoBrokerThereError:
-            return Sign.GONE
-        except UntrustedError as error:
-            raise CannotDialError(str(error)) from error
-        except CannotDialError:
-            raise
-        except ConnectionLostError:
-            return Sign.SILENT
-        is_it = pong.broker == route.broker and pong.role == "leading"
-        return Sign.ALIVE if is_it else Sign.GONE
-
-    async def close(self) -> None:
-        """Hang up."""
-        await self._transport.close()
-
-    def _ping(self) -> Ping:
-        """Ask by name where there is one: it tells of a queue that was replaced by another."""
-        return Ping(queue=self._queue, incarnation="" if self._queue else self._incarnation)
-
-    def _check_incarnation(self, address: str, pong: Pong) -> None:
-        if self._incarnation and pong.incarnation != self._incarnation:
-            message = (
-                f"{address} now serves another queue under this name (incarnation "
-                f"{pong.incarnation}, it was {self._incarnation}): connect again"
-            )
-            raise SupersededError(message)
-
-    async def _refuse_unknown(self) -> None:
-        """Raise ``QueueNotFoundError`` where brokers are there, and none knows the queue."""
-        hello = Hello(queue=self._queue, client=self._client)
-        unknown: QueueNotFoundError | None = None
-        for address in self._addresses:
-            try:
-                wire = await self._transport.open(address, hello, _OPEN_S)
-            except QueueNotFoundError as error:
-                unknown = error
-            except (ConnectionLostError, SupersededError):
-                return
-            else:
-                await wire.close()
-                return
-        if unknown is not None:
-            raise unknown
-
-    async def _converse(self, address: str, pong: Pong, on_stray_jobs: StrayJobs) -> Route:
-        hello = Hello(
-            queue=self._queue,
-            incarnation=self._incarnation,
-            broker=pong.broker,
-            client=self._client,
-        )
-        try:
-            wire = await self._transport.open(address, hello, _OPEN_S)
-        except UntrustedError as error:
-            raise AccessDeniedError(str(error)) from error
-        except (ConnectionLostError, SupersededError, QueueNotFoundError) as error:
-            raise NotYetError(str(error)) from error
-        self._incarnation = wire.welcome.incarnation
-        return BrokerRoute(wire, address, on_stray_jobs)
+async def unless_replaced(
+    asking: Coroutine[Any, Any, Sign], replaced: Coroutine[Any, Any, None]
+) -> Sign | None:
+    """What asking a broker has shown; None if it is replaced before that."""
+    loop = asyncio.get_running_loop()
+    sign, following = loop.create_task(asking), loop.create_task(replaced)
+    try:
+        await asyncio.wait([sign, following], return_when=asyncio.FIRST_COMPLETED)
+        return sign.result() if sign.done() else None
+    finally:
+        sign.cancel()
+        following.cancel()
+        await asyncio.gather(sign, following, return_exceptions=True)

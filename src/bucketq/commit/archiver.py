@@ -19,7 +19,13 @@ from typing import Any
 from bucketq.archive import ArchiveWriter
 from bucketq.archive.writer import FinishedJob
 from bucketq.clock import Clock, fraction
-from bucketq.errors import BucketQError, ClosedError, SupersededError, UnavailableError
+from bucketq.errors import (
+    BucketQError,
+    ClosedError,
+    InvalidRequestError,
+    SupersededError,
+    UnavailableError,
+)
 from bucketq.model.done import line_bytes
 from bucketq.model.finished import is_due
 from bucketq.model.operations import Archived, NoteTime, Outbox, ReadOutbox, Request
@@ -49,22 +55,35 @@ class Archiver:
     """Moves the finished jobs of one queue to its archive."""
 
     def __init__(
-        self, submit: Callable[[Request], Awaitable[Any]], writer: ArchiveWriter, clock: Clock
+        self,
+        submit: Callable[[Request], Awaitable[Any]],
+        writer: ArchiveWriter,
+        clock: Clock,
     ) -> None:
-        """Work through ``submit``, the queue's own way to commit a request."""
+        """Commit through ``submit``."""
         self._submit = submit
         self._writer = writer
         self._clock = clock
+        self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._trouble = ""
         self._look_s = _LOOK_S
         self._was_crowded = False
 
-    async def run(self, current: Callable[[], State | None]) -> None:
-        """Archive what is due, for as long as the queue is open.
+    def start(self, current: Callable[[], State | None]) -> None:
+        """Archive what is due in the background, until ``stop``.
 
         ``current`` shows the state in memory: a queue without finished jobs costs no request.
         """
+        self._task = asyncio.get_running_loop().create_task(self._run(current))
+
+    async def stop(self) -> None:
+        """Archive no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self, current: Callable[[], State | None]) -> None:
         loop = asyncio.get_running_loop()
         prune_at = loop.time() + _PRUNE_S
         while True:
@@ -151,6 +170,35 @@ class Archiver:
         if self._trouble:
             _log.info("archiving to %s works again", self._writer.where)
         self._trouble = ""
+
+
+class NoArchiver:
+    """Leaves finished jobs in a queue that was opened without an archive."""
+
+    def __init__(self, where: str) -> None:
+        """Take what messages call the queue."""
+        self._where = where
+
+    def start(self, current: Callable[[], State | None]) -> None:
+        """Do nothing."""
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+    async def flush(self) -> int:
+        """Raise ``InvalidRequestError``."""
+        message = f"the queue {self._where} was opened without an archive"
+        raise InvalidRequestError(message)
+
+
+def make_archiver(
+    submit: Callable[[Request], Awaitable[Any]],
+    writer: ArchiveWriter | None,
+    clock: Clock,
+    where: str,
+) -> Archiver | NoArchiver:
+    """Make the archiver of a queue, which may have been opened without an archive."""
+    return NoArchiver(where) if writer is None else Archiver(submit, writer, clock)
 
 
 def _archive_files(jobs: Sequence[FinishedJob]) -> Iterator[Sequence[FinishedJob]]:

@@ -139,6 +139,16 @@ class Register:
                 # Somebody else created it, or our own creation landed without an answer.
                 await backoff.wait()
 
+    async def in_time(self, loading: Awaitable[Document], timeout_s: float) -> Document:
+        """Wait for the first look at the object, but not for ever."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await loading
+        except TimeoutError as error:
+            reason = "" if self.trouble is None else f" ({self.trouble})"
+            message = f"{self._where} could not be read within {timeout_s:g} s{reason}"
+            raise UnavailableError(message) from self.trouble or error
+
     async def load(self) -> Document:
         """Read the queue as it is now.
 

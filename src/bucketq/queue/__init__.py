@@ -1,1 +1,1 @@
-"""Queues over one object: the register that commits it, and the queues built on the register."""
+"""The public ``Queue``: every verb, written once, over any committer."""

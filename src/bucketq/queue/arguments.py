@@ -1,18 +1,36 @@
-"""What callers pass to verbs, checked at once: jobs that they hold, names, several of a thing."""
+"""What callers pass to verbs, checked at once: claimed jobs, names, durations, iterables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TypeVar
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
 from bucketq.queue import payload as payloads
-from bucketq.queue.base import Names
 from bucketq.queue.job import Job
 
 A = TypeVar("A")
+T = TypeVar("T")
+
+MAX_WAIT_S = 3600.0
+"""How long a claim may wait: a claim that waits for longer is as well made again."""
+
+Duration = float | timedelta
+"""Seconds, or a ``timedelta``."""
+Held = Job[T] | ops.LeaseRef
+"""A job that was claimed, or its lease."""
+Names = str | Iterable[str] | None
+"""One name, several, or None for all."""
+
+
+def seconds(duration: Duration, what: str) -> float:
+    """Read a duration that is not negative."""
+    number = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    check.delay(number, what)
+    return number
 
 
 def lease_of(job: object) -> ops.LeaseRef:
@@ -59,3 +77,10 @@ def as_names(names: Names, what: str) -> tuple[str, ...]:
         message = f"{what} is empty: name at least one, or leave it out for all"
         raise InvalidRequestError(message)
     return several
+
+
+def lease_seconds(lease_s: Duration | None) -> float | None:
+    """Read how long a worker may be silent; None: what the settings say."""
+    number = lease_s.total_seconds() if isinstance(lease_s, timedelta) else lease_s
+    check.lease(number)
+    return number

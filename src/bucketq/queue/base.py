@@ -17,7 +17,8 @@ from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
 from bucketq.model.operators import CancelAnswer
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, TokenInfo
-from bucketq.queue.job import Job, JobBatch, JobPage, JobSpec
+from bucketq.queue.job import Job, JobBatch, JobPage
+from bucketq.queue.new_jobs import JobSpec
 
 T = TypeVar("T")
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
-
-from msgspec import Struct
 
 from bucketq.model.job import Backoff, Failure, JobRecord, Outcome, Status
 from bucketq.model.operations import LeaseRef
@@ -167,23 +165,6 @@ class Job(Generic[T]):
     def lease(self) -> LeaseRef:
         """What shows that this is the attempt that was handed out."""
         return LeaseRef(self.record.id, self.record.lease or "")
-
-
-class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
-    """A job to be pushed with ``push_many``; the fields are those of ``push``, and one more."""
-
-    kind: str
-    payload: T
-    id: str | None = None
-    priority: int = 0
-    delay_s: float | timedelta | None = None
-    run_at: datetime | None = None
-    max_attempts: int | None = None
-    backoff: Backoff | None = None
-    key: str | None = None
-    tags: dict[str, str] | None = None
-    replay_of: str | None = None
-    """The archived job that this one repeats."""
 
 
 @dataclass(frozen=True)

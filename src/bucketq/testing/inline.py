@@ -15,8 +15,8 @@ from typing import Any, Self
 from msgspec import structs
 
 from bucketq.clock import Clock
-from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 from bucketq.worker.attempt import Attempt, End, Ended
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
@@ -55,7 +55,7 @@ class InlineWorker:
 
     async def __aenter__(self) -> Self:
         """Start to heartbeat."""
-        self._settings = await self._queue.config()
+        self._settings = await self._queue.settings()
         beat_s = min(_BEAT_S, self._settings.heartbeat_s)
         self._keeper = LeaseKeeper(self._queue, structs.replace(self._settings, heartbeat_s=beat_s))
         self._beating = asyncio.get_running_loop().create_task(self._keeper.run())

@@ -32,8 +32,8 @@ from bucketq.client.portal import Portal
 from bucketq.clock import SystemClock, new_token
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
-from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 from bucketq.store.memory import forget_memory_store, shared_memory_store
 from bucketq.testing.inline import InlineWorker, Ran
 from bucketq.worker.handler_exceptions import GiveUp, Retry
@@ -109,7 +109,7 @@ class Workbench:
             stack.callback(runner.close)
             opened = _Opened(store.url, clock, bridge, runner)
             # Not by other connections either: a test inspects finished jobs.
-            opened.blocking.config(archive_after_s=_FOR_EVER_S)
+            opened.blocking.configure(archive_after_s=_FOR_EVER_S)
             self._stack = stack.pop_all()
         self._opened = opened
         return self

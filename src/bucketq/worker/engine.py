@@ -17,8 +17,8 @@ from bucketq.clock import Clock
 from bucketq.errors import BucketQError, ClosedError, UnavailableError
 from bucketq.model.operations import Stats
 from bucketq.model.settings import Settings
-from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 from bucketq.worker.attempt import Attempt, Ended, is_expected
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
@@ -201,7 +201,7 @@ class Engine:
 
     async def _read_settings(self) -> None:
         try:
-            self._settings = await self._settling.insist(lambda _: self._queue.config())
+            self._settings = await self._settling.insist(lambda _: self._queue.settings())
         except Unsettled as error:
             raise error.__cause__ or error from None
         self._keeper.settings = self._settling.settings = self._settings

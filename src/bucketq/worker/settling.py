@@ -23,8 +23,8 @@ from bucketq.errors import (
 )
 from bucketq.model.job import Status
 from bucketq.model.settings import Settings
-from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 
 A = TypeVar("A")
 Item = TypeVar("Item")

@@ -17,7 +17,8 @@ from typing import Any
 
 from bucketq.errors import BucketQError
 from bucketq.model.settings import Settings
-from bucketq.queue.base import MAX_WAIT_S, Queue
+from bucketq.queue.arguments import MAX_WAIT_S
+from bucketq.queue.queue import Queue
 
 _log = logging.getLogger("bucketq.worker")
 

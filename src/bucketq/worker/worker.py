@@ -35,7 +35,7 @@ from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
 from bucketq.model.job import Backoff
 from bucketq.model.operations import Stats
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain

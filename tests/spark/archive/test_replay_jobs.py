@@ -15,7 +15,7 @@ import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
 from bucketq.spark.archive.replay_jobs import ReplayedJobs
 from tests.spark import sample_handlers
 from tests.spark.finished_jobs import archive, finished, hours_ago

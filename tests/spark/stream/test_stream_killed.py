@@ -41,7 +41,7 @@ class Run:
         self.jobs = sorted(job.id for job in records(self.url))
         self.source, self.sink = store(), store()
         with bucketq.connect_sync(self.source, mode="direct") as queue:
-            queue.config(archive_after_s=3600)
+            queue.configure(archive_after_s=3600)
             queue.push_many(
                 [JobSpec(kind="x", payload={"n": n, "text": LARGE}) for n in range(COPIED)]
             )

@@ -82,7 +82,7 @@ def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
 
 def push(url: str, count: int, kind: str = "index") -> list[str]:
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.config(archive_after_s=3600)  # So that done jobs can be counted.
+        queue.configure(archive_after_s=3600)  # So that done jobs can be counted.
         return queue.push_many([JobSpec(kind=kind, payload={"n": n}) for n in range(count)])
 
 
@@ -212,7 +212,7 @@ def test_lost_claims_end_a_stream_or_are_gone_without_as_the_option_says(
     log = Log()
     log.error = ValueError("no luck")
     with bucketq.connect_sync(file_url, mode="direct") as queue:
-        queue.config(clock_margin_s=0, grace_s=0)
+        queue.configure(clock_margin_s=0, grace_s=0)
         with pytest.raises(StreamingQueryException):
             streams.run(file_url, log, leaseSeconds=0.2)
         [taken] = queue.claim(wait_s=DEADLINE_S)

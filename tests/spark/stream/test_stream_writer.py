@@ -43,7 +43,7 @@ def test_jobs_are_copied_to_another_queue(
     spark: SparkSession, url: str, tmp_path: Path, run: Callable[..., None]
 ) -> None:
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.config(archive_after_s=3600)  # So that done jobs can be counted.
+        queue.configure(archive_after_s=3600)  # So that done jobs can be counted.
         queue.push_many([JobSpec(kind="x", payload=n, tags={"n": str(n)}) for n in range(6)])
     jobs = spark.readStream.format("bucketq").option("consumer", "c").option("minPartitions", 2)
     frame = jobs.option("maxJobsPerTrigger", 4).load(url).select("kind", "payload", "tags")

@@ -183,7 +183,7 @@ def test_a_write_that_is_too_large_for_a_commit_pushes_nothing_and_says_how_to_s
 ) -> None:
     frame = spark.range(25, numPartitions=3).select(f.to_json(f.struct("id")).alias("payload"))
     with bucketq.connect_sync(file_url, mode="direct") as queue:
-        queue.config(max_batch_jobs=10)
+        queue.configure(max_batch_jobs=10)
         version = queue.stats().version
     with pytest.raises(PySparkException) as caught:
         write(frame, file_url, kind="x")
@@ -199,7 +199,7 @@ def test_a_split_write_that_stops_half_way_goes_on_under_its_id(
 ) -> None:
     frame = spark.range(25, numPartitions=3).select(f.to_json(f.struct("id")).alias("payload"))
     with bucketq.connect_sync(file_url, mode="direct") as queue:
-        queue.config(max_jobs=15)
+        queue.configure(max_jobs=15)
         with pytest.raises(PySparkException) as caught:
             write(frame, file_url, kind="x", maxJobsPerCommit="10")
         told = str(caught.value)

@@ -104,7 +104,7 @@ def test_a_hundred_thousand_jobs_are_one_version_while_others_push(
     file_url: str, read: Callable[..., DataFrame]
 ) -> None:
     with bucketq.connect_sync(file_url, mode="direct") as queue:
-        queue.config(max_batch_jobs=100_000)
+        queue.configure(max_batch_jobs=100_000)
         queue.push_many([JobSpec(kind="x", payload=n) for n in range(50_000)])
         queue.push_many([JobSpec(kind="y", payload=n) for n in range(50_000)])
         frame = read(file_url)

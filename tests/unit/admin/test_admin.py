@@ -57,7 +57,7 @@ async def test_create_makes_an_empty_queue_with_its_settings() -> None:
     summary = await admin.create(place(world), {"lease_s": 90, "max_jobs": 7})
     assert (summary.version, summary.jobs) == (1, {})
     async with world.direct(create=False) as queue:
-        assert (await queue.config()).lease_s == 90
+        assert (await queue.settings()).lease_s == 90
 
 
 @virtual
@@ -230,8 +230,8 @@ async def test_after_a_restore_the_old_lease_is_lost_and_attempts_never_repeat()
 async def test_after_a_restore_an_old_request_is_answered_unknown() -> None:
     world = World()
     async with world.direct() as queue:
-        request = queue._ids.give().request(Push(jobs=()))
-        token = token_of(request, queue._register.version)
+        request = queue._sender.new_id(Push, None).request(Push(jobs=()))
+        token = token_of(request, queue._committer.version)
         await queue.push("a", 1, request=token)
         copy = await admin.backup(place(world))
     await admin.delete(place(world), await admin.look(place(world)))

@@ -11,7 +11,7 @@ from bucketq import admin
 from bucketq.codec.layout import TABLES, Head
 from bucketq.codec.merge import BOOKKEEPING
 from bucketq.errors import CorruptStateError, InvalidRequestError
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
 from tests.unit.commit.worlds import KEY, World, first, virtual
 
 HEAD: dict[str, Any] = {
@@ -200,7 +200,7 @@ async def test_a_field_of_the_head_that_another_process_changed_too_is_refused(n
 async def test_settings_are_merged_one_by_one() -> None:
     world, draft = await crowded()
     async with world.rival() as rival:
-        await rival.config(lease_s=90)
+        await rival.configure(lease_s=90)
     text = json.loads(draft.text)
     text["settings"]["max_jobs"] = 7
     await finish(world, draft, text)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any, Self
 
 from bucketq.broker.election import Identity
 from bucketq.broker.leader import Leader
 from bucketq.commit.register import Register
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import KEY, World
 
 ADA = Identity("ada", "host1:4001", "host1")
@@ -28,33 +30,41 @@ async def until(is_so: Callable[[], Awaitable[bool]], limit_s: float = 120.0) ->
     return now_s() - began
 
 
+class Led(Queue[Any]):
+    """A queue over a leader, with what the leader shows."""
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._committer, name)
+
+
 class Realm(World):
     """A store, and the leaders of the queue in it."""
 
     @asynccontextmanager
     async def leader(
         self, identity: Identity = ADA, after: int = 0, timeout_s: float = 20.0
-    ) -> AsyncIterator[Leader]:
+    ) -> AsyncIterator[Led]:
         """A leader, open."""
         await self.register().open(create=True)
-        leader = self._leader(self.register(), identity, after, timeout_s)
-        async with leader:
-            yield leader
+        async with self._led(self.register(), identity, after, timeout_s) as led:
+            yield led
 
     @asynccontextmanager
-    async def usurper(self, after: int) -> AsyncIterator[Leader]:
+    async def usurper(self, after: int) -> AsyncIterator[Led]:
         """Another leader, with whose storage nothing is wrong."""
         register = Register(self.store.memory, KEY, "test://queue", self.clock)
-        leader = self._leader(register, BOB, after, 20.0)
-        async with leader:
-            yield leader
+        async with self._led(register, BOB, after, 20.0) as led:
+            yield led
 
-    def _leader(
-        self, register: Register, identity: Identity, after: int, timeout_s: float
-    ) -> Leader:
-        return Leader(
+    def _led(self, register: Register, identity: Identity, after: int, timeout_s: float) -> Led:
+        leader = Leader(
             register, self.clock, identity=identity, after=after, archive=None, timeout_s=timeout_s
         )
+        return Led(leader, self.clock, timeout_s=timeout_s)
 
     def writes(self) -> int:
         return self.store.count("replace")

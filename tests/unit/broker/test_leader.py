@@ -10,7 +10,16 @@ from bucketq.broker.election import DeposedError
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
 from tests.unit.broker.leaders import ADA, BOB, Realm, now_s, until
-from tests.unit.commit.worlds import Gate, lose_request, say_nothing, settle, slowly, start, virtual
+from tests.unit.commit.worlds import (
+    Gate,
+    first,
+    lose_request,
+    say_nothing,
+    settle,
+    slowly,
+    start,
+    virtual,
+)
 
 
 @virtual
@@ -20,7 +29,7 @@ async def test_it_takes_over_when_it_is_opened_and_names_its_epoch() -> None:
         broker = (await realm.state()).broker
         assert broker is not None
         assert (broker.id, broker.epoch, broker.address) == ("ada", 1, ADA.address)
-        assert (leader.epoch, leader.is_leading) == (1, True)
+        assert (leader.epoch, leader.is_open) == (1, True)
 
 
 @virtual
@@ -111,7 +120,7 @@ async def test_a_request_to_stop_is_told_when_it_is_durable() -> None:
 async def test_a_heartbeat_for_too_many_jobs_is_refused() -> None:
     realm = Realm()
     async with realm.leader() as leader:
-        await leader.config(max_batch_jobs=2)
+        await leader.configure(max_batch_jobs=2)
         with pytest.raises(InvalidRequestError, match="at most 2"):
             await leader.heartbeat([LeaseRef(f"job-{n}", "x" * 32) for n in range(3)])
 
@@ -280,7 +289,7 @@ async def test_it_steps_down_when_it_finds_another_epoch(asked: str) -> None:
                 reason = await leader.until_deposed()
             assert isinstance(reason, DeposedError)
             assert reason.leader == BOB.address
-            assert not leader.is_leading
+            assert not leader.is_open
             assert len((await usurper.jobs()).jobs) == 1
             with pytest.raises(DeposedError):
                 await leader.push("mail", "never")
@@ -293,7 +302,7 @@ async def test_a_direct_writer_beside_it_costs_another_try_and_nothing_else() ->
         for number in range(5):
             await realm.rival_pushes()
             await leader.push("mail", number)
-        assert leader.is_leading
+        assert leader.is_open
         assert len(await realm.ids()) == 10
         assert (await realm.state()).epoch == 1
 
@@ -385,9 +394,23 @@ async def test_a_standstill_of_the_process_gives_everybody_the_grace() -> None:
         await leader.push("mail", 1)
         (job,) = await leader.claim()
         await asyncio.sleep(5)
-        stopped = leader._silence
+        stopped = leader._policy._silence
         # As after SIGSTOP: the time has passed, and nothing of this process has run.
         stopped._ticked_s -= 100
         stopped._heard[job.id] = (1, now_s() - 100)
-        leader._silence.tick(now_s())
+        leader._policy._silence.tick(now_s())
         assert 15 <= await until(realm.is_reclaimed) <= 16.5
+
+
+@virtual
+async def test_silence_that_was_lost_to_another_writer_is_written_at_the_next_sweep() -> None:
+    """A successor needs it, also if direct writers outrun a leader without clients."""
+    realm = Realm()
+    async with realm.leader() as leader:
+        await leader.push("mail", 1)
+        await leader.claim()
+        lease_s = (await leader.settings()).lease_s
+        realm.store.plan("replace", first(realm.rival_pushes))
+        await asyncio.sleep(lease_s / 3 + 2.5)
+        job = next(iter((await realm.state()).jobs))
+        assert job.silent_s > lease_s / 3

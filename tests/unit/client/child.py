@@ -33,7 +33,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
     "purge": lambda queue: queue.purge(),
     "pause": lambda queue: queue.pause(),
     "resume": lambda queue: queue.resume(),
-    "config": lambda queue: queue.config(),
+    "settings": lambda queue: queue.settings(),
     "create_token": lambda queue: queue.create_token("ci", "push"),
     "tokens": lambda queue: queue.tokens(),
     "revoke_token": lambda queue: queue.revoke_token("00000000"),

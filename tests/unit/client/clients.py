@@ -4,14 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from bucketq.client.client import Client
-from bucketq.client.discovery import AddressFinder, ObjectFinder
+from bucketq.client.addresses import AddressFinder
+from bucketq.client.discovery import Finder, ObjectFinder
 from bucketq.client.launcher import Launcher
-from bucketq.client.routes import DirectRoute
+from bucketq.client.remote import RemoteCommitter
+from bucketq.commit.base import Committer
+from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
+from bucketq.testing.simulated_clock import SimulatedClock
 from tests.unit.broker.land import Land
 from tests.unit.commit.worlds import KEY
+
+
+def client_over(
+    finder: Finder,
+    clock: SimulatedClock,
+    *,
+    where: str = "test://queue",
+    worker: str = "worker",
+    timeout_s: float = 60.0,
+) -> Queue[Any]:
+    """A client that looks for its broker with a finder."""
+    remote = RemoteCommitter(finder, where, clock, timeout_s=timeout_s)
+    return Queue(remote, clock, worker=worker, timeout_s=timeout_s)
+
+
+def remote_of(queue: Queue[Any]) -> RemoteCommitter:
+    committer = queue._committer
+    assert isinstance(committer, RemoteCommitter)
+    return committer
+
+
+def committer_of(queue: Queue[Any]) -> Committer | None:
+    """What a client has found."""
+    return remote_of(queue)._committer
 
 
 class Realm(Land):
@@ -27,9 +54,11 @@ class Realm(Land):
     ) -> ObjectFinder:
         register = Register(self.store.memory, KEY, "test://queue", self.clock)
 
-        async def write_directly() -> DirectRoute:
+        async def write_directly() -> DirectCommitter:
             own = Register(self.store.memory, KEY, "test://queue", self.clock)
-            return DirectRoute(await DirectQueue[Any](own, self.clock).__aenter__())
+            direct = DirectCommitter(own, self.clock)
+            await direct.open()
+            return direct
 
         return ObjectFinder(
             register,
@@ -41,11 +70,11 @@ class Realm(Land):
             write_directly=write_directly if may_write else None,
         )
 
-    def client(self, host: str = "client", timeout_s: float = 60.0, **options: Any) -> Client[Any]:
+    def client(self, host: str = "client", timeout_s: float = 60.0, **options: Any) -> Queue[Any]:
         finder = self.finder(host, **options)
-        return Client(finder, "test://queue", self.clock, worker=host, timeout_s=timeout_s)
+        return client_over(finder, self.clock, worker=host, timeout_s=timeout_s)
 
-    def remote(self, *addresses: str, queue: str = "jobs", timeout_s: float = 60.0) -> Client[Any]:
+    def remote(self, *addresses: str, queue: str = "jobs", timeout_s: float = 60.0) -> Queue[Any]:
         finder = AddressFinder(addresses, queue, self.network.host("client"), "client")
         where = f"bucketq://{','.join(addresses)}/{queue}"
-        return Client(finder, where, self.clock, timeout_s=timeout_s)
+        return client_over(finder, self.clock, where=where, timeout_s=timeout_s)

@@ -7,15 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from bucketq.client.client import Client
-from bucketq.client.routes import BrokerRoute, DirectRoute, RouteLostError
+from bucketq.client.client_connection import ClientConnection
+from bucketq.commit.base import CommitterLostError
+from bucketq.commit.direct import DirectCommitter
 from bucketq.errors import ClosedError, OverloadedError, SupersededError, UnavailableError
 from bucketq.model.operations import Request
 from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
 from simulator.simulated_network import NetworkFaults
 from tests.unit.broker.land import now_s, until
-from tests.unit.client.clients import Realm
+from tests.unit.client.clients import Realm, client_over, committer_of
 from tests.unit.commit.worlds import Gate, say_nothing, settle, slowly, start, virtual
 
 
@@ -65,7 +66,7 @@ class Ways:
         self.sent: list[Request] = []
         self._versions = list(versions)
 
-    async def find(self, _: object) -> Any:
+    async def find(self) -> Any:
         return FakeWay(self.sent, self._versions.pop(0), loses=bool(self._versions))
 
     async def close(self) -> None:
@@ -77,15 +78,15 @@ class FakeWay:
 
     def __init__(self, sent: list[Request], version: int, *, loses: bool) -> None:
         self.version = version
-        self.is_up = True
+        self.is_open = True
         self._sent = sent
         self._loses = loses
 
     async def submit(self, request: Request, _: float) -> Any:
         self._sent.append(request)
         if self._loses:
-            self.is_up = False
-            raise RouteLostError("reset")
+            self.is_open = False
+            raise CommitterLostError("reset")
         return ("job",)
 
     async def close(self) -> None:
@@ -96,7 +97,7 @@ class FakeWay:
 async def test_what_is_sent_again_has_the_same_id_and_tells_since_when_it_may_be_there() -> None:
     ways = Ways(7, 9, 12)
     clock = SimulatedClock(current_loop())
-    async with Client[Any](cast("Any", ways), "test://queue", clock) as queue:
+    async with client_over(cast("Any", ways), clock) as queue:
         assert await queue.push("mail", 1) == "job"
         assert await queue.push("mail", 2) == "job"
     first, second, third, next_one = ways.sent
@@ -291,11 +292,11 @@ async def test_slow_storage_is_waited_for_and_the_way_is_kept() -> None:
         async with realm.serving("host2", healthy=True), realm.client() as queue:
             gate = Gate()
             realm.store.plan("replace", gate)
-            pushing, route = start(queue.push("mail", 1)), queue._route
+            pushing, route = start(queue.push("mail", 1)), committer_of(queue)
             await asyncio.sleep(12)
             gate.open()
             await pushing
-            assert queue._route is route
+            assert committer_of(queue) is route
             assert (await realm.record()).epoch == 1
 
 
@@ -310,8 +311,8 @@ async def test_a_broker_that_is_frozen_is_pinged_and_given_up() -> None:
         began = now_s()
         await queue.push("mail", 2)
         assert 2 <= now_s() - began < 10
-        route = queue._route
-        assert isinstance(route, BrokerRoute)
+        route = committer_of(queue)
+        assert isinstance(route, ClientConnection)
         assert route.address.startswith("host2:")
         frozen.thaw()
         await asyncio.sleep(5)
@@ -355,19 +356,19 @@ async def test_without_a_broker_a_client_that_may_writes_directly_until_there_is
     realm = Realm()
     async with realm.client(may_write=True) as queue:
         await queue.push("mail", 1)
-        direct = queue._route
-        assert isinstance(direct, DirectRoute)
+        direct = committer_of(queue)
+        assert isinstance(direct, DirectCommitter)
         async with realm.serving("host1"):
             await realm.until_led_by("host1")
             pushes = []
             for number in range(30):
                 pushes.append(await queue.push("mail", number))
                 await asyncio.sleep(0.25)
-            assert isinstance(queue._route, BrokerRoute), "it looks around every five seconds"
-            assert direct._queue._closed, "what it has left is closed"
+            assert isinstance(committer_of(queue), ClientConnection), "it looks every five seconds"
+            assert not direct.is_open, "what it has left is closed"
             assert (await realm.ids())[1:] == pushes
         await queue.push("mail", "after")
-        assert isinstance(queue._route, DirectRoute)
+        assert isinstance(committer_of(queue), DirectCommitter)
 
 
 @virtual
@@ -378,7 +379,7 @@ async def test_a_claim_that_waits_on_the_direct_way_moves_to_the_broker_with_it(
         await asyncio.sleep(1)
         async with realm.serving("host1"):
             await realm.until_led_by("host1")
-            await until(lambda: isinstance(queue._route, BrokerRoute))
+            await until(lambda: isinstance(committer_of(queue), ClientConnection))
             await asyncio.sleep(1)
             await queue.push("mail", 1)
             assert len(await claiming) == 1
@@ -452,7 +453,7 @@ async def test_archiving_goes_to_the_next_broker_as_well() -> None:
         first.kill()
         with pytest.raises(Exception, match="opened without an archive"):
             await queue.flush_archive()
-        assert isinstance(queue._route, DirectRoute)
+        assert isinstance(committer_of(queue), DirectCommitter)
 
 
 @virtual

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bucketq.client.client import Client
-from bucketq.client.routes import BrokerRoute
+from bucketq.client.client_connection import ClientConnection
 from bucketq.errors import (
     AccessDeniedError,
     ClosedError,
@@ -20,7 +19,7 @@ from bucketq.errors import (
 from bucketq.model.operations import Request
 from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
-from tests.unit.client.clients import Realm
+from tests.unit.client.clients import Realm, client_over, committer_of
 from tests.unit.client.test_client import FakeWay
 from tests.unit.commit.worlds import Gate, refuse, start, virtual
 
@@ -33,7 +32,7 @@ class Closed:
         self.sent: list[Request] = []
         self._finds = finds
 
-    async def find(self, _: object) -> Any:
+    async def find(self) -> Any:
         if self.sent and not self._finds and self.error is not None:
             raise self.error
         return TurnsAway(self)
@@ -68,7 +67,7 @@ TURNED_AWAY = [
 async def test_what_was_sent_before_is_not_called_refused(error: Exception, finds: bool) -> None:
     ways = Closed(error, finds=finds)
     clock = SimulatedClock(current_loop())
-    async with Client[Any](cast("Any", ways), "test://queue", clock) as queue:
+    async with client_over(cast("Any", ways), clock) as queue:
         with pytest.raises(UnavailableError, match="outcome is unknown") as unknown:
             await queue.push("mail", 1)
         assert str(error) in str(unknown.value)
@@ -89,7 +88,7 @@ async def test_what_was_never_sent_before_is_refused(error: Exception) -> None:
     ways = Closed(error, finds=True)
     ways.sent.append(cast("Any", None))  # The way that loses is past.
     clock = SimulatedClock(current_loop())
-    async with Client[Any](cast("Any", ways), "test://queue", clock) as queue:
+    async with client_over(cast("Any", ways), clock) as queue:
         with pytest.raises(type(error), match=str(error)):
             await queue.push("mail", 1)
 
@@ -105,8 +104,8 @@ async def test_a_push_whose_answer_was_lost_is_not_refused_when_the_storage_refu
         assert len(await realm.ids()) == 2, "it landed"
         realm.store.break_down(refuse)
         realm.network.heal()
-        assert isinstance(queue._route, BrokerRoute)
-        queue._route.lose("reset")
+        assert isinstance(committer_of(queue), ClientConnection)
+        cast("ClientConnection", committer_of(queue)).lose("reset")
         with pytest.raises(UnavailableError, match="outcome is unknown") as unknown:
             await pushing
         realm.store.break_down(None)

@@ -8,8 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from bucketq.broker.election import Sign
-from bucketq.client.discovery import AddressFinder, NotYetError, ObjectFinder
-from bucketq.client.routes import BrokerRoute, DirectRoute, LeaderRoute, Route
+from bucketq.broker.leader import Leader
+from bucketq.client.addresses import AddressFinder
+from bucketq.client.client_connection import ClientConnection
+from bucketq.client.discovery import NotYetError, ObjectFinder
+from bucketq.commit.base import Committer
+from bucketq.commit.direct import DirectCommitter
 from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,
@@ -24,15 +28,11 @@ from tests.unit.client.clients import Realm
 from tests.unit.commit.worlds import KEY, virtual
 
 
-def stray(_: object) -> None:
-    raise AssertionError("nothing was claimed")
+async def look(finder: ObjectFinder | AddressFinder) -> Committer:
+    return await finder.find()
 
 
-async def look(finder: ObjectFinder | AddressFinder) -> Route:
-    return await finder.find(stray)
-
-
-async def look_until_found(finder: ObjectFinder) -> Route:
+async def look_until_found(finder: ObjectFinder) -> Committer:
     while True:
         try:
             return await look(finder)
@@ -56,7 +56,7 @@ async def test_the_broker_that_the_object_names_is_found_and_spoken_to_under_its
         await realm.until_led_by("host1")
         finder = realm.finder()
         route = await look(finder)
-        assert isinstance(route, BrokerRoute)
+        assert isinstance(route, ClientConnection)
         assert (route.address, route.broker) == ("host1:4001", (await realm.record()).id)
         assert await finder.sign_of(route) is Sign.ALIVE
         await route.close()
@@ -70,7 +70,7 @@ async def test_a_queue_that_is_not_there_is_created_at_once_where_that_is_allowe
     with pytest.raises(QueueNotFoundError, match="no queue at"):
         await look(realm.finder(create=False))
     route = await look(realm.finder(may_write=True))
-    assert isinstance(route, DirectRoute)
+    assert isinstance(route, DirectCommitter)
     assert (await realm.state()).version == 1
     await route.close()
 
@@ -86,7 +86,7 @@ async def test_one_sign_that_the_broker_is_gone_is_not_enough_and_two_are() -> N
         await look(finder)
     began = now_s()
     route = await look_until_found(finder)
-    assert isinstance(route, DirectRoute)
+    assert isinstance(route, DirectCommitter)
     assert 2.5 <= now_s() - began <= 4, "one that stands by has time to take over"
     await route.close()
 
@@ -103,7 +103,7 @@ async def test_who_has_lost_a_broker_waits_a_moment_for_the_next_though_none_is_
         await look(finder)
     await (await look_until_found(finder)).close()
     route = await look(realm.finder(may_write=True))
-    assert isinstance(route, DirectRoute), "a newcomer does not wait"
+    assert isinstance(route, DirectCommitter), "a newcomer does not wait"
     await route.close()
 
 
@@ -133,7 +133,7 @@ async def test_evidence_is_forgotten_at_the_first_sign_of_life() -> None:
                 await look(finder)
             realm.network.heal()
             route = await look(finder)
-            assert isinstance(route, BrokerRoute)
+            assert isinstance(route, ClientConnection)
             await route.close()
 
 
@@ -154,7 +154,7 @@ async def test_a_loopback_address_of_another_host_is_written_around_and_not_reti
     realm = Realm()
     await record(realm, "127.0.0.1:4001", "elsewhere")
     route = await look(realm.finder(may_write=True))
-    assert isinstance(route, DirectRoute)
+    assert isinstance(route, DirectCommitter)
     assert (await realm.state()).is_served
     await route.close()
     with pytest.raises(NotYetError, match="can be reached from this host"):
@@ -256,7 +256,7 @@ async def test_the_broker_in_this_process_is_reached_without_a_message() -> None
         launcher.broker = broker  # type: ignore[assignment]
         realm.network.partition("client")
         route = await look(realm.finder(launcher=launcher))
-        assert isinstance(route, LeaderRoute)
+        assert isinstance(route, Leader)
         assert launcher.asked == []
 
 
@@ -267,7 +267,7 @@ async def test_who_waits_in_vain_for_another_process_to_start_one_writes_directl
     finder = realm.finder(may_write=True, launcher=FakeLauncher())
     began = now_s()
     route = await look_until_found(finder)
-    assert isinstance(route, DirectRoute)
+    assert isinstance(route, DirectCommitter)
     assert 2.5 <= now_s() - began <= 4
     await route.close()
 
@@ -280,7 +280,7 @@ async def test_where_the_object_may_not_be_written_it_is_read_directly() -> None
         raise StoreRefusedError("permission denied")
 
     route = await look(realm.finder(may_write=True, launcher=FakeLauncher(refuse)))
-    assert isinstance(route, DirectRoute)
+    assert isinstance(route, DirectCommitter)
     await route.close()
 
 
@@ -300,7 +300,7 @@ async def test_the_one_that_leads_is_found_among_several_addresses() -> None:
             await asyncio.sleep(1)
             finder = by_address(realm, "nobody:1", "host2:4001", "host1:4001")
             route = await look(finder)
-            assert isinstance(route, BrokerRoute)
+            assert isinstance(route, ClientConnection)
             assert route.address == "host1:4001"
             assert await finder.sign_of(route) is Sign.ALIVE
             await route.close()
@@ -314,7 +314,7 @@ async def test_one_that_stands_by_tells_where_the_leader_is() -> None:
         async with realm.serving("host2"):
             await asyncio.sleep(1)
             route = await look(by_address(realm, "host2:4001"))
-            assert isinstance(route, BrokerRoute)
+            assert isinstance(route, ClientConnection)
             assert route.address == "host1:4001"
             await route.close()
 
@@ -361,7 +361,7 @@ async def test_the_sign_of_a_leader_by_address() -> None:
     await realm.until_led_by("host1")
     finder = by_address(realm, "host1:4001")
     route = await look(finder)
-    assert isinstance(route, BrokerRoute)
+    assert isinstance(route, ClientConnection)
     process.freeze()
     assert await finder.sign_of(route) is Sign.SILENT
     process.thaw()

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 import bucketq
+from bucketq.broker.leader import Leader
+from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import HostLock, SpawnLauncher
-from bucketq.client.routes import BrokerRoute, LeaderRoute
+from tests.unit.client.clients import committer_of
 
 SOURCE = Path(bucketq.__file__).parents[1]
 HOLD = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
@@ -166,8 +168,8 @@ async def test_a_spawned_broker_is_started_once_while_it_has_the_lock(
 
 async def test_the_first_client_of_a_host_is_the_broker_of_the_others(url: str) -> None:
     async with bucketq.connect(url) as first, bucketq.connect(url) as second:
-        assert isinstance(first._route, LeaderRoute)  # type: ignore[attr-defined]
-        assert isinstance(second._route, BrokerRoute)  # type: ignore[attr-defined]
+        assert isinstance(committer_of(first), Leader)
+        assert isinstance(committer_of(second), ClientConnection)
         job_id = await second.push("mail", 1)
         assert (await first.get(job_id)).payload == 1
 
@@ -184,7 +186,7 @@ async def test_when_the_first_client_is_closed_the_next_becomes_the_broker(url: 
     stats = await queue.stats()
     assert stats.broker is not None
     assert stats.broker.epoch == 2
-    assert isinstance(queue._route, LeaderRoute)  # type: ignore[attr-defined]
+    assert isinstance(committer_of(queue), Leader)
     await second.__aexit__()
     async with bucketq.connect(url, mode="direct") as direct:
         stats = await direct.stats()

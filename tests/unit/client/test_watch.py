@@ -8,13 +8,12 @@ from typing import Any, cast
 import pytest
 
 from bucketq.broker.election import Sign
-from bucketq.client.client import Client
+from bucketq.client.client_connection import ClientConnection
 from bucketq.client.discovery import ObjectFinder
-from bucketq.client.routes import BrokerRoute
 from bucketq.errors import AccessDeniedError, UnavailableError
 from bucketq.rpc.transport import CannotDialError
 from tests.unit.broker.land import now_s
-from tests.unit.client.clients import Realm
+from tests.unit.client.clients import Realm, client_over, committer_of, remote_of
 from tests.unit.commit.worlds import say_nothing, slowly, virtual
 
 
@@ -28,7 +27,7 @@ class Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def sign_of(self, route: BrokerRoute) -> Sign:
+    async def sign_of(self, route: ClientConnection) -> Sign:
         if self.errors:
             raise self.errors.pop(0)
         return await self._inner.sign_of(route)
@@ -46,9 +45,7 @@ def test_calls_still_time_out_after_a_look_at_the_broker_went_wrong(
         async with realm.serving("host1"):
             await realm.until_led_by("host1")
             finder = Faulty(realm.finder(), error, error, error)
-            async with Client[Any](
-                cast("Any", finder), "test://queue", realm.clock, timeout_s=8
-            ) as queue:
+            async with client_over(cast("Any", finder), realm.clock, timeout_s=8) as queue:
                 realm.store.break_down(say_nothing)
                 began = now_s()
                 with pytest.raises(UnavailableError, match="8 s"):
@@ -71,12 +68,12 @@ async def test_a_broker_that_cannot_be_asked_is_not_given_up() -> None:
     async with realm.serving("host1"):
         await realm.until_led_by("host1")
         finder = Faulty(realm.finder(), *[CannotDialError("ca.pem is missing")] * 20)
-        async with Client[Any](cast("Any", finder), "test://queue", realm.clock) as queue:
-            route = queue._route
+        async with client_over(cast("Any", finder), realm.clock) as queue:
+            route = committer_of(queue)
             realm.store.break_down(slowly(8.0))
             await queue.push("mail", 1)
             assert len(finder.errors) < 18
-            assert queue._route is route, "nothing is known against it"
+            assert committer_of(queue) is route, "nothing is known against it"
 
 
 @virtual
@@ -85,15 +82,15 @@ async def test_an_error_that_nobody_waited_for_does_not_meet_a_later_call() -> N
     async with realm.serving("host1"):
         await realm.until_led_by("host1")
         async with realm.client(timeout_s=3.0) as queue:
-            finder, route = cast("Any", queue._finder), queue._route
+            finder, route = cast("Any", remote_of(queue)._finder), committer_of(queue)
             assert route is not None
 
-            async def refused(_: object) -> Any:
+            async def refused() -> Any:
                 await asyncio.sleep(4.0)
                 raise AccessDeniedError("the token was revoked")
 
             found, finder.find = finder.find, refused
-            cast("BrokerRoute", route).lose("reset")
+            cast("ClientConnection", route).lose("reset")
             with pytest.raises(UnavailableError):
                 await queue.push("mail", 1)
             await asyncio.sleep(60)

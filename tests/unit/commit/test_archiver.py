@@ -10,17 +10,18 @@ import pytest
 
 from bucketq.archive import ArchiveReader, ArchiveWriter, Layout
 from bucketq.commit import archiver
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
 from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
 from bucketq.model.operations import Outbox, Request
-from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.direct import DirectQueue
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.queue import Queue
 from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
 from bucketq.testing.simulated_clock import EPOCH
 
 KEY = "queue.json"
-QUEUES = [DirectQueue, GroupCommitQueue]
+QUEUES = [DirectCommitter, GroupCommitter]
 
 
 def open_queue(
@@ -28,7 +29,8 @@ def open_queue(
 ) -> Any:
     clock, link = SimulatedClock(loop), store.connect(name)
     register = Register(link, KEY, "queue", clock)
-    return queue_type(register, clock, archive=ArchiveWriter(link, Layout.of("memory://", KEY)))
+    archive = ArchiveWriter(link, Layout.of("memory://", KEY))
+    return Queue(queue_type(register, clock, archive=archive), clock)
 
 
 async def finish(queue: Any, count: int) -> list[str]:
@@ -75,7 +77,7 @@ def test_flushing_archives_what_is_finished_and_leaves_the_rest(queue_type: type
 
 
 @pytest.mark.parametrize("queue_type", QUEUES)
-def test_a_store_that_rejects_archive_files_keeps_the_jobs_in_the_queue(
+def test_a_store_that_takes_no_archive_files_keeps_the_jobs_in_the_queue(
     queue_type: type[Any],
 ) -> None:
     async def main(loop: VirtualLoop) -> None:
@@ -87,7 +89,7 @@ def test_a_store_that_rejects_archive_files_keeps_the_jobs_in_the_queue(
                 message = "no archive files today"
                 raise UnavailableError(message)
 
-            writer = queue._archiver._writer
+            writer = queue._committer._archiver._writer
             writer.write, write = refuse, writer.write
             await asyncio.sleep(60)
             assert (await queue.stats()).total("done") == 3
@@ -101,9 +103,9 @@ def test_a_store_that_rejects_archive_files_keeps_the_jobs_in_the_queue(
 def test_nobody_waits_for_the_archive_while_an_archive_file_is_written() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
+        async with open_queue(loop, store, GroupCommitter) as queue:
             await finish(queue, 3)
-            writer = queue._archiver._writer
+            writer = queue._committer._archiver._writer
             write = writer.write
 
             async def slowly(*args: Any) -> list[str]:
@@ -123,8 +125,8 @@ def test_nobody_waits_for_the_archive_while_an_archive_file_is_written() -> None
 def test_archiving_keeps_up_with_completion() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
-            await queue.config(archive_after_s=1.0)
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            await queue.configure(archive_after_s=1.0)
             most = 0
             for _ in range(40):
                 await asyncio.gather(*(queue.push("k", 0) for _ in range(50)))
@@ -143,8 +145,8 @@ def test_two_processes_that_archive_at_once_lose_nothing() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop, Faults.harsh())
         async with (
-            open_queue(loop, store, DirectQueue, "one") as one,
-            open_queue(loop, store, GroupCommitQueue, "two") as two,
+            open_queue(loop, store, DirectCommitter, "one") as one,
+            open_queue(loop, store, GroupCommitter, "two") as two,
         ):
             ids = [await one.push("k", number) for number in range(20)]
             while jobs := await two.claim(limit=5):
@@ -167,11 +169,11 @@ async def finish_many(queue: Any, count: int, payload: str = "") -> None:
 def test_a_look_archives_all_that_is_due() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
-            await queue.config(archive_after_s=3600.0)
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            await queue.configure(archive_after_s=3600.0)
             await finish_many(queue, 10_000)
             reads: list[Outbox] = []
-            submit = queue._archiver._submit
+            submit = queue._committer._archiver._submit
 
             async def watch(request: Request) -> Any:
                 answer = await submit(request)
@@ -179,9 +181,9 @@ def test_a_look_archives_all_that_is_due() -> None:
                     reads.append(answer)
                 return answer
 
-            queue._archiver._submit = watch
+            queue._committer._archiver._submit = watch
             await asyncio.sleep(2)
-            await queue.config(archive_after_s=1.0)
+            await queue.configure(archive_after_s=1.0)
             await asyncio.sleep(5)
             assert [len(each.jobs) for each in reads] == [10_000]
             assert len(await archived(store)) == 10_000
@@ -196,11 +198,11 @@ def test_a_long_backlog_is_read_in_pieces_one_after_the_other(
 
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
-            await queue.config(archive_after_s=3600.0)
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            await queue.configure(archive_after_s=3600.0)
             await finish_many(queue, 2000)
             await asyncio.sleep(2)
-            await queue.config(archive_after_s=1.0)
+            await queue.configure(archive_after_s=1.0)
             began = loop.time()
             while done := (await queue.stats()).total("done"):
                 began = loop.time() if done == 2000 else began
@@ -212,8 +214,8 @@ def test_a_long_backlog_is_read_in_pieces_one_after_the_other(
 def test_finished_jobs_leave_sooner_if_they_take_much_room() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
-            await queue.config(archive_after_s=3600.0)
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            await queue.configure(archive_after_s=3600.0)
             await finish_many(queue, 20_000, "x" * 100)
             await asyncio.sleep(5)
             kept = (await queue.stats()).total("done")
@@ -228,8 +230,8 @@ def test_finished_jobs_leave_sooner_if_they_take_much_room() -> None:
 def test_an_archive_file_is_bounded_by_jobs_and_bytes() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
-            await queue.config(archive_after_s=3600.0)
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            await queue.configure(archive_after_s=3600.0)
             for _ in range(12):
                 await queue.push("k", "x" * 1_000_000)
             for job in await queue.claim(limit=12):
@@ -251,9 +253,9 @@ def test_a_flush_returns_when_all_has_left_also_if_another_process_was_faster(
         store = SimulatedStore(loop)
         async with (
             open_queue(loop, store, queue_type, "one") as one,
-            open_queue(loop, store, GroupCommitQueue, "two") as two,
+            open_queue(loop, store, GroupCommitter, "two") as two,
         ):
-            await two.config(archive_after_s=3600.0)
+            await two.configure(archive_after_s=3600.0)
             for _ in range(4):
                 await finish_many(two, 10_000)
 
@@ -272,7 +274,7 @@ def test_a_flush_returns_when_all_has_left_also_if_another_process_was_faster(
 def test_a_flush_does_not_wait_for_what_finishes_meanwhile() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
+        async with open_queue(loop, store, GroupCommitter) as queue:
 
             async def work() -> None:
                 while True:
@@ -291,8 +293,8 @@ def test_an_id_used_again_while_two_processes_archive_loses_no_completion() -> N
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with (
-            open_queue(loop, store, DirectQueue, "slow") as slow,
-            open_queue(loop, store, GroupCommitQueue, "quick") as quick,
+            open_queue(loop, store, DirectCommitter, "slow") as slow,
+            open_queue(loop, store, GroupCommitter, "quick") as quick,
         ):
 
             async def finish_again(result: str) -> None:
@@ -301,7 +303,7 @@ def test_an_id_used_again_while_two_processes_archive_loses_no_completion() -> N
                 await quick.complete(job, result)
 
             await finish_again("first")
-            may_go_on, writer = asyncio.Event(), slow._archiver._writer
+            may_go_on, writer = asyncio.Event(), slow._committer._archiver._writer
             write = writer.write
 
             async def held_up(*args: Any) -> list[str]:
@@ -329,9 +331,9 @@ def test_a_job_that_finished_in_the_future_holds_up_no_other(queue_type: type[An
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, queue_type) as queue:
-            queue._clock.jump(7200)
+            queue._sender.clock.jump(7200)
             ahead = await finish(queue, 1)
-            queue._clock.jump(-7200)
+            queue._sender.clock.jump(-7200)
             later = await finish(queue, 3)
             await asyncio.sleep(30)
             assert (await queue.stats()).total("done") == 0
@@ -343,7 +345,7 @@ def test_a_job_that_finished_in_the_future_holds_up_no_other(queue_type: type[An
 def test_a_direct_queue_archives_however_busy_it_is() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, DirectQueue) as queue:
+        async with open_queue(loop, store, DirectCommitter) as queue:
             ids: list[str] = []
 
             async def work() -> None:
@@ -378,7 +380,7 @@ def test_archiving_that_fails_is_logged_once_and_tried_again(
                 message = "no space left"
                 raise StoreRefusedError(message)
 
-            writer = queue._archiver._writer
+            writer = queue._committer._archiver._writer
             writer.write, write = refuse, writer.write
             await asyncio.sleep(600)
             assert 30 < tries < 100
@@ -386,7 +388,7 @@ def test_archiving_that_fails_is_logged_once_and_tried_again(
             assert record.levelname == "WARNING"
             assert "queue/archive/ fails" in record.getMessage()
             assert "no space left" in record.getMessage()
-            assert queue._current_state().archive_trouble == "no space left"
+            assert queue._committer.state.archive_trouble == "no space left"
             writer.write = write
             await asyncio.sleep(30)
             assert await archived(store) == ids
@@ -399,16 +401,16 @@ def test_archiving_that_fails_is_logged_once_and_tried_again(
 def test_an_idle_queue_costs_no_request() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, DirectQueue) as queue:
+        async with open_queue(loop, store, DirectCommitter) as queue:
             await queue.push("k", 1)
             asked: list[Request] = []
-            submit = queue._archiver._submit
+            submit = queue._committer._archiver._submit
 
             async def watch(request: Request) -> Any:
                 asked.append(request)
                 return await submit(request)
 
-            queue._archiver._submit = watch
+            queue._committer._archiver._submit = watch
             await asyncio.sleep(3600)
             assert asked == []
 
@@ -418,12 +420,12 @@ def test_an_idle_queue_costs_no_request() -> None:
 def test_a_process_whose_clock_is_ahead_does_not_prune_what_others_keep() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, DirectQueue) as queue:
-            await queue.config(archive_retention_s=86400.0)
+        async with open_queue(loop, store, DirectCommitter) as queue:
+            await queue.configure(archive_retention_s=86400.0)
             ids = await finish(queue, 3)
             await queue.flush_archive()
-            async with open_queue(loop, store, DirectQueue, "ahead") as ahead:
-                ahead._clock.jump(40 * 86400)
+            async with open_queue(loop, store, DirectCommitter, "ahead") as ahead:
+                ahead._sender.clock.jump(40 * 86400)
                 for _ in range(150):
                     await asyncio.sleep(60)
                     await ahead.push("k", 1)
@@ -436,8 +438,8 @@ def test_a_process_whose_clock_is_ahead_does_not_prune_what_others_keep() -> Non
 def test_the_archive_is_pruned_by_the_retention_of_the_queue() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitQueue) as queue:
-            await queue.config(archive_retention_s=7200.0)
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            await queue.configure(archive_retention_s=7200.0)
             await finish(queue, 2)
             await asyncio.sleep(3600)
             assert len(await archived(store)) == 2

@@ -10,7 +10,7 @@ import pytest
 
 from bucketq.model.operations import Lead, Request, Retire
 from bucketq.model.settings import Settings
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import World, virtual
 
 SILENT_S = Settings().lease_s + Settings().clock_margin_s + 60
@@ -36,8 +36,8 @@ async def served(world: World) -> None:
         await submit(queue, Lead(id="b", address="10.0.0.1:4001", host="elsewhere", after=0))
 
 
-async def submit(queue: DirectQueue[Any], operation: Lead | Retire) -> None:
-    await queue.submit(Request(operation))
+async def submit(queue: Queue[Any], operation: Lead | Retire) -> None:
+    await queue._committer.submit(Request(operation), 60.0)
 
 
 async def attempts(world: World) -> list[tuple[str, int, int]]:

@@ -17,7 +17,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.state import RING_LENGTH
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
 from tests.unit.commit.worlds import (
     Fault,
     Gate,
@@ -92,7 +92,7 @@ async def test_nobody_is_answered_before_the_write_has_landed() -> None:
             start(queue.stats()),
             start(queue.snapshot()),
             start(queue.jobs()),
-            start(queue.config()),
+            start(queue.settings()),
             start(queue.claim("nothing-of-this-kind")),
             start(queue.push("mail", "other content", key="k")),
             start(queue.get("nobody")),
@@ -166,13 +166,13 @@ async def test_requests_that_change_nothing_write_nothing() -> None:
 async def test_one_bad_request_fails_alone() -> None:
     world = World()
     async with world.embedded() as queue:
-        await queue.config(max_payload_bytes=100)
+        await queue.configure(max_payload_bytes=100)
         writes = world.store.count("replace")
         answers = await asyncio.gather(
             queue.push("mail", 1),
             queue.push("mail", "x" * 200),
             queue.cancel("nobody"),
-            queue.config(lease_s=-1),
+            queue.configure(lease_s=-1),
             queue.push("mail", 2),
             return_exceptions=True,
         )

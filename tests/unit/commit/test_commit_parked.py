@@ -10,11 +10,12 @@ import pytest
 
 from bucketq.commit.request_ids import token_of
 from bucketq.errors import ClosedError, UnavailableError
-from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import (
     Gate,
     World,
     first,
+    group_of,
     lose_request,
     settle,
     slowly,
@@ -175,7 +176,7 @@ async def test_a_cancelled_claim_waits_no_longer_and_takes_no_job() -> None:
         await settle()
         waiting.cancel()
         await settle()
-        assert len(queue._parked) == 0
+        assert len(group_of(queue).working.parked) == 0
         await queue.push("mail", 1)
         (job,) = await queue.claim()
         assert job.attempt == 1, "nobody had it in between"
@@ -209,14 +210,15 @@ async def test_a_claim_whose_jobs_are_finished_is_answered_from_memory_and_not_p
     async with world.embedded() as queue:
         await queue.push("mail", 1)
         token = None
-        submit: Callable[..., Any] = queue._submit
+        group = group_of(queue)
+        submit: Callable[..., Any] = group.submit
 
-        async def listen(request: Any) -> Any:
+        async def listen(request: Any, timeout_s: float) -> Any:
             nonlocal token
             token = token or token_of(request, 1)
-            return await submit(request)
+            return await submit(request, timeout_s)
 
-        queue._submit = listen  # type: ignore[method-assign]
+        group.submit = listen  # type: ignore[method-assign]
         (job,) = await queue.claim(wait_s=30)
         assert token is not None
         assert [again.id for again in await queue.claim(wait_s=30, request=token)] == [job.id]
@@ -271,6 +273,7 @@ async def test_hundreds_of_claims_and_pushes_at_once_find_each_other() -> None:
         assert_idle(queue)
 
 
-def assert_idle(queue: GroupCommitQueue[Any]) -> None:
-    assert (len(queue._parked), len(queue._backlog)) == (0, 0)
-    assert queue._backlog.size_bytes == 0
+def assert_idle(queue: Queue[Any]) -> None:
+    working = group_of(queue).working
+    assert (len(working.parked), len(working.backlog)) == (0, 0)
+    assert working.backlog.size_bytes == 0

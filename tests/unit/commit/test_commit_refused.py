@@ -126,7 +126,7 @@ async def test_a_read_that_cannot_be_confirmed_is_refused() -> None:
 async def test_heartbeats_are_heard_while_a_broker_can_write_nothing() -> None:
     realm = Realm()
     async with realm.leader() as leader:
-        await leader.config(lease_s=3.0, heartbeat_s=1.0)
+        await leader.configure(lease_s=3.0, heartbeat_s=1.0)
         await leader.push("mail", 1)
         (job,) = await leader.claim()
         realm.store.stand("replace", refuse)

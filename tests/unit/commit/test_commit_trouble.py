@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bucketq.commit import backlog as backlog_module
+from bucketq.commit import policy, working_state
 from bucketq.errors import (
     BucketQError,
     ClosedError,
@@ -22,12 +23,12 @@ from bucketq.errors import (
 from bucketq.model import transitions
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.operations import Push, ReadStats
-from bucketq.queue import commit as commit_module
 from tests.unit.commit.worlds import (
     KEY,
     Gate,
     World,
     first,
+    group_of,
     lose_answer,
     lose_request,
     refuse,
@@ -49,7 +50,8 @@ def break_apply(monkeypatch: pytest.MonkeyPatch, victim: Callable[[Operation], b
             raise ZeroDivisionError("a fault inside the model")
         return apply(state, request, now)
 
-    monkeypatch.setattr(commit_module, "apply", broken)
+    monkeypatch.setattr(working_state, "apply", broken)
+    monkeypatch.setattr(policy, "apply", broken)
 
 
 def is_poison(operation: Operation) -> bool:
@@ -139,7 +141,7 @@ async def test_a_commit_task_that_dies_tells_everybody(monkeypatch: pytest.Monke
         def fail(*_: object) -> None:
             raise ZeroDivisionError("a fault in the loop itself")
 
-        monkeypatch.setattr(queue, "_settle", fail)
+        monkeypatch.setattr(group_of(queue).working, "settle", fail)
         gate.open()
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(answer) for answer in answers] == [ZeroDivisionError] * 3
@@ -158,8 +160,9 @@ async def test_a_commit_task_that_is_cancelled_from_outside_tells_everybody() ->
         pushed = start(queue.push("mail", 1))
         waiting = start(queue.claim("index", wait_s=3000))
         await gate.reached.wait()
-        assert queue._task is not None
-        queue._task.cancel()
+        task = group_of(queue)._task
+        assert task is not None
+        task.cancel()
         async with asyncio.timeout(3):
             with pytest.raises(UnavailableError) as unknown:
                 await pushed
@@ -273,9 +276,9 @@ async def test_room_is_given_back_by_every_end_that_a_request_can_have(
             cancelled.cancel()
             await asyncio.gather(cancelled, return_exceptions=True)
         with pytest.raises(InvalidRequestError):
-            await queue.config(lease_s=-1)
+            await queue.configure(lease_s=-1)
         await queue.stats()
-        assert queue._backlog.size_bytes == 0
+        assert group_of(queue).working.backlog.size_bytes == 0
 
 
 @virtual

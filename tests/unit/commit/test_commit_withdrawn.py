@@ -10,12 +10,13 @@ import pytest
 from bucketq.commit.waiting import Caller
 from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Request, Withdraw
-from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import (
     Fault,
     Gate,
     World,
     first,
+    group_of,
     lose_answer,
     lose_request,
     lost_then,
@@ -32,10 +33,11 @@ def claim(wait_s: float = 60.0) -> Request:
     return Request(Claim(worker="w", secret=SECRET, wait_s=wait_s), "session", 1)
 
 
-def ask(queue: GroupCommitQueue[Any], request: Request) -> asyncio.Future[Any]:
+def ask(queue: Queue[Any], request: Request) -> asyncio.Future[Any]:
     """Send a request as a client of a broker does, and return its answer."""
-    waiting = Caller(request, queue.version, asyncio.get_running_loop())
-    queue.accept(waiting)
+    group = group_of(queue)
+    waiting = Caller(request, group.version, asyncio.get_running_loop())
+    group.accept(waiting)
     return waiting.answer
 
 
@@ -139,8 +141,9 @@ async def test_a_claim_whose_caller_is_gone_before_its_turn_takes_no_job() -> No
     world = World()
     async with world.embedded() as queue:
         await queue.push("mail", 1)
-        waiting = Caller(claim(), queue.version, asyncio.get_running_loop())
+        group = group_of(queue)
+        waiting = Caller(claim(), group.version, asyncio.get_running_loop())
         waiting.answer.cancel()
-        queue.accept(waiting)
+        group.accept(waiting)
         await settle()
         assert (await first_job(world)).attempt == 0

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from bucketq.broker.leader import Leader
+from bucketq.queue.queue import Queue
 from tests.unit.broker.leaders import ADA
 from tests.unit.commit.worlds import Effect, Fault, World, virtual
 
@@ -73,9 +74,10 @@ async def test_a_direct_writer_beside_a_busy_broker_has_its_turn_in_time() -> No
     leader = Leader(
         served.register(), served.clock, identity=ADA, after=0, archive=None, timeout_s=20.0
     )
-    async with leader, Connection(world).direct() as queue:
+    served_queue = Queue[Any](leader, served.clock)
+    async with served_queue as led, Connection(world).direct() as queue:
         *busy, waits = await asyncio.gather(
-            waits_of(leader), waits_of(leader), waits_of(queue, pause_s=0.5)
+            waits_of(led), waits_of(led), waits_of(queue, pause_s=0.5)
         )
     assert max(waits) < 3, "after two seconds without a pause, the broker makes one"
     assert len(waits) > 10

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bucketq.commit import direct as direct_module
 from bucketq.errors import (
     ClosedError,
     InvalidRequestError,
@@ -19,8 +20,6 @@ from bucketq.errors import (
 )
 from bucketq.model import transitions
 from bucketq.model.state import RING_LENGTH
-from bucketq.queue import direct as direct_module
-from bucketq.queue.direct import DirectQueue
 from tests.unit.commit.worlds import (
     KEY,
     Effect,
@@ -38,8 +37,6 @@ from tests.unit.commit.worlds import (
     then_lost,
     virtual,
 )
-
-Queue = DirectQueue[Any]
 
 
 @virtual
@@ -198,7 +195,7 @@ async def test_a_claim_asked_again_has_the_effect_of_one(lands: bool) -> None:
 async def test_every_other_change_asked_again_has_the_effect_of_one(lands: bool) -> None:
     world = World()
     async with world.direct(timeout_s=30) as queue:
-        await queue.config(backoff={"base_s": 0.0})
+        await queue.configure(backoff={"base_s": 0.0})
 
         async def twice(call: Callable[..., Awaitable[Any]]) -> Any:
             away(world, lands=lands)
@@ -223,7 +220,7 @@ async def test_every_other_change_asked_again_has_the_effect_of_one(lands: bool)
         assert await twice(lambda **again: queue.cancel(other, **again)) == "cancelled"
         await twice(lambda **again: queue.pause("mail", **again))
         await twice(lambda **again: queue.resume("mail", **again))
-        assert (await twice(lambda **again: queue.config(lease_s=40, **again))).lease_s == 40
+        assert (await twice(lambda **again: queue.configure(lease_s=40, **again))).lease_s == 40
         await queue.push("mail", 3)
         (dead,) = await queue.claim()
         await queue.fail(dead, "x", retry=False)
@@ -251,7 +248,7 @@ async def test_a_request_of_another_verb_is_refused_and_not_taken_for_done() -> 
 async def test_a_request_that_the_queue_no_longer_remembers_stays_unknown() -> None:
     world = World()
     async with world.direct(timeout_s=30) as queue:
-        await queue.config(session_retention_s=60)
+        await queue.configure(session_retention_s=60)
         away(world, lands=True)
         request = await unknown(queue.push("mail", 1))
         back(world)

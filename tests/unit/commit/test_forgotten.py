@@ -29,7 +29,7 @@ class Amid:
 
     async def push(self, meanwhile: Meanwhile) -> str:
         async with self.open_queue(self.world) as queue:
-            await queue.config(max_sessions=2)
+            await queue.configure(max_sessions=2)
             self.base = (await self.world.state()).version
             self.world.store.plan("replace", meanwhile(self._others))
             job_id: str = await queue.push("mail", 1)

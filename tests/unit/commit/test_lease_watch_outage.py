@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from bucketq.errors import BucketQError
-from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import World, lose_request, say_nothing, slowly, start, virtual
 
 LEASE_S, GRACE_S, BEAT_S, OUTAGE_S = 6.0, 2.0, 2.0, 10.0
 
-Watcher = GroupCommitQueue[Any] | DirectQueue[Any]
+Watcher = Queue[Any]
 
 
-async def beat(queue: DirectQueue[Any], job: Any) -> None:
+async def beat(queue: Queue[Any], job: Any) -> None:
     """Work on a job as a healthy worker does: it beats, and again soon if that gets no answer."""
     while True:
         try:
@@ -80,7 +79,7 @@ async def test_a_healthy_worker_keeps_its_lease_through_an_outage(
         worker = Worker(world)
         watcher: Watcher = world.embedded() if kind == "embedded" else world.direct()
         async with worker.direct(timeout_s=GRACE_S / 4) as queue, watcher:
-            await queue.config(lease_s=LEASE_S, grace_s=GRACE_S, heartbeat_s=BEAT_S)
+            await queue.configure(lease_s=LEASE_S, grace_s=GRACE_S, heartbeat_s=BEAT_S)
             await queue.push("mail", 1)
             (job,) = await queue.claim()
             tasks = [start(beat(queue, job)), start(claim(watcher))]
@@ -110,7 +109,7 @@ async def test_the_job_of_a_worker_that_died_is_claimed_by_another(
     world = World()
     watcher: Watcher = world.embedded() if kind == "embedded" else world.direct()
     async with watcher, world.rival() as worker:
-        await worker.config(lease_s=LEASE_S, grace_s=GRACE_S, heartbeat_s=BEAT_S)
+        await worker.configure(lease_s=LEASE_S, grace_s=GRACE_S, heartbeat_s=BEAT_S)
         await worker.push("mail", 1)
         (job,) = await worker.claim()
         for verb in ("get", "get_if_changed", "replace"):
@@ -126,7 +125,7 @@ async def test_the_job_of_a_worker_that_died_is_claimed_by_another(
 async def test_a_waiting_claim_gets_the_job_at_the_second_look_after_its_lease_ran_out() -> None:
     world = World()
     async with world.embedded() as queue:
-        await queue.config(lease_s=0.02, grace_s=0.01, heartbeat_s=0.01, clock_margin_s=0)
+        await queue.configure(lease_s=0.02, grace_s=0.01, heartbeat_s=0.01, clock_margin_s=0)
         await queue.push("mail", 1)
         await queue.claim()
         began_s = asyncio.get_running_loop().time()
@@ -139,7 +138,7 @@ async def test_a_first_claim_takes_the_job_of_a_worker_that_died_long_ago() -> N
     world = World()
     async with world.embedded() as queue:
         async with world.rival() as worker:
-            await worker.config(lease_s=LEASE_S, grace_s=GRACE_S, clock_margin_s=60.0)
+            await worker.configure(lease_s=LEASE_S, grace_s=GRACE_S, clock_margin_s=60.0)
             await worker.push("mail", 1)
             await worker.claim()
         assert (await queue.stats()).total("running") == 1
@@ -152,7 +151,7 @@ async def test_a_queue_that_has_not_looked_for_long_judges_what_it_finds_then() 
     """What was in its memory is an hour old, and says nothing about the worker of now."""
     world = World()
     async with world.embedded() as queue, world.rival() as worker:
-        await worker.config(lease_s=LEASE_S, grace_s=GRACE_S, clock_margin_s=60.0)
+        await worker.configure(lease_s=LEASE_S, grace_s=GRACE_S, clock_margin_s=60.0)
         await worker.push("mail", 1)
         (job,) = await worker.claim()
         assert (await queue.stats()).total("running") == 1

@@ -6,12 +6,14 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
-from bucketq.codec import Document
+from bucketq.commit.group import GroupCommitter
+from bucketq.commit.policy import EmbeddedPolicy
 from bucketq.commit.reading import ROUND_S, read_in_turns
 from bucketq.commit.waiting import Waiting
 from bucketq.model.operations import List, Request
+from bucketq.model.state import State
 from bucketq.model.transitions import Applied
-from bucketq.queue.commit import GroupCommitQueue
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import World, start, virtual
 
 READ_S = ROUND_S / 5
@@ -66,22 +68,27 @@ def test_a_read_that_takes_longer_than_a_round_is_answered() -> None:
     assert read_in_turns([], done.append, lambda: 0.0) == []
 
 
-class SlowReader(GroupCommitQueue[Any]):
-    """A queue whose every read takes its time, in which nothing else can happen."""
+class SlowReader(EmbeddedPolicy):
+    """Every read takes its time, in which nothing else can happen."""
 
-    reads = 0
+    count = 0
 
-    def _look_up(self, document: Document, request: Request, now: datetime) -> Applied:
-        self.reads += 1
+    def read(self, state: State, request: Request, now: datetime) -> Applied:
+        self.count += 1
         loop: Any = asyncio.get_running_loop()
         loop._now_s += READ_S
-        return super()._look_up(document, request, now)
+        return super().read(state, request, now)
+
+
+def slow_queue(world: World) -> tuple[SlowReader, Queue[Any]]:
+    slow = SlowReader(world.clock, create=True)
+    return slow, Queue(GroupCommitter(world.register(), world.clock, policy=slow), world.clock)
 
 
 @virtual
 async def test_many_reads_let_other_work_of_the_process_have_its_turn() -> None:
     world = World()
-    queue = SlowReader(world.register(), world.clock, timeout_s=60.0)
+    slow, queue = slow_queue(world)
     async with queue:
         await queue.push("mail", 0)
         listings = [start(queue.jobs()) for _ in range(500)]
@@ -90,10 +97,10 @@ async def test_many_reads_let_other_work_of_the_process_have_its_turn() -> None:
         done_after: int | None = None
         while not all(listing.done() for listing in listings):
             await asyncio.sleep(0)
-            most, seen = max(most, queue.reads - seen), queue.reads
+            most, seen = max(most, slow.count - seen), slow.count
             if pushed.done() and done_after is None:
-                done_after = queue.reads
-        assert queue.reads >= 500
+                done_after = slow.count
+        assert slow.count >= 500
         assert most <= 6, "reads between two turns of another task"
         assert done_after is not None
         assert done_after <= 20, "reads before a commit that came with them"
@@ -104,7 +111,7 @@ async def test_many_reads_let_other_work_of_the_process_have_its_turn() -> None:
 @virtual
 async def test_reads_that_were_postponed_see_only_what_is_committed() -> None:
     world = World()
-    queue = SlowReader(world.register(), world.clock, timeout_s=60.0)
+    _, queue = slow_queue(world)
     async with queue:
         for number in range(20):
             listings = [start(queue.jobs(limit=1000)) for _ in range(10)]

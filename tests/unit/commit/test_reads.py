@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 
 from bucketq.codec import decode
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
-from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 
 
-@pytest.mark.parametrize("queue_type", [DirectQueue, GroupCommitQueue])
-def test_a_snapshot_among_pushes_is_the_version_that_it_names(queue_type: type[Any]) -> None:
+@pytest.mark.parametrize("kind", [DirectCommitter, GroupCommitter])
+def test_a_snapshot_among_pushes_is_the_version_that_it_names(kind: type[Any]) -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         clock = SimulatedClock(loop)
-        async with queue_type(Register(store.connect(), "q.json", "queue", clock), clock) as queue:
+        register = Register(store.connect(), "q.json", "queue", clock)
+        async with Queue[Any](kind(register, clock), clock) as queue:
 
             async def look(after_s: float) -> Any:
                 await asyncio.sleep(after_s)

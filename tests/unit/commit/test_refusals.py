@@ -9,14 +9,13 @@ import pytest
 
 from bucketq.errors import OverloadedError, StoreRefusedError, UnavailableError
 from bucketq.model.state import RING_LENGTH
-from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import Effect, World, lost_then, refuse, slowly, then_lost, virtual
 
 KINDS = ["direct", "embedded"]
 
 
-def opened(world: World, kind: str) -> DirectQueue[Any] | GroupCommitQueue[Any]:
+def opened(world: World, kind: str) -> Queue[Any]:
     return world.direct() if kind == "direct" else world.embedded()
 
 
@@ -80,7 +79,7 @@ async def test_a_repetition_for_which_there_is_no_room_has_an_unknown_outcome(
         def full(_: object) -> None:
             raise OverloadedError("full", retry_after_s=1.0)
 
-        monkeypatch.setattr(queue, "admit", full)
+        monkeypatch.setattr(queue._committer, "admit", full)
         with pytest.raises(OverloadedError):
             await queue.push("mail", 1)
         token = f"push.{'0' * 26}.1.1"

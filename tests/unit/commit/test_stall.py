@@ -10,11 +10,12 @@ import pytest
 
 from bucketq.errors import JobNotFoundError, SupersededError, UnavailableError
 from bucketq.model.operations import List, Request
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import (
     KEY,
     Effect,
     World,
+    group_of,
     late,
     lose_request,
     refuse,
@@ -208,8 +209,9 @@ async def test_the_object_is_loaded_once_for_all_reads_of_a_stall() -> None:
         assert world.store.count("get") == 1
         world.store.stand("replace", None)
         await push
-        assert len(queue._backlog) == queue._backlog.size_bytes == 0
-        assert not queue._register.stalled.is_set()
+        group = group_of(queue)
+        assert len(group.working.backlog) == group.working.backlog.size_bytes == 0
+        assert not group._register.stalled.is_set()
 
 
 @virtual
@@ -219,10 +221,11 @@ async def test_requests_that_were_read_in_a_stall_take_no_room_any_more() -> Non
         world.store.stand("replace", lose_request)
         push = start(queue.push("mail", "x"))
         await asyncio.sleep(STALL_S)
-        before = queue._backlog.size_bytes
-        await asyncio.gather(*(queue._submit(Request(List(limit=100))) for _ in range(10)))
-        assert queue._backlog.size_bytes == before
-        assert len(queue._backlog) == 1
+        group = group_of(queue)
+        before = group.working.backlog.size_bytes
+        await asyncio.gather(*(group.submit(Request(List(limit=100)), 60.0) for _ in range(10)))
+        assert group.working.backlog.size_bytes == before
+        assert len(group.working.backlog) == 1
         world.store.stand("replace", None)
         await push
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
-from bucketq.queue.direct import DirectQueue
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
 from tests.unit.commit.worlds import KEY, World, virtual
@@ -23,9 +24,10 @@ AGING = ("sessions", "keys", "tokens", "consumers", "writers", "jobs")
 class Hosts(World):
     """A world with hosts whose clocks differ, and short commands on them."""
 
-    def host(self, ahead_s: float) -> DirectQueue[Any]:
+    def host(self, ahead_s: float) -> Queue[Any]:
         clock = SimulatedClock(current_loop(), offset_s=ahead_s)
-        return DirectQueue(Register(self.store, KEY, "test://queue", clock), clock)
+        register = Register(self.store, KEY, "test://queue", clock)
+        return Queue(DirectCommitter(register, clock), clock)
 
     async def push(self, ahead_s: float = 0.0, key: str | None = None, **options: Any) -> str:
         """Push as a command does, that opens the queue, writes once, and ends."""
@@ -146,7 +148,7 @@ async def test_a_daily_push_under_the_same_key_makes_a_job_every_day() -> None:
 async def test_a_key_from_the_future_does_not_keep_the_others(ahead_s: float) -> None:
     world = Hosts()
     async with world.direct() as queue:
-        await queue.config(max_keys=100)
+        await queue.configure(max_keys=100)
     await world.push(ahead_s, key="future")
     for number in range(300):
         await asyncio.sleep(60)
@@ -158,7 +160,7 @@ async def test_a_key_from_the_future_does_not_keep_the_others(ahead_s: float) ->
 async def test_a_table_full_of_keys_from_the_future_takes_new_ones() -> None:
     world = Hosts()
     async with world.direct() as queue:
-        await queue.config(max_keys=10)
+        await queue.configure(max_keys=10)
     for number in range(10):
         await world.push(400 * DAY_S, key=f"future-{number}")
     for number in range(10):
@@ -170,7 +172,7 @@ async def test_a_table_full_of_keys_from_the_future_takes_new_ones() -> None:
 async def test_a_full_table_makes_room_by_the_clock_of_the_push_and_for_no_more() -> None:
     world = Hosts()
     async with world.direct() as queue:
-        await queue.config(max_keys=10)
+        await queue.configure(max_keys=10)
     for number in range(10):
         await world.push(key=f"key-{number}")
     await world.push(2 * HOUR_S, key="ahead")

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec
 
 from bucketq.codec import decode
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.model.state import State
-from bucketq.queue.commit import GroupCommitQueue
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 from bucketq.store.base import ObjectInfo, PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
 from bucketq.testing.loop import current_loop, run
@@ -127,6 +128,28 @@ class ScriptedStore:
         return await (effect() if fault is None else fault(effect))
 
 
+def queue_over(
+    kind: type[DirectCommitter | GroupCommitter],
+    register: Register,
+    clock: SimulatedClock,
+    *,
+    timeout_s: float = 60.0,
+    worker: str = "worker",
+    payload_type: Any = Any,
+    **options: Any,
+) -> Queue[Any]:
+    """A queue that commits in one way or the other; the other options are the committer's."""
+    committer = kind(register, clock, timeout_s=timeout_s, **options)
+    return Queue(committer, clock, worker=worker, payload_type=payload_type, timeout_s=timeout_s)
+
+
+def group_of(queue: Queue[Any]) -> GroupCommitter:
+    """The group committer of a queue."""
+    committer = queue._committer
+    assert isinstance(committer, GroupCommitter)
+    return committer
+
+
 class World:
     """A store, a clock, and the queues over them."""
 
@@ -137,16 +160,16 @@ class World:
     def register(self) -> Register:
         return Register(self.store, KEY, "test://queue", self.clock)
 
-    def direct(self, **options: Any) -> DirectQueue[Any]:
-        return DirectQueue(self.register(), self.clock, **options)
+    def direct(self, **options: Any) -> Queue[Any]:
+        return queue_over(DirectCommitter, self.register(), self.clock, **options)
 
-    def embedded(self, **options: Any) -> GroupCommitQueue[Any]:
-        return GroupCommitQueue(self.register(), self.clock, **options)
+    def embedded(self, **options: Any) -> Queue[Any]:
+        return queue_over(GroupCommitter, self.register(), self.clock, **options)
 
-    def rival(self) -> DirectQueue[Any]:
+    def rival(self) -> Queue[Any]:
         """Another writer of the same object, with whose storage nothing is wrong."""
         register = Register(self.store.memory, KEY, "test://queue", self.clock)
-        return DirectQueue(register, self.clock, worker="rival")
+        return queue_over(DirectCommitter, register, self.clock, worker="rival")
 
     async def rival_pushes(self, count: int = 1, kind: str = "rival") -> list[str]:
         async with self.rival() as rival:

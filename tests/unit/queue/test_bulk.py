@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bucketq.queue.bulk import _first_id, _id_at
+from bucketq.queue.batch_verbs import _first_id, _id_at
 from tests.unit.commit.worlds import World, virtual
 
 

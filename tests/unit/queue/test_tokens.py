@@ -14,53 +14,61 @@ from bucketq.clock import SystemClock
 from bucketq.commit.request_ids import token_of
 from bucketq.model import operations as ops
 from bucketq.model.tokens import parse_token, token_digest
-from bucketq.queue.verbs import Verbs
+from bucketq.queue.queue import Queue
 
 
-class Lossy(Verbs[Any]):
-    """A queue of which every first answer is lost."""
+class Lossy:
+    """A committer of which every first answer is lost."""
+
+    where, mode, version, is_open = "nowhere", "lossy", 0, True
 
     def __init__(self) -> None:
-        super().__init__("nowhere", SystemClock())
-        self._begin()
         self.sent: list[ops.GrantToken] = []
 
-    async def _submit(self, request: ops.Request) -> Any:
+    async def open(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+    async def flush_archive(self) -> int:
+        return 0
+
+    async def submit(self, request: ops.Request, timeout_s: float) -> Any:
         assert isinstance(request.operation, ops.GrantToken)
         self.sent.append(request.operation)
         if len(self.sent) % 2:
             raise UnavailableError("lost", request=token_of(request, 0))
 
-    def withdraw(self, claim: ops.Claim) -> None:
-        raise AssertionError(claim)
 
-
-async def retried(queue: Lossy) -> str:
+async def retried(queue: Queue[Any]) -> str:
     with pytest.raises(UnavailableError) as lost:
         await queue.create_token("ci", "push")
     return await queue.create_token("ci", "push", request=lost.value.request)
 
 
 async def test_a_retry_makes_the_same_token_and_every_other_call_another() -> None:
-    queue = Lossy()
-    tokens = [await retried(queue) for _ in range(3)]
+    lossy = Lossy()
+    async with Queue[Any](lossy, SystemClock()) as queue:
+        tokens = [await retried(queue) for _ in range(3)]
     assert len(set(tokens)) == 3
-    assert [grant.digest for grant in queue.sent] == [
+    assert [grant.digest for grant in lossy.sent] == [
         token_digest(token) for token in tokens for _ in range(2)
     ]
-    assert [grant.id for grant in queue.sent] == [
+    assert [grant.id for grant in lossy.sent] == [
         parse_token(token) for token in tokens for _ in range(2)
     ]
 
 
 async def test_nobody_can_make_the_token_of_another_queue_from_the_name_of_a_request() -> None:
-    one, other = Lossy(), Lossy()
-    with pytest.raises(UnavailableError) as lost:
-        await one.create_token("ci", "push")
-    other.sent.append(one.sent[0])
-    request = lost.value.request
-    mine = await one.create_token("ci", "push", request=request)
-    assert await other.create_token("ci", "push", request=request) != mine
+    clock, lossy, other_lossy = SystemClock(), Lossy(), Lossy()
+    async with Queue[Any](lossy, clock) as one, Queue[Any](other_lossy, clock) as other:
+        with pytest.raises(UnavailableError) as lost:
+            await one.create_token("ci", "push")
+        other_lossy.sent.append(lossy.sent[0])
+        request = lost.value.request
+        mine = await one.create_token("ci", "push", request=request)
+        assert await other.create_token("ci", "push", request=request) != mine
 
 
 @pytest.mark.parametrize("mode", ["direct", "embedded", "auto"])
@@ -71,7 +79,7 @@ async def test_neither_a_token_nor_its_digest_is_written_to_a_log(
     url = (tmp_path / "queue.json").as_uri()
     async with bucketq.connect(url, mode="direct") as direct:
         tokens = [await direct.create_token("old", "admin")]
-        await direct.config(require_token=False)
+        await direct.configure(require_token=False)
     async with bucketq.connect(url, mode=mode) as queue:
         tokens.append(await queue.create_token("ci", "push", ttl_s=60))
         with pytest.raises(bucketq.InvalidRequestError):

@@ -88,7 +88,7 @@ def calls_with(value: Any) -> list[Call]:
         lambda queue, _: queue.purge(request=value),
         lambda queue, _: queue.pause(request=value),
         lambda queue, _: queue.resume(request=value),
-        lambda queue, _: queue.config(lease_s=50, request=value),
+        lambda queue, _: queue.configure(lease_s=50, request=value),
     ]
 
 
@@ -234,9 +234,9 @@ INVALID = [
         each(lambda v: lambda queue, _: queue.resume(v), [k for k in KINDS if k is not None]),
     ),
     *many(
-        "config",
+        "configure",
         each(
-            lambda v: lambda queue, _: queue.config(**v),
+            lambda v: lambda queue, _: queue.configure(**v),
             [
                 {"lease": 5},
                 {"lease_s": 0},

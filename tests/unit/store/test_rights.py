@@ -11,12 +11,10 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 import bucketq
-from bucketq.queue.object import ObjectQueue
 from bucketq.store import atomic_file, directories, rights
 from bucketq.store.local import LocalStore
 
@@ -50,8 +48,7 @@ def modes_below(folder: Path) -> dict[str, int]:
 
 
 async def finish_a_job(url: str) -> None:
-    async with bucketq.connect(url, mode="direct") as connected:
-        queue = cast("ObjectQueue[Any]", connected)
+    async with bucketq.connect(url, mode="direct") as queue:
         await queue.push("index", {})
         for job in await queue.claim():
             await queue.complete(job)

@@ -99,7 +99,7 @@ def test_results_and_the_state_of_a_job_are_seen_afterwards_however_much_later()
         [ran] = bench.run()
         assert (ran.job.id, ran.end, ran.error) == (job_id, "done", None)
         bench.advance(timedelta(days=30))
-        assert bench.queue.config().archive_after_s > timedelta(days=30).total_seconds()
+        assert bench.queue.settings().archive_after_s > timedelta(days=30).total_seconds()
         assert bench.job(job_id).result == "sent to ada"
 
 
@@ -303,7 +303,7 @@ def test_jobs_that_push_each_other_for_ever_are_told_of(monkeypatch: pytest.Monk
 
 def test_settings_of_the_queue_hold_as_in_production() -> None:
     with Workbench(make_worker()) as bench:
-        bench.queue.config(max_attempts=1)
+        bench.queue.configure(max_attempts=1)
         bench.queue.push("email", {"to": "flaky"})
         assert [ran.end for ran in bench.run()] == ["dead"]
 

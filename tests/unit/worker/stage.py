@@ -12,8 +12,8 @@ from typing import Any, cast
 from bucketq.errors import UnavailableError
 from bucketq.model.job import JobRecord
 from bucketq.queue import payload as payloads
-from bucketq.queue.base import Queue
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.worker.engine import Engine
@@ -23,7 +23,7 @@ from tests.unit.commit.worlds import Effect, Fault, World
 
 VERBS = (
     *("claim", "heartbeat", "complete", "complete_many", "fail", "release", "release_many"),
-    *("config", "stats", "jobs"),
+    *("settings", "stats", "jobs"),
 )
 
 

@@ -38,7 +38,7 @@ async def test_a_failed_job_is_tried_again_as_the_queue_says_until_it_is_dead() 
         raise ValueError("no such address")
 
     async with opened() as (queue, way):
-        await queue.config(max_attempts=3, backoff=Backoff(base_s=10, factor=2, max_s=1000))
+        await queue.configure(max_attempts=3, backoff=Backoff(base_s=10, factor=2, max_s=1000))
         await queue.push("mail", 0)
         async with working(way, fail) as engine:
             await wait_until(lambda: engine.counters.count("dead") == 1)

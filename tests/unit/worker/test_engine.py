@@ -16,7 +16,8 @@ from bucketq.errors import (
 from bucketq.model.job import Backoff
 from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.settings import Settings
-from bucketq.queue.job import Job, JobSpec
+from bucketq.queue.job import Job
+from bucketq.queue.new_jobs import JobSpec
 from tests.unit.commit.worlds import Effect, Fault, World, slowly, virtual
 from tests.unit.worker.stage import (
     Recorder,
@@ -209,7 +210,7 @@ async def test_an_overloaded_queue_is_asked_again_after_as_long_as_it_says() -> 
     [AccessDeniedError("the token is not good"), SupersededError("the queue was deleted")],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("verb", ["claim", "config"])
+@pytest.mark.parametrize("verb", ["claim", "settings"])
 async def test_what_makes_the_queue_unusable_ends_the_worker_with_that_error(
     verb: str, error: Exception
 ) -> None:
@@ -222,7 +223,7 @@ async def test_what_makes_the_queue_unusable_ends_the_worker_with_that_error(
 
 
 @virtual
-@pytest.mark.parametrize("verb", ["claim", "config", "heartbeat"])
+@pytest.mark.parametrize("verb", ["claim", "settings", "heartbeat"])
 async def test_a_queue_that_becomes_unusable_ends_the_worker_when_its_handlers_are_done(
     verb: str,
 ) -> None:
@@ -334,7 +335,7 @@ async def test_new_settings_are_heeded_within_a_minute() -> None:
     async with opened() as (queue, way), working(way, recorder.bind()):
         await queue.push("mail", 0)
         await until(lambda: recorder.inside == 1)
-        await queue.config(heartbeat_s=0.5)
+        await queue.configure(heartbeat_s=0.5)
         await asyncio.sleep(70)
         before = way.count("heartbeat")
         await asyncio.sleep(10)
@@ -345,7 +346,7 @@ async def test_new_settings_are_heeded_within_a_minute() -> None:
 async def test_a_worker_that_cannot_read_the_settings_at_first_tries_on() -> None:
     async with opened() as (queue, way):
         await queue.push("mail", 0)
-        way.plan("config", *[failing(UnavailableError("no answer"))] * 5)
+        way.plan("settings", *[failing(UnavailableError("no answer"))] * 5)
         engine = await burst(way, nothing)
         assert engine.counters.count("done") == 1
 
@@ -357,7 +358,7 @@ class Endless:
         self.left = count
         self.done = 0
 
-    async def config(self) -> Settings:
+    async def settings(self) -> Settings:
         return Settings()
 
     async def stats(self) -> None:

@@ -36,7 +36,7 @@ async def test_giving_back_a_long_backlog_does_not_hold_up_heartbeats() -> None:
     """It is one request, which takes long where storage is slow."""
     recorder = Recorder()
     async with opened() as (queue, way):
-        await queue.config(lease_s=10.0, heartbeat_s=2.0)
+        await queue.configure(lease_s=10.0, heartbeat_s=2.0)
         await queue.push_many(mails(200))
         engine = engine_of(way, recorder.bind(), concurrency=1)
         engine._prefetch.note_claim(1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq.errors import UnavailableError
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler

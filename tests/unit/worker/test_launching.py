@@ -13,7 +13,7 @@ import pytest
 
 import bucketq
 from bucketq.errors import ClosedError, InvalidRequestError
-from bucketq.queue.direct import DirectQueue
+from bucketq.queue.queue import Queue
 
 
 def test_what_is_configured_overrides_what_the_worker_was_made_with() -> None:
@@ -61,7 +61,7 @@ async def test_whoever_looks_at_the_queue_when_the_worker_ends_is_told(
             worker.stop()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(DirectQueue, "stats", stats)
+    monkeypatch.setattr(Queue, "stats", stats)
     worker = bucketq.Worker((tmp_path / "queue.json").as_uri(), mode="direct")
     looks: list[asyncio.Task[bucketq.Stats]] = []
 

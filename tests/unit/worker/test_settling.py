@@ -16,8 +16,9 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.queue.base import Queue
-from bucketq.queue.job import Job, JobSpec
+from bucketq.queue.job import Job
+from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.worker.settling import Settling, Unsettled
@@ -219,7 +220,7 @@ async def test_a_queue_that_takes_small_batches_is_sent_small_batches(
     """Also if the limit was lowered since the settings were last read."""
     async with opened() as (queue, way):
         jobs = await claimed(queue, 64)
-        settings = await queue.config(max_batch_jobs=4)
+        settings = await queue.configure(max_batch_jobs=4)
         settling = settling_of(way)
         if is_known:
             settling.settings = settings
@@ -239,7 +240,7 @@ async def test_a_worker_settles_its_jobs_on_a_queue_that_takes_small_batches() -
         return payload
 
     async with opened() as (queue, way):
-        await queue.config(max_batch_jobs=2)
+        await queue.configure(max_batch_jobs=2)
         for number in range(20):
             await queue.push("mail", number)
         await burst(way, work, concurrency=20)

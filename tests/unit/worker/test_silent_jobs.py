@@ -95,7 +95,7 @@ async def test_short_bursts_find_the_job_of_a_worker_that_was_killed(tmp_path: P
         done.append(number)
 
     async with bucketq.connect(url, mode="direct") as queue:
-        await queue.config(lease_s=1.0, heartbeat_s=0.3, grace_s=1.0)
+        await queue.configure(lease_s=1.0, heartbeat_s=0.3, grace_s=1.0)
         await queue.push("mail", 1)
         await queue.claim("mail", worker="gone")
     await asyncio.sleep(1.1)

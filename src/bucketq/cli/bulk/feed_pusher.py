@@ -35,7 +35,7 @@ from bucketq.errors import (
 )
 from bucketq.model.operations import Snapshot
 from bucketq.model.settings import Settings
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 
 _BATCH_BYTES = 32 * 1024 * 1024
 """Bounds the size of one request; max_batch_bytes of the queue may lower it."""

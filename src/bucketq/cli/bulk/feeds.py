@@ -25,7 +25,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.job import Backoff, JobRecord
 from bucketq.model.operations import Snapshot
 from bucketq.model.settings import Settings
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
 
 # Bounds the memory of reading a file of any size.
 _CHUNK_BYTES = 1024 * 1024

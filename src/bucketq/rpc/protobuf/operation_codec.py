@@ -47,7 +47,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.tokens import Right
-from bucketq.queue.base import MAX_WAIT_S
+from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.rpc.messages import FlushArchive
 from bucketq.rpc.protobuf import batch_codec
 from bucketq.rpc.protobuf import bucketq_pb2 as pb

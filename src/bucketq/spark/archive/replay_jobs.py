@@ -23,7 +23,7 @@ from msgspec import Raw, structs
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.model.job import JobRecord
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
 from bucketq.spark.archive.archive_frame import check_range, read_archive
 from bucketq.spark.queue_access import QueueAccess
 from bucketq.spark.registration import register

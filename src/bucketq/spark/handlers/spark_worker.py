@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from bucketq.client.connect import Options
 from bucketq.clock import SystemClock, new_id
 from bucketq.model import check
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from bucketq.spark.handlers.batch_runner import BatchSize, SparkRunner
 from bucketq.spark.handlers.executor_task import TaskSettings
 from bucketq.spark.handlers.pickled_handlers import pickle_handlers

@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 from bucketq.errors import InvalidRequestError
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from bucketq.spark.queue_access import QueueAccess
 from bucketq.spark.stream.checkpoint import last_committed
 

@@ -30,7 +30,7 @@ from bucketq.errors import (
 from bucketq.model.job import JobRecord
 from bucketq.model.numbered_batches import BatchState
 from bucketq.model.operations import Stats
-from bucketq.queue.base import Queue
+from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions
 from bucketq.spark.stream.acknowledge import acknowledge_micro_batch
 
@@ -79,7 +79,7 @@ class MicroBatches:
 
     async def __aenter__(self) -> Self:
         """Open the consumer; the queue rejects an earlier driver of it from now on."""
-        settings = await self._queue.config()
+        settings = await self._queue.settings()
         state = await self._queue.open_consumer(self._name)
         self._most_jobs = settings.max_batch_jobs
         self._epoch, self._last = state.epoch, state.batch

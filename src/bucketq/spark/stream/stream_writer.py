@@ -52,7 +52,7 @@ class JobStreamWriter(DataSourceStreamArrowWriter):
         query = staged[0].write_id
         try:
             with self._stager.access.open(create=True) as queue:
-                _check_size(total, queue.config())
+                _check_size(total, queue.settings())
                 queue.publish(query, batchId, list(self._stager.jobs(staged)))
         except BucketQError as error:
             # Without the cause, whose message is in this one: Spark would print both stacks.

@@ -51,7 +51,7 @@ class JobWriter(DataSourceArrowWriter):
             sizes.extend(each.sizes)
         if sizes:
             with self._stager.access.open(create=True) as queue:
-                counts = commit_sizes(sizes, self._jobs_per_commit, queue.config())
+                counts = commit_sizes(sizes, self._jobs_per_commit, queue.settings())
                 self._publish(queue, counts, self._stager.jobs(staged))
         self._stager.clear(self._write_id)
 

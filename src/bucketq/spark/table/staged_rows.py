@@ -41,7 +41,7 @@ class RowStager:
         self.access = options.access
         self.columns = plan_columns(schema, options)
         with self.access.open(create=True) as queue:
-            self.settings = queue.config()
+            self.settings = queue.settings()
 
     def stage(
         self,

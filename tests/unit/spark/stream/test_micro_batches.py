@@ -17,8 +17,8 @@ from bucketq.errors import (
     LeaseLostError,
     UnavailableError,
 )
-from bucketq.queue.base import Queue
-from bucketq.queue.job import JobSpec
+from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions, stream_options
 from bucketq.spark.stream.micro_batches import POLL_S, MicroBatches
 from tests.unit.commit.worlds import World, lose_answer, lose_request, refuse, virtual
@@ -116,7 +116,7 @@ async def test_leases_are_kept_for_as_long_as_a_batch_runs() -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:
-        await rival.config(clock_margin_s=0)
+        await rival.configure(clock_margin_s=0)
         async with driving(world) as batches:
             await batches.latest(0, 3)
             for _ in range(50):
@@ -327,7 +327,7 @@ async def test_a_batch_is_never_larger_than_the_queue_allows() -> None:
     world = World()
     await push(world, 5)
     async with world.rival() as rival:
-        await rival.config(max_batch_jobs=3)
+        await rival.configure(max_batch_jobs=3)
     async with driving(world) as batches:
         await batches.latest(0, None)
         assert len(await batches.jobs(0, 1)) == 3

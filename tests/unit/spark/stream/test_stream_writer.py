@@ -66,7 +66,7 @@ def test_a_batch_without_rows_is_no_commit(url: str) -> None:
 def test_a_batch_that_is_too_large_is_refused_whole(url: str) -> None:
     writer = opened(url)
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.config(max_batch_jobs=2)
+        queue.configure(max_batch_jobs=2)
     with pytest.raises(BucketQError, match="nothing of batch 0 was pushed: it has 3 jobs") as told:
         writer.commit([staged(writer, 0, 0, "1", "2", "3")], 0)
     assert "maxJobsPerTrigger" in str(told.value)

@@ -40,7 +40,10 @@ async def run(
     """
     wanted = parse_settings(changes)
     async with open_queue(url, out.timeout_s) as queue:
-        settings = await queue.config(request=request, **wanted)
+        if wanted:
+            settings = await queue.configure(request=request, **wanted)
+        else:
+            settings = await queue.settings()
     values = {name: plain(getattr(settings, name)) for name in Settings.__struct_fields__}
     if out.json:
         out.value(values)

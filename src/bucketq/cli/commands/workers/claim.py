@@ -15,7 +15,8 @@ from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.model import check
-from bucketq.queue.base import MAX_WAIT_S, Queue
+from bucketq.queue.arguments import MAX_WAIT_S
+from bucketq.queue.queue import Queue
 
 _LOOK_AGAIN_S = 1.0
 """How often --wait looks for a queue that does not exist yet."""

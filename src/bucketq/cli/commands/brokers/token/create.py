@@ -54,7 +54,7 @@ async def run(
     out.after_interrupt = "check `bucketq token list`, and revoke a token that was not printed"
     async with open_queue(url, out.timeout_s) as queue:
         # Checked first: afterwards a broker may require the new token for these requests.
-        is_required = (await queue.config()).require_token or not await queue.tokens()
+        is_required = (await queue.settings()).require_token or not await queue.tokens()
         token = await queue.create_token(name, wanted, ttl_s=ttl_s, request=request)
     out.result(token, {"id": parse_token(token), "token": token})
     note = "store it safely: it is not shown again"

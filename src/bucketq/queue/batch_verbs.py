@@ -1,13 +1,12 @@
-"""The verbs for engines that work in numbered batches: consumers and writers.
+"""``BatchVerbs``: the part of ``Queue`` for engines that work in numbered batches, such as Spark.
 
-What such an engine repeats has the same effect once more: a batch is found again by its number, and
-a position is published once. So nothing has to be remembered here between two tries, and the ids of
-published jobs follow from their position.
+A call that is repeated takes effect once: a batch is found again by its number, and a position is
+published once. So nothing has to be remembered here between two tries, and the ids of published
+jobs follow from their position.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
@@ -20,10 +19,10 @@ from bucketq.model.base import NewJob
 from bucketq.model.consumers import MAX_BATCH
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.writers import MAX_POSITION
-from bucketq.queue.arguments import as_names, as_several
-from bucketq.queue.base import Names
-from bucketq.queue.job import Job, JobBatch, JobSpec
-from bucketq.queue.tokens import TokenVerbs
+from bucketq.queue.arguments import Duration, Names, as_names, as_several, lease_seconds
+from bucketq.queue.job import Job, JobBatch
+from bucketq.queue.new_jobs import JobSpec, new_job
+from bucketq.queue.sender import Sender
 
 T = TypeVar("T")
 
@@ -32,20 +31,23 @@ _HASH_BYTES = 16
 _HASHES = 2**128
 
 
-class BulkVerbs(TokenVerbs, Generic[T]):
-    """The part of the ``Queue`` protocol that is about numbered batches."""
+class BatchVerbs(Generic[T]):
+    """Consumers claim numbered batches; writers publish them."""
 
+    _sender: Sender
     _payload_type: Any
     _worker: str
 
-    @abstractmethod
-    def _specified(self, job: JobSpec[T], job_id: str) -> NewJob:
-        """Encode a job; ``job_id`` is its id where it has none of its own."""
-
     async def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
-        """Take a consumer over, or make it."""
+        """Take a consumer over, or make it; the answer has its epoch and its last batch.
+
+        A consumer is a name under which batches are claimed one after the other. The process that
+        opened it before is rejected from now on, with ``ConsumerFencedError``.
+        """
         check.name(consumer, "consumer")
-        return cast("ConsumerState", await self._do(bulk.OpenConsumer(consumer=consumer), request))
+        return cast(
+            "ConsumerState", await self._sender.send(bulk.OpenConsumer(consumer=consumer), request)
+        )
 
     async def claim_batch(
         self,
@@ -56,57 +58,67 @@ class BulkVerbs(TokenVerbs, Generic[T]):
         *,
         limit: int = 1000,
         worker: str | None = None,
-        lease_s: float | None = None,
+        lease_s: Duration | None = None,
     ) -> BatchState:
-        """Take the next batch of jobs, or the one that is open again."""
+        """Take the next batch of jobs, or the one that is open again: the identical set.
+
+        Batches are numbered from 1. A number is used up when it finds jobs, and stays open until
+        it is acknowledged or released. It may be claimed again, by any process: jobs whose lease
+        ran out meanwhile are taken back, and those that are held by another worker, finished or
+        gone are reported as ``lost``. Heartbeat the jobs as usual.
+        """
         _check_batch(consumer, batch)
-        check.lease(lease_s)
         operation = bulk.ClaimBatch(
             consumer=consumer,
             epoch=epoch,
             batch=batch,
-            secret=new_token(self._clock),
+            secret=new_token(self._sender.clock),
             worker=self._worker if worker is None else worker,
             kinds=as_names(kinds, "kinds"),
             limit=limit,
-            lease_s=lease_s,
+            lease_s=lease_seconds(lease_s),
         )
-        return cast("BatchState", await self._do(operation, None))
+        return cast("BatchState", await self._sender.send(operation))
 
     async def read_batch(
         self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000
     ) -> JobBatch[T]:
-        """Read a slice of the open batch."""
+        """Read a slice of the open batch, in the order of its claim; it needs no epoch."""
         _check_batch(consumer, batch)
         operation = bulk.ReadBatch(consumer=consumer, batch=batch, start=start, limit=limit)
-        page: BatchPage = await self._do(operation, None)
+        page: BatchPage = await self._sender.send(operation)
         jobs = tuple(Job[T](record, self._payload_type) for record in page.jobs)
         return JobBatch(jobs, page.lost, page.next_start)
 
     async def ack_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None
     ) -> BatchState:
-        """Complete every job that still belongs to a batch, and close it."""
+        """Complete every job that still belongs to a batch, in one commit, and close it.
+
+        The answer says how many that were. For a batch that was closed before it is 0.
+        """
         _check_batch(consumer, batch)
         operation = bulk.AckBatch(consumer=consumer, epoch=epoch, batch=batch)
-        return cast("BatchState", await self._do(operation, request))
+        return cast("BatchState", await self._sender.send(operation, request))
 
     async def release_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None
     ) -> BatchState:
-        """Give the jobs of a batch back unharmed, and close it."""
+        """Give the jobs of a batch back, and close it; its number is used up."""
         _check_batch(consumer, batch)
         operation = bulk.ReleaseBatch(consumer=consumer, epoch=epoch, batch=batch)
-        return cast("BatchState", await self._do(operation, request))
+        return cast("BatchState", await self._sender.send(operation, request))
 
     async def consumers(self) -> list[ConsumerInfo]:
-        """Read which consumers there are."""
-        return list(await self._do(bulk.ReadConsumers(), None))
+        """Read which consumers there are, in the order in which they were first opened."""
+        return list(await self._sender.send(bulk.ReadConsumers()))
 
     async def remove_consumer(self, consumer: str, *, request: str | None = None) -> bool:
-        """Give back what a consumer holds, and forget it."""
+        """Give back what a consumer holds, and forget it; return whether there was one."""
         check.name(consumer, "consumer")
-        return cast("bool", await self._do(bulk.RemoveConsumer(consumer=consumer), request))
+        return cast(
+            "bool", await self._sender.send(bulk.RemoveConsumer(consumer=consumer), request)
+        )
 
     async def publish(
         self,
@@ -117,8 +129,13 @@ class BulkVerbs(TokenVerbs, Generic[T]):
         part: int = 0,
         request: str | None = None,
     ) -> bool:
-        """Add jobs, all or none, once for each position of a writer."""
-        self._guard()
+        """Add jobs, all or none, once for each position of a writer; return whether it was now.
+
+        A writer moves forward only, by batch and then by part. What is not after the last position
+        that it published changes nothing, however often it comes, and returns False. A ``NewJob``
+        is encoded already, and is pushed as it is.
+        """
+        self._sender.check_open()
         check.name(writer, "writer")
         check.whole_number(batch, "batch", 0, MAX_POSITION)
         check.whole_number(part, "part", 0, MAX_POSITION)
@@ -126,15 +143,17 @@ class BulkVerbs(TokenVerbs, Generic[T]):
             parse_token(request, bulk.Publish)
         several = as_several(jobs, "publish takes an iterable of JobSpec objects")
         first = _first_id(writer, batch, part)
-        # One that is encoded is taken as it is: whoever commits it checks it in any case.
+        # One that is encoded is taken as it is: it is checked when it is applied in any case.
         new = tuple(
             [
-                job if isinstance(job, NewJob) else self._specified(job, _id_at(first, place))
+                job
+                if isinstance(job, NewJob)
+                else new_job(job, _id_at(first, place), self._payload_type)
                 for place, job in enumerate(several)
             ]
         )
         operation = bulk.Publish(writer=writer, batch=batch, part=part, jobs=new)
-        return cast("bool", await self._do(operation, request))
+        return cast("bool", await self._sender.send(operation, request))
 
 
 def _check_batch(consumer: object, batch: object) -> None:
@@ -143,7 +162,7 @@ def _check_batch(consumer: object, batch: object) -> None:
 
 
 def _first_id(writer: str, batch: int, part: int) -> int:
-    """What the ids of the jobs at a position are counted from: the same whoever publishes it."""
+    """The number from which the ids at a position are counted, the same for every publisher."""
     name = f"{writer}/{batch}/{part}".encode()
     return int.from_bytes(blake2b(name, digest_size=_HASH_BYTES).digest())
 

@@ -1,4 +1,4 @@
-"""``DirectQueue``: every operation reads the object, changes it, and writes it back by itself.
+"""``DirectCommitter``: every request reads the object, changes it, and writes it back by itself.
 
 It needs no other process and holds nothing that could be lost. Each change costs a write of
 the whole object, and writers who meet try again, so it suits a few operations a second.
@@ -7,119 +7,146 @@ the whole object, and writers who meet try again, so it suits a few operations a
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
+from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.archiver import make_archiver
+from bucketq.commit.background import Background
 from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.pacing import Courtesy
 from bucketq.commit.parking import next_due_s
 from bucketq.commit.register import Register
 from bucketq.commit.request_ids import is_unjudged
-from bucketq.errors import NotDurableError, RejectedError, UnavailableError
+from bucketq.commit.tidying import tidy
+from bucketq.commit.unknown_outcome import not_durable, rejected_repeat, unanswered
+from bucketq.errors import ClosedError, NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, READS, Claim, Request
-from bucketq.model.sessions import MISSING
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
-from bucketq.queue.object import ObjectQueue
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.conditional import Verdict
-
-T = TypeVar("T")
 
 _FIRST_RETRY_S = 0.01
 _LAST_RETRY_S = 1.0
 _LAST_RACE_S = 0.2
-"""The same for one who has lost to another writer: shorter than the pauses that busy writers make
-(``pace.Courtesy``), or they are missed."""
+"""The same after losing to another writer: shorter than the pauses that busy writers make
+(``pacing.Courtesy``), or they are missed."""
 _FIRST_POLL_S = 0.05
 """How soon the object is looked at again for what others have pushed; later it is slower."""
 _LAST_POLL_S = 1.0
 _SHORTEST_WAIT_S = 0.005
 
 
-class DirectQueue(ObjectQueue[T]):
-    """A queue whose every operation is one compare-and-set of the object."""
+class DirectCommitter:
+    """Commits each request with one compare-and-set of the object."""
 
-    def __init__(self, register: Register, clock: Clock, **options: Any) -> None:
-        """Make a queue over a register; the options are those of ``ObjectQueue``."""
-        super().__init__(register, clock, **options)
+    mode = "direct"
+
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        *,
+        timeout_s: float = 60.0,
+        create: bool = True,
+        archive: ArchiveWriter | None = None,
+    ) -> None:
+        """Make a committer over a register; the arguments are those of ``GroupCommitter``."""
+        self._register = register
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._create = create
+        self._archiver = make_archiver(self._submit_own, archive, clock, register.where)
+        self._claiming = Background()
+        self._document: Document | None = None
         self._turn = asyncio.Lock()
         self._under_way = 0
         """How many operations have the turn or wait for it."""
         self._leases = LeaseWatch()
         self._courtesy = Courtesy()
         self._seen: State | None = None
-        """The state that the last operation was applied to."""
+        """The state that the last request was applied to."""
         self.sees_broker = False
         """Whether the object named a broker when it was last read."""
         self._changed = asyncio.Event()
         self._poll_s = _FIRST_POLL_S
-        self._waiting: dict[str, None] = {}
-        """The secrets of claims that wait for a job."""
+        self.is_open = False
 
-    async def __aenter__(self) -> DirectQueue[T]:
+    @property
+    def where(self) -> str:
+        """What messages call the queue."""
+        return self._register.where
+
+    @property
+    def version(self) -> int:
+        """The newest version of the object that it has seen or written."""
+        return self._register.version
+
+    async def open(self) -> None:
         """Load or create the queue."""
-        await self._open()
-        return self
+        loading = self._register.open(create=self._create)
+        self._document = await self._register.in_time(loading, self._timeout_s)
+        self.is_open = True
+        self._archiver.start(lambda: self.state)
 
-    async def __aexit__(self, *_: object) -> None:
-        """Wait for operations under way, then close."""
-        await self._close()
+    async def close(self) -> None:
+        """Wait for requests under way, then close."""
+        await self._archiver.stop()
+        self.is_open = False
         self._announce()
+        await self._claiming.finish(self._timeout_s)
         async with self._turn:
             self._document = self._seen = None
 
-    async def submit(self, request: Request) -> Any:
-        """Commit a request that was made elsewhere: this is one way among a client's several."""
-        self._guard()
-        return await self._submit(request)
-
-    async def _submit(self, request: Request) -> Any:
+    async def submit(self, request: Request, timeout_s: float) -> Any:
         """Commit one request, trying again until it is certain or the time is over."""
+        if not self.is_open:
+            message = f"the queue {self.where} is closed: connect again"
+            raise ClosedError(message)
         operation = request.operation
-        if not isinstance(operation, Claim) or not operation.wait_s:
-            return await self._submit_once(request)
-        self._waiting[operation.secret] = None
-        try:
-            return await self._submit_patiently(request, operation)
-        finally:
-            self._waiting.pop(operation.secret, None)
-
-    async def _submit_patiently(self, request: Request, claim: Claim) -> Any:
-        """Claim until there is a job; a claim that finds none has changed nothing."""
-        until = asyncio.get_running_loop().time() + claim.wait_s
+        if not isinstance(operation, Claim):
+            return await self._submit_once(request, timeout_s)
+        until = asyncio.get_running_loop().time() + operation.wait_s
         while True:
             # Before the claim, or a change between its answer and the waiting would be missed.
             changed = self._changed
-            jobs = await self._submit_once(request)
+            # In a task: if the caller is cancelled, what follows must know how the write ended.
+            jobs = await asyncio.shield(self._claiming.start(self._submit_once(request, timeout_s)))
             left_s = until - asyncio.get_running_loop().time()
-            if jobs or left_s <= 0 or claim.secret not in self._waiting:
+            # A claim that finds nothing has changed nothing, so it can be made again.
+            if jobs or left_s <= 0:
                 return jobs
             await self._arrival(changed, left_s)
-            self._guard()
+            if not self.is_open:
+                message = f"the queue {self.where} is closed: connect again"
+                raise ClosedError(message)
 
-    def withdraw(self, claim: Claim) -> None:
-        """Let a claim wait no longer: its caller is gone. What it has got is given back."""
-        if self._waiting.pop(claim.secret, MISSING) is not MISSING:
-            self._announce()
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished now, and return how many jobs left by this call."""
+        return await self._archiver.flush()
 
-    async def _submit_once(self, request: Request) -> Any:
+    async def _submit_own(self, request: Request) -> Any:
+        return await self.submit(request, self._timeout_s)
+
+    async def _submit_once(self, request: Request, timeout_s: float) -> Any:
         attempts = _Attempts(request)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 if isinstance(request.operation, READS) and self._under_way:
                     return await self._read_in_time(attempts)
                 return await self._try_in_turn(attempts)
         except TimeoutError as error:
-            raise self._unknown(attempts.request, self._register.version) from error
+            limit, trouble = f"in {timeout_s:g} s", self._register.trouble
+            raise unanswered(self.where, limit, trouble, attempts.request, self.version) from error
         except NotDurableError as error:
-            raise self._stopped(error, attempts.request, self._register.version) from error
+            raise not_durable(error, attempts.request, self.version) from error
         except RejectedError as error:
             if is_unjudged(error, attempts.request):
-                raise self._still_unknown(attempts.request, error) from error
+                raise rejected_repeat(self.where, attempts.request, error) from error
             raise
 
     async def _read_in_time(self, attempts: _Attempts) -> Any:
@@ -190,19 +217,20 @@ class DirectQueue(ObjectQueue[T]):
             self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)
         applied = apply(state, request, now)
         if state.has_changes:
-            self._keep_tidy(state)
+            tidy(state, now)
         return applied
 
-    def _current_state(self) -> State | None:
+    @property
+    def state(self) -> State | None:
         """The newest state that is known, for judging what is due.
 
         While an operation is under way it may hold changes that are not committed. A busy queue is
         hardly ever seen between two operations.
         """
-        return super()._current_state() or self._seen
+        return self._document.state if self._document else self._seen
 
     def _announce(self) -> None:
-        """Wake whoever waits for jobs in this process."""
+        """Wake claims that wait in this process."""
         self._changed.set()
         self._changed = asyncio.Event()
         self._poll_s = _FIRST_POLL_S
@@ -211,7 +239,8 @@ class DirectQueue(ObjectQueue[T]):
         """Wait for a change made here, the next delayed job, or the time to look again."""
         self._poll_s = min(2 * self._poll_s, _LAST_POLL_S)
         wait_s = min(wait_s, self._poll_s)
-        due_s = next_due_s(self._current_state(), self._clock.now())
+        state = self.state
+        due_s = next_due_s(state, self._clock.now())
         if due_s is not None:
             wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
         try:

@@ -1,0 +1,309 @@
+"""``GroupCommitter``: while one write is in flight, the next batch collects.
+
+One task owns the state and writes it. A request is applied to the state in memory as soon as it
+comes, ahead of the write in flight (``working_state``), and its answer is held back until the write
+that contains it has landed; so a thousand callers share one write. The bytes of a write are frozen
+when it begins: what comes later waits for the next one.
+
+When a commit is lost to another writer the state is thrown away, and every request that has
+not been answered is applied to the fresh one. If a batch changes nothing (reads, empty claims,
+rejections) nothing is written, but the object is asked first whether it has changed, so that no
+answer is older than its question.
+
+A bad request fails alone. A store that refuses is asked again with growing pauses; a write that it
+refuses is refused to those who asked for it, and reads beside it are answered. Claims that wait
+outlive a refusal that passes, and are refused when it lasts. If the owning task cannot continue
+(the object is gone, or cannot be trusted), every request is answered with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from bucketq.archive import ArchiveWriter
+from bucketq.clock import Clock
+from bucketq.codec import Document
+from bucketq.commit.archiver import make_archiver
+from bucketq.commit.pacing import Gather
+from bucketq.commit.policy import EmbeddedPolicy, Policy
+from bucketq.commit.register import Register
+from bucketq.commit.stall import StallWatch
+from bucketq.commit.tidying import tidy
+from bucketq.commit.transient_faults import Refusals
+from bucketq.commit.unknown_outcome import unanswered
+from bucketq.commit.waiting import Caller, Waiting
+from bucketq.commit.working_state import WorkingState
+from bucketq.errors import ClosedError, StoreRefusedError, UnavailableError
+from bucketq.model.operations import Request
+from bucketq.model.state import State
+from bucketq.store.conditional import Verdict
+
+_log = logging.getLogger("bucketq")
+
+
+class GroupCommitter:
+    """Commits the requests of all its callers, in one write after another."""
+
+    mode = "embedded"
+
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        *,
+        timeout_s: float = 60.0,
+        create: bool = True,
+        archive: ArchiveWriter | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        """Make a committer over a register.
+
+        Args:
+            register: The object.
+            clock: Time and entropy.
+            timeout_s: How long opening and closing may take.
+            create: Whether to create the queue if there is none.
+            archive: Where finished jobs go; without it they stay in the queue.
+            policy: What its owner decides; by default it is embedded in one process.
+        """
+        self._register = register
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._policy = policy or EmbeddedPolicy(clock, create=create)
+        self._archiver = make_archiver(self._submit_own, archive, clock, register.where)
+        self.working = WorkingState(register.where, clock, self._policy)
+        """The state in memory, and the requests without an answer."""
+        self._wake = asyncio.Event()
+        self._gather = Gather()
+        self._stalls = StallWatch(
+            register,
+            clock,
+            self.working.backlog,
+            self.working.stalled_reads,
+            lambda document, request, now: self._policy.read(document.state, request, now),
+            self._policy.check,
+        )
+        self._refusals = Refusals(clock, _log, self.where)
+        self.writing_since: float | None = None
+        """When the write or look under way was begun."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._broken: Exception | None = None
+
+    @property
+    def where(self) -> str:
+        """What messages call the queue."""
+        return self._register.where
+
+    @property
+    def version(self) -> int:
+        """The newest version of the object that it has seen or written."""
+        return self._register.version
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes requests."""
+        return self._task is not None and not self._is_closing and self._broken is None
+
+    async def open(self) -> None:
+        """Load or create the queue, and begin to commit."""
+        loop = asyncio.get_running_loop()
+        # Before the load: what it proves, it proves of the moment at which it was begun.
+        began_s = loop.time()
+        document = await self._register.in_time(self._policy.load(self._register), self._timeout_s)
+        self.working.adopt(document, began_s)
+        self._archiver.start(lambda: self.state)
+        self._task = loop.create_task(self._run())
+        self._stalls.start(lambda waiting: self._unanswered(waiting, "in time"))
+
+    async def close(self, limit_s: float | None = None) -> None:
+        """Commit what was submitted, then stop. Claims that wait get ``ClosedError``."""
+        self.working.send_away(ClosedError(f"the queue {self.where} is closed: connect again"))
+        await self._archiver.stop()
+        self._is_closing = self.working.is_closing = True
+        if self._task is not None:
+            self._wake.set()
+            limit_s = self._timeout_s if limit_s is None else limit_s
+            await self._stalls.finish(self._task, limit_s)
+        self._answer_all(None)
+        self.working.document = None
+
+    async def submit(self, request: Request, timeout_s: float) -> Any:
+        """Apply a request, and wait until what it led to is durable."""
+        loop = asyncio.get_running_loop()
+        waiting = Caller(request, self._register.version, loop)
+        self.admit(waiting)
+        self.accept(waiting)
+        limit_s = timeout_s + max(0.0, waiting.until - loop.time())
+        try:
+            async with asyncio.timeout(limit_s):
+                # If the caller is cancelled, the request still commits; only its answer is dropped.
+                return await waiting.answer
+        except TimeoutError as error:
+            limit = f"in {timeout_s:g} s"
+            raise self._unanswered(waiting, limit) from error
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished now, and return how many jobs left by this call."""
+        return await self._archiver.flush()
+
+    @property
+    def state(self) -> State | None:
+        """The queue as it will be once what was submitted is written; None: it is read again."""
+        return self.working.state
+
+    @property
+    def last_write_s(self) -> float:
+        """How long the last write took."""
+        return self._gather.last_s
+
+    async def stopped(self) -> Exception | None:
+        """Wait until it commits no more; return why, or None if it was closed."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        return self._broken
+
+    def admit(self, waiting: Waiting) -> None:
+        """Raise ``OverloadedError`` if too many requests wait already."""
+        self.working.backlog.admit(waiting, self.where, self._gather.last_s)
+
+    def accept(self, waiting: Waiting) -> None:
+        """Apply a request; it is answered once that is durable."""
+        if self._task is None or self._task.done():
+            gone = ClosedError(f"the queue {self.where} is closed: connect again")
+            waiting.tell(None, self._broken or gone)
+            return
+        self.working.accept(waiting)
+        self._wake.set()
+
+    async def _submit_own(self, request: Request) -> Any:
+        return await self.submit(request, self._timeout_s)
+
+    async def _run(self) -> None:
+        """Own the state: commit batch after batch, until it is closed and all is answered."""
+        backlog = self.working.backlog
+        try:
+            while True:
+                await self._until_needed()
+                if self._is_closing and not backlog.batch:
+                    return
+                if backlog.batch:
+                    await self._gather.wait(lambda: len(backlog.batch))
+                    await self._policy.courtesy.turn()
+                # Before the round: what it finds in the object is attended to in the next one.
+                self._wake.clear()
+                self.writing_since = asyncio.get_running_loop().time()
+                await self._round()
+                self.writing_since = None
+        except Exception as error:  # noqa: BLE001 - whatever it is, no caller may wait for ever
+            self._broken = error
+            self._answer_all(error)
+        except asyncio.CancelledError:
+            # All tasks of the loop are being cancelled, or closing has waited long enough.
+            self._is_closing = True
+            self._answer_all(None)
+            raise
+
+    async def _until_needed(self) -> None:
+        """Sleep until there is a request, or something else to do."""
+        if self.working.backlog.batch or self._is_closing:
+            return
+        needed_at = self.working.needed_at()
+        if needed_at is not None:
+            needed_at = max(needed_at, self._refusals.rests_until_s)
+        loop = asyncio.get_running_loop()
+        timer = None if needed_at is None else loop.call_at(needed_at, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _round(self) -> None:
+        """Settle the requests that came so far. If a look is refused, so are they."""
+        working = self.working
+        try:
+            await self._settle_batch()
+        except StoreRefusedError as error:
+            if not working.backlog.in_flight:
+                working.backlog.send()
+            working.document = None
+            working.answer_in_flight(error)
+            if self._refusals.refuse_look(error):
+                working.send_away(error)
+        else:
+            self._refusals.allow_look()
+
+    async def _settle_batch(self) -> None:
+        working = self.working
+        if working.document is None:
+            await self._load()
+        document = working.document
+        if document is None or not working.finish_batch(document):
+            return  # A request failed half-way and was answered; the others start over.
+        if not document.state.has_changes:
+            working.read(document)
+            if working.backlog.in_flight or working.is_look_due():
+                await self._confirm(document)
+            return
+        tidy(document.state, self._clock.now())
+        base_version = self._register.version
+        began_s = asyncio.get_running_loop().time()
+        prepared = self._register.prepare(document)
+        working.read(document)
+        try:
+            settled = await self._register.commit(document, prepared)
+        except StoreRefusedError as error:
+            await self._refuse_write(error)
+            return
+        self._refusals.allow_write()
+        took_s = asyncio.get_running_loop().time() - began_s
+        self._policy.courtesy.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
+        self._gather.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
+        self._wake_if(working.settle(document, settled, base_version, began_s))
+
+    async def _refuse_write(self, error: StoreRefusedError) -> None:
+        """Refuse the writes of a batch; its reads are answered by a look at what is there."""
+        working, backlog = self.working, self.working.backlog
+        working.document = None
+        self._refusals.refuse_write(error)
+        reads = backlog.split(self._policy.reads)
+        working.answer_in_flight(error)
+        if reads:
+            backlog.in_flight = reads
+            document, looked_s = await self._register.load_until_answered()
+            self._policy.check(document)
+            working.read(document)
+            working.answer_in_flight(None)
+            working.adopt(document, looked_s)
+            self._wake.set()
+
+    async def _confirm(self, document: Document) -> None:
+        """Answer a batch that changes nothing, once the object is known not to have changed."""
+        began_s = asyncio.get_running_loop().time()
+        try:
+            fresh = await self._register.refresh(document)
+        except UnavailableError:
+            fresh, began_s = await self._register.load_until_answered()
+        self._wake_if(self.working.confirm(document, fresh, began_s))
+
+    async def _load(self) -> None:
+        document, looked_s = await self._register.load_until_answered()
+        self.working.adopt(document, looked_s)
+        self._wake.set()
+
+    def _wake_if(self, is_needed: bool) -> None:  # noqa: FBT001 - a private shorthand
+        if is_needed:
+            self._wake.set()
+
+    def _answer_all(self, error: Exception | None) -> None:
+        """Leave no request waiting for a committer that commits no more."""
+        self.working.answer_all(
+            lambda waiting: error or self._unanswered(waiting, "before it was closed")
+        )
+
+    def _unanswered(self, waiting: Waiting, limit: str) -> UnavailableError:
+        trouble = self._register.trouble
+        return unanswered(self.where, limit, trouble, waiting.request, waiting.since)

@@ -1,0 +1,84 @@
+"""The options of a push, spelled once, and the one place that turns them into a ``NewJob``."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypedDict, TypeVar
+
+from msgspec import Struct
+
+from bucketq.errors import InvalidRequestError
+from bucketq.model import check
+from bucketq.model.base import NewJob
+from bucketq.model.job import Backoff
+from bucketq.model.settings import Settings
+from bucketq.queue import payload as payloads
+
+T = TypeVar("T")
+
+_UNLIMITED = Settings(max_payload_bytes=2**31, max_tags=2**31)
+"""The queue's own limits are known only when the request is applied."""
+
+
+class PushOptions(TypedDict, total=False):
+    """The options of ``push``; ``JobSpec`` has the same."""
+
+    id: str | None
+    """The job's id; by default one is made."""
+    priority: int
+    """Lower goes first."""
+    delay_s: float | timedelta | None
+    """How long the job waits before it can be claimed."""
+    run_at: datetime | None
+    """When it can be claimed at the earliest, instead of ``delay_s``."""
+    max_attempts: int | None
+    """After how many failures and lost leases it is dead; None: what the settings say."""
+    backoff: Backoff | None
+    """How long it waits after a failure; None: what the settings say."""
+    key: str | None
+    """An idempotency key: a second push with the same key adds nothing."""
+    tags: dict[str, str] | None
+    """Labels to filter by."""
+
+
+class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
+    """A job to be pushed with ``push_many``: what ``push`` takes, and one more field."""
+
+    kind: str
+    payload: T
+    id: str | None = None
+    priority: int = 0
+    delay_s: float | timedelta | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    key: str | None = None
+    tags: dict[str, str] | None = None
+    replay_of: str | None = None
+    """The archived job that this one repeats."""
+
+
+def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
+    """Encode a job, and check that its payload decodes to what it was."""
+    if not isinstance(spec, JobSpec):
+        message = f"push_many takes JobSpec objects, got {type(spec).__name__}"
+        raise InvalidRequestError(message)
+    raw, encoding = payloads.encode(spec.payload, "payload", payload_type)
+    delay_s, tags = spec.delay_s, spec.tags
+    new = NewJob(
+        id=default_id if spec.id is None else spec.id,
+        kind=spec.kind,
+        payload=raw,
+        payload_encoding=encoding,
+        priority=spec.priority,
+        delay_s=delay_s.total_seconds() if isinstance(delay_s, timedelta) else delay_s,
+        run_at=spec.run_at,
+        max_attempts=spec.max_attempts,
+        backoff=spec.backoff,
+        key=spec.key,
+        # A copy: the state keeps it, and the caller may change its own.
+        tags=dict(tags) if isinstance(tags, dict) else tags,
+        replay_of=spec.replay_of,
+    )
+    check.new_job(new, _UNLIMITED)
+    return new

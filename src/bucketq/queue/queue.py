@@ -1,0 +1,361 @@
+"""``Queue``: the verbs of a job queue, each written once.
+
+A verb checks its arguments, builds an operation, and sends it to a committer. Whether the committer
+writes the object itself or talks to a broker makes no difference here, so a worker, a test, a Spark
+task and the command line run on any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar, Unpack, cast
+
+from bucketq.clock import Clock
+from bucketq.commit.base import Committer
+from bucketq.errors import InvalidRequestError
+from bucketq.model import check
+from bucketq.model import operations as ops
+from bucketq.model.job import Status
+from bucketq.model.operators import CancelAnswer
+from bucketq.model.settings import Settings
+from bucketq.queue.arguments import (
+    MAX_WAIT_S,
+    Duration,
+    Held,
+    Names,
+    as_names,
+    as_several,
+    completion,
+    lease_of,
+    lease_seconds,
+    seconds,
+)
+from bucketq.queue.batch_verbs import BatchVerbs
+from bucketq.queue.job import Job, JobPage
+from bucketq.queue.new_jobs import JobSpec, PushOptions, new_job
+from bucketq.queue.sender import Sender
+from bucketq.queue.token_verbs import TokenVerbs
+
+T = TypeVar("T")
+
+_ANY_TAGS = Settings(max_tags=2**31)
+"""A filter may name as many tags as it likes."""
+
+
+class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
+    """A queue of jobs whose payloads are ``T``.
+
+    A verb that changes something returns when the change is durable, and not before. Every
+    verb may raise ``UnavailableError``: the outcome is unknown. Those that take ``request`` can
+    then be called again with ``request=error.request``; both calls together take effect once.
+    """
+
+    def __init__(
+        self,
+        committer: Committer,
+        clock: Clock,
+        *,
+        payload_type: Any = Any,
+        worker: str = "worker",
+        timeout_s: float = 60.0,
+    ) -> None:
+        """Make a queue over a committer; ``async with`` opens both.
+
+        Args:
+            committer: How requests are committed.
+            clock: Time and entropy.
+            payload_type: The type that payloads are decoded into.
+            worker: The name under which jobs are claimed.
+            timeout_s: How long a request is tried before its outcome is called unknown.
+        """
+        self._committer = committer
+        self._sender = Sender(committer, clock, timeout_s)
+        self._payload_type = payload_type
+        self._worker = worker
+        self._token_key = b""
+
+    def __repr__(self) -> str:
+        """Name the address and the mode."""
+        return f"<Queue {self._committer.where} ({self._committer.mode})>"
+
+    async def __aenter__(self) -> Queue[T]:
+        """Open the queue."""
+        await self._sender.open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Commit what was asked for, and close."""
+        await self._sender.close()
+
+    async def push(
+        self,
+        kind: str,
+        payload: T,
+        *,
+        request: str | None = None,
+        **options: Unpack[PushOptions],
+    ) -> str:
+        """Add a job and return its id; ``PushOptions`` explains the options.
+
+        With a ``key`` that was used within its retention, nothing is added: the same content
+        returns the id of the first job, other content is rejected with ``KeyConflictError``.
+        """
+        request_id = self._sender.new_id(ops.Push, request)
+        try:
+            spec = JobSpec(kind=kind, payload=payload, **options)
+            default_id = request_id.job_id(0) if spec.id is None else ""
+            new = new_job(spec, default_id, self._payload_type)
+        except BaseException:
+            self._sender.drop_id(request_id)
+            raise
+        answer = await self._sender.send_as(request_id, ops.Push(jobs=(new,)))
+        return cast("str", answer[0])
+
+    async def push_many(
+        self, jobs: Iterable[JobSpec[T]], *, request: str | None = None
+    ) -> list[str]:
+        """Add jobs, all or none, in one commit; return their ids in order."""
+        request_id = self._sender.new_id(ops.Push, request)
+        try:
+            several = as_several(jobs, "push_many takes an iterable of JobSpec objects")
+            ids, payload_type = request_id.job_ids(), self._payload_type
+            new = tuple([new_job(job, next(ids), payload_type) for job in several])
+        except BaseException:
+            self._sender.drop_id(request_id)
+            raise
+        if not new:
+            self._sender.drop_id(request_id)
+            return []
+        return list(await self._sender.send_as(request_id, ops.Push(jobs=new)))
+
+    async def claim(
+        self,
+        kinds: Names = None,
+        *,
+        limit: int = 1,
+        wait_s: Duration = 0.0,
+        worker: str | None = None,
+        lease_s: Duration | None = None,
+        request: str | None = None,
+    ) -> list[Job[T]]:
+        """Take jobs to work on: the most urgent, then the oldest, that are due.
+
+        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing. With
+        ``lease_s`` a worker may be silent for that long instead of for what the settings say. If
+        the caller is cancelled, jobs that the claim got are released.
+        """
+        self._sender.check_open()
+        wait_s = seconds(wait_s, "wait_s")
+        if wait_s > MAX_WAIT_S:
+            message = f"wait_s must be at most {MAX_WAIT_S:.0f} seconds, got {wait_s:g}"
+            raise InvalidRequestError(message)
+        operation = ops.Claim(
+            worker=self._worker if worker is None else worker,
+            secret="",  # Derived from the id of the request.
+            kinds=as_names(kinds, "kinds"),
+            limit=limit,
+            wait_s=wait_s,
+            lease_s=lease_seconds(lease_s),
+        )
+        records = await self._sender.send_claim(operation, request)
+        return [Job(record, self._payload_type) for record in records]
+
+    async def heartbeat(self, jobs: Held[T] | Iterable[Held[T]]) -> list[ops.Pulse]:
+        """Report that jobs are still being worked on; the answer names those that are lost."""
+        self._sender.check_open()
+        several = [jobs] if isinstance(jobs, Job | ops.LeaseRef) else jobs
+        leases = tuple(map(lease_of, as_several(several, "heartbeat takes jobs that were claimed")))
+        if not leases:
+            return []
+        return list(await self._sender.send(ops.Heartbeat(leases=leases)))
+
+    async def complete(
+        self, job: Held[T], result: Any = None, *, request: str | None = None
+    ) -> None:
+        """Finish a job, with an optional result."""
+        done = completion((job, result))
+        operation = ops.Complete(
+            job=done.job,
+            lease=done.lease,
+            result=done.result,
+            result_encoding=done.result_encoding,
+        )
+        await self._sender.send(operation, request)
+
+    async def complete_many(
+        self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
+    ) -> list[bool]:
+        """Finish jobs, each with an optional result, in one commit.
+
+        Each is finished for itself: the answer says of each, in order, whether it is done, or
+        its lease was lost and another worker may have it.
+        """
+        several = as_several(jobs, "complete_many takes jobs that were claimed")
+        completions = tuple(map(completion, several))
+        if not completions:
+            return []
+        return list(await self._sender.send(ops.CompleteMany(jobs=completions), request))
+
+    async def fail(
+        self,
+        job: Held[T],
+        error: str | BaseException,
+        *,
+        retry: bool = True,
+        delay_s: Duration | None = None,
+        max_attempts: int | None = None,
+        request: str | None = None,
+    ) -> Status:
+        """Report that an attempt failed; return the job's new status.
+
+        It waits for ``delay_s`` before it is tried again, or as long as its backoff says.
+        ``max_attempts`` is the limit from now on for a job that was pushed without one. The status
+        is ``queued`` again, ``dead``, or ``done`` if its cancellation was requested.
+        """
+        lease = lease_of(job)
+        if isinstance(error, BaseException):
+            # An error about a file name that is not text must not keep its job from failing.
+            text = f"{type(error).__name__}: {error}"
+            error = text.encode(errors="backslashreplace").decode()
+        if not isinstance(error, str):
+            message = f"error must be a string or an exception, got {type(error).__name__}"
+            raise InvalidRequestError(message)
+        if not isinstance(retry, bool):
+            message = f"retry must be True or False, got {type(retry).__name__}"
+            raise InvalidRequestError(message)
+        operation = ops.Fail(
+            job=lease.job,
+            lease=lease.lease,
+            error=error,
+            retry=retry,
+            delay_s=None if delay_s is None else seconds(delay_s, "delay_s"),
+            max_attempts=max_attempts,
+        )
+        return cast("Status", await self._sender.send(operation, request))
+
+    async def release(
+        self, job: Held[T], *, delay_s: Duration = 0.0, request: str | None = None
+    ) -> None:
+        """Give a job back; that costs none of its attempts."""
+        lease = lease_of(job)
+        operation = ops.Release(
+            job=lease.job, lease=lease.lease, delay_s=seconds(delay_s, "delay_s")
+        )
+        await self._sender.send(operation, request)
+
+    async def release_many(
+        self, jobs: Iterable[Held[T]], *, delay_s: Duration = 0.0, request: str | None = None
+    ) -> list[bool]:
+        """Give jobs back, in one commit; that costs none of their attempts.
+
+        Each is released for itself: the answer says of each, in order, whether it was given back,
+        or its lease was lost and another worker may have it.
+        """
+        leases = tuple(map(lease_of, as_several(jobs, "release_many takes jobs that were claimed")))
+        operation = ops.ReleaseMany(leases=leases, delay_s=seconds(delay_s, "delay_s"))
+        if not leases:
+            return []
+        return list(await self._sender.send(operation, request))
+
+    async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
+        """Cancel a waiting job; ask the worker of a running one to stop."""
+        check.name(job_id, "job id")
+        return cast("CancelAnswer", await self._sender.send(ops.Cancel(job=job_id), request))
+
+    async def redrive(
+        self,
+        jobs: Names = None,
+        *,
+        kinds: Names = None,
+        limit: int | None = None,
+        request: str | None = None,
+    ) -> int:
+        """Queue dead jobs again, with no failures; return how many."""
+        if limit is not None:
+            check.whole_number(limit, "limit", 1, 2**31)
+        operation = ops.Redrive(
+            jobs=as_names(jobs, "jobs"), kinds=as_names(kinds, "kinds"), limit=limit or 0
+        )
+        return cast("int", await self._sender.send(operation, request))
+
+    async def purge(
+        self,
+        jobs: Names = None,
+        *,
+        kinds: Names = None,
+        older_than_s: Duration = 0.0,
+        request: str | None = None,
+    ) -> int:
+        """Finish dead jobs for good; return how many."""
+        operation = ops.Purge(
+            jobs=as_names(jobs, "jobs"),
+            kinds=as_names(kinds, "kinds"),
+            older_than_s=seconds(older_than_s, "older_than_s"),
+        )
+        return cast("int", await self._sender.send(operation, request))
+
+    async def pause(self, kind: str | None = None, *, request: str | None = None) -> None:
+        """Hand out no more jobs of a kind, or none at all."""
+        await self._sender.send(ops.Pause(kind=kind), request)
+
+    async def resume(self, kind: str | None = None, *, request: str | None = None) -> None:
+        """Undo the pause of a kind, or every pause."""
+        if kind is not None:
+            check.kind(kind)
+        await self._sender.send(ops.Resume(kind=kind), request)
+
+    async def settings(self) -> Settings:
+        """Read the settings that all processes of the queue share."""
+        return cast("Settings", await self._sender.send(ops.Configure(changes={})))
+
+    async def configure(self, /, *, request: str | None = None, **changes: object) -> Settings:
+        """Change settings, all or none; return all of them."""
+        if not changes:
+            message = "configure needs a setting to change, as in configure(lease_s=60)"
+            raise InvalidRequestError(message)
+        return cast("Settings", await self._sender.send(ops.Configure(changes=changes), request))
+
+    async def get(self, job_id: str) -> Job[T]:
+        """Read one job."""
+        check.name(job_id, "job id")
+        return Job(await self._sender.send(ops.Get(job=job_id)), self._payload_type)
+
+    async def jobs(
+        self,
+        *,
+        statuses: Names = None,
+        kinds: Names = None,
+        tags: dict[str, str] | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> JobPage[T]:
+        """Read a page of jobs, in the order of their pushes."""
+        if tags is not None:
+            check.tags(tags, _ANY_TAGS)
+        operation = ops.List(
+            statuses=cast("tuple[Status, ...]", as_names(statuses, "statuses")),
+            kinds=as_names(kinds, "kinds"),
+            tags=tags or {},
+            after=after,
+            limit=limit,
+        )
+        page: ops.Page = await self._sender.send(operation)
+        jobs = tuple(Job[T](record, self._payload_type) for record in page.jobs)
+        return JobPage(jobs, page.next_after)
+
+    async def stats(self) -> ops.Stats:
+        """Count the jobs."""
+        return cast("ops.Stats", await self._sender.send(ops.ReadStats()))
+
+    async def snapshot(self) -> ops.Snapshot:
+        """Read everything at one version."""
+        return cast("ops.Snapshot", await self._sender.send(ops.ReadSnapshot()))
+
+    async def flush_archive(self) -> int:
+        """Archive everything that is finished now, and return how many jobs left by this call.
+
+        All of it has left when this returns, also if another process archives at the same time.
+        A queue that stays open does that by itself, ``archive_after_s`` after a job has finished.
+        """
+        self._sender.check_open()
+        return await self._committer.flush_archive()

@@ -1,0 +1,173 @@
+"""``Sender``: gives requests their ids, sends them to the committer, and keeps account of them.
+
+It is what all verbs of a queue share. It refuses to send anything if that could only hang: from a
+queue that is closed, a forked process, or another event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from hashlib import blake2b
+from typing import Any
+
+from msgspec.structs import replace
+
+from bucketq.clock import Clock
+from bucketq.commit.background import Background
+from bucketq.commit.base import Committer
+from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
+from bucketq.commit.unknown_outcome import rejected_repeat
+from bucketq.errors import ClosedError, RejectedError
+from bucketq.model import operations as ops
+
+_KEY_BYTES = 32
+_SECRET_BYTES = 16
+"""As many as ``clock.new_token`` draws."""
+_UNOPENED = "is not open yet: use `async with bucketq.connect(...)`"
+_CLOSED = "is closed: connect again"
+
+
+class Sender:
+    """Sends the requests of one queue."""
+
+    def __init__(self, committer: Committer, clock: Clock, timeout_s: float) -> None:
+        """Send to ``committer``, and wait up to ``timeout_s`` for each answer."""
+        self.clock = clock
+        self._committer = committer
+        self._timeout_s = timeout_s
+        self._ids = RequestIds(clock)
+        self._idle_sessions: list[RequestIds] = []
+        """Sessions for claims that wait, one claim each: in the shared session, the number of a
+        claim that waits for an hour would be the lowest one without an answer for that hour."""
+        self._secret_key = b""
+        """Secrets of claims are derived from it; it is drawn when it is needed."""
+        self._background = Background()
+        self._process = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed: str | None = _UNOPENED
+
+    async def open(self) -> None:
+        """Open the committer, and begin to send."""
+        await self._committer.open()
+        self._loop = asyncio.get_running_loop()
+        self._closed = None
+
+    async def close(self) -> None:
+        """Undo cancelled claims, let the committer settle what was sent, and send no more."""
+        if os.getpid() != self._process:
+            return  # A forked child has none of the threads, and the requests are its parent's.
+        await asyncio.sleep(0)  # Callers that were just cancelled may have claims to undo.
+        await self._background.finish(self._timeout_s)
+        self._closed = self._closed or _CLOSED
+        await self._committer.close()
+
+    def check_open(self) -> None:
+        """Raise ``ClosedError`` if a request could only hang."""
+        where = self._committer.where
+        if os.getpid() != self._process:
+            message = (
+                f"the queue {where} was opened by process {self._process} and is used in "
+                f"{os.getpid()}: connect again after a fork"
+            )
+            raise ClosedError(message)
+        if self._closed is not None:
+            message = f"the queue {where} {self._closed}"
+            raise ClosedError(message)
+        if asyncio.get_running_loop() is not self._loop:
+            message = (
+                f"the queue {where} belongs to another event loop: connect in the loop "
+                "that uses it, or use `bucketq.connect_sync`"
+            )
+            raise ClosedError(message)
+
+    def new_id(self, operation: type[ops.AnyOperation], token: str | None) -> RequestId:
+        """Make an id for a request, or take it from the token of one that is repeated."""
+        self.check_open()
+        return self._ids.give() if token is None else parse_token(token, operation)
+
+    def drop_id(self, request_id: RequestId) -> None:
+        """Note that a request was never sent."""
+        self._ids.settle(request_id)
+
+    async def send(self, operation: ops.AnyOperation, token: str | None = None) -> Any:
+        """Give an operation its id, send it, and return its answer."""
+        self.check_open()
+        if isinstance(operation, ops.REPEATABLE):
+            return await self._committer.submit(ops.Request(operation), self._timeout_s)
+        return await self.send_as(self.new_id(type(operation), token), operation)
+
+    async def send_claim(self, claim: ops.Claim, token: str | None) -> Any:
+        """Give a claim its id and its secret, send it, and return its answer."""
+        self.check_open()
+        ids = self._ids
+        if token is None and claim.wait_s:
+            ids = self._idle_sessions.pop() if self._idle_sessions else RequestIds(self.clock)
+        request_id = ids.give() if token is None else parse_token(token, ops.Claim)
+        return await self._send_as(request_id, replace(claim, secret=self._secret(request_id)), ids)
+
+    async def send_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Any:
+        """Send an operation under an id, and return its answer."""
+        return await self._send_as(request_id, operation, self._ids)
+
+    async def _send_as(
+        self, request_id: RequestId, operation: ops.AnyOperation, ids: RequestIds
+    ) -> Any:
+        request = request_id.request(operation)
+        try:
+            answer = await self._committer.submit(request, self._timeout_s)
+        except RejectedError as error:
+            if is_unjudged(error, request):
+                self._abandon(request_id, ids)
+                raise rejected_repeat(self._committer.where, request, error) from error
+            self._settle(request_id, ids)
+            raise
+        except asyncio.CancelledError:
+            if isinstance(operation, ops.Claim):
+                self._background.start(self._withdraw(request_id, operation, ids))
+            else:
+                self._abandon(request_id, ids)
+            raise
+        except BaseException:
+            # Unknown, or a fault of ours: no answer will come under this id.
+            self._abandon(request_id, ids)
+            raise
+        self._settle(request_id, ids)
+        return answer
+
+    def _secret(self, request_id: RequestId) -> str:
+        """The secret of a claim: the same at every try, or the last try could not undo the first.
+
+        No other process can derive it from the id of the request.
+        """
+        if not self._secret_key:
+            self._secret_key = self.clock.entropy(_KEY_BYTES)
+        name = f"{request_id.session}/{request_id.number}".encode()
+        return blake2b(name, digest_size=_SECRET_BYTES, key=self._secret_key).hexdigest()
+
+    async def _withdraw(self, request_id: RequestId, claim: ops.Claim, ids: RequestIds) -> None:
+        """Undo a claim whose caller was cancelled: the jobs that it got are released.
+
+        If that fails, their leases run out by themselves.
+        """
+        undo = ops.Withdraw(
+            session=request_id.session, number=request_id.number, secret=claim.secret
+        )
+        try:
+            await self._committer.submit(ops.Request(undo), self._timeout_s)
+        except BaseException:
+            self._abandon(request_id, ids)
+            raise
+        self._settle(request_id, ids)
+
+    def _settle(self, request_id: RequestId, ids: RequestIds) -> None:
+        ids.settle(request_id)
+        self._keep(ids)
+
+    def _abandon(self, request_id: RequestId, ids: RequestIds) -> None:
+        ids.abandon(request_id)
+        self._keep(ids)
+
+    def _keep(self, ids: RequestIds) -> None:
+        if ids is not self._ids:
+            self._idle_sessions.append(ids)
