@@ -93,7 +93,11 @@ def _print_total(reports: list[SimulationReport]) -> None:
     print(f"{len(reports)} simulations kept every promise")
     print(f"  commits    {sum(r.commits for r in reports)}, calls {sum(r.calls for r in reports)}")
     takeovers, depositions = ([r.takeovers for r in reports], [r.depositions for r in reports])
-    print(f"  takeovers  {sum(takeovers)}, depositions {sum(depositions)}")
+    from_living = sum(report.false_takeovers for report in reports)
+    print(
+        f"  takeovers  {sum(takeovers)}, from a living broker {from_living}, "
+        f"depositions {sum(depositions)}"
+    )
     print(f"  engines    {sum(report.engine_runs for report in reports)}")
     for name, count in counts.items():
         print(f"  {name:<10} " + ", ".join(f"{each} {count[each]}" for each in sorted(count)))

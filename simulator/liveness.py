@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from bucketq.errors import UnavailableError
 from bucketq.model.settings import Settings
+from simulator.broker_invariants import Takeover
 from simulator.fault_schedule import SLOW_S, FaultSchedule
 from simulator.invariants import CommitChain
 from simulator.machines import LEADERS
@@ -105,15 +106,23 @@ def _check_leases(cluster: SimulatedCluster, chain: CommitChain, faults: FaultSc
                     chain.violate("no lease is taken from a healthy worker", detail, version)
 
 
-def _check_brokers(cluster: SimulatedCluster, chain: CommitChain) -> None:
-    """A broker is replaced only if it has left, has died, was frozen, or by force."""
-    history, takeovers = cluster.history, chain.brokers.takeovers
-    for before, after in pairwise(takeovers):
+def false_takeovers(
+    cluster: SimulatedCluster, chain: CommitChain
+) -> Iterator[tuple[Takeover, Takeover]]:
+    """Takeovers from a broker that had not left or died, was not frozen, and not by force."""
+    history = cluster.history
+    for before, after in pairwise(chain.brokers.takeovers):
         is_gone = history.deaths.get(before.writer, after.time_s) < after.time_s
         is_excused = before.writer in history.excused or after.writer in history.forced
         if not (after.follows_retired or is_gone or is_excused):
-            detail = f"{after.writer} in place of {before.writer}, at {after.time_s:.3f} s"
-            chain.violate("a living broker is left alone", detail, after.version)
+            yield before, after
+
+
+def _check_brokers(cluster: SimulatedCluster, chain: CommitChain) -> None:
+    """A broker is replaced only if it has left, has died, was frozen, or by force."""
+    for before, after in false_takeovers(cluster, chain):
+        detail = f"{after.writer} in place of {before.writer}, at {after.time_s:.3f} s"
+        chain.violate("a living broker is left alone", detail, after.version)
 
 
 def _check_hand_outs(cluster: SimulatedCluster, chain: CommitChain) -> None:

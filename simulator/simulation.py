@@ -25,7 +25,7 @@ from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
 from simulator.invariants import CommitChain, check
-from simulator.liveness import check_efficiency, check_liveness, is_settled
+from simulator.liveness import check_efficiency, check_liveness, false_takeovers, is_settled
 from simulator.scenarios import SCENARIOS, Scenario, populate
 from simulator.simulated_cluster import KEY, SimulatedCluster
 from simulator.worker_invariants import check_worker_efficiency, check_worker_safety
@@ -60,6 +60,8 @@ class SimulationReport:
     """How many positions of writers were acknowledged."""
     takeovers: int
     """How many times a broker took over."""
+    false_takeovers: int
+    """How many of them from a broker that had not left or died, and was not frozen."""
     depositions: int
     """How many times a leader found that another broker had taken over."""
     injected: dict[str, int]
@@ -165,6 +167,7 @@ def _report(
         batches=len(chain.consumers.sets),
         published=sum(call.verb == "publish" and call.succeeded for call in calls),
         takeovers=len(chain.brokers.takeovers),
+        false_takeovers=sum(1 for _ in false_takeovers(cluster, chain)),
         depositions=cluster.counters.depositions,
         injected=_injected(cluster.store.injected, cluster.network.injected),
         verdicts=cluster.counters.verdicts,

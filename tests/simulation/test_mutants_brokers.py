@@ -166,7 +166,7 @@ def test_sending_again_without_saying_since_when_is_noticed(monkeypatch: Patch) 
         "nothing takes effect twice",
         "a job that has left stays away",
         scenario="brokers",
-        first=20,
+        first=80,
         seeds=100,
     )
 

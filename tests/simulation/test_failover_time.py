@@ -1,0 +1,29 @@
+"""How long a failover takes at default settings, and who is not replaced; on virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.failovers import (
+    FAULTS,
+    SUCCESSORS,
+    Fault,
+    Successor,
+    failover_s,
+    takeovers_in_stalls,
+)
+
+SEEDS = range(12)
+LIMIT_S = 4.0
+
+
+@pytest.mark.parametrize("successor", SUCCESSORS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_failover_takes_less_than_four_seconds(fault: Fault, successor: Successor) -> None:
+    times_s = {seed: failover_s(seed, fault, successor) for seed in SEEDS}
+    worst = max(times_s, key=lambda seed: times_s[seed])
+    assert times_s[worst] < LIMIT_S, f"seed {worst}"
+
+
+def test_a_leader_that_stands_still_for_two_seconds_is_not_replaced() -> None:
+    assert [takeovers_in_stalls(seed, 2.0, stalls=8) for seed in range(3)] == [0] * 3
