@@ -132,8 +132,10 @@ class ConsumerTracker:
             jobs = self.sets.get((detail["consumer"], detail["batch"]), ())
             if answer.jobs + len(answer.lost) != len(jobs) or not set(answer.lost) <= set(jobs):
                 return _ONE_SET, f"{call}: {jobs}"
-            if not any(row.batch == detail["batch"] and row.is_open for row in mine):
-                return "no answer before its commit", str(call)
+            if not any(_has_open(row, detail["batch"]) for row in mine):
+                # If it was open then, it was so for another driver alone.
+                is_committed = any(_has_open(at.row, detail["batch"]) for at in moments)
+                return _FENCED if is_committed else "no answer before its commit", str(call)
         return None
 
     def _check_read(self, call: RecordedCall) -> Violation | None:
@@ -176,6 +178,10 @@ class ConsumerTracker:
         if any(version is None or version > call.ended_version for version in born):
             return "acknowledged means durable", str(call)
         return _check_first(history, call) if call.answer else None
+
+
+def _has_open(row: ConsumerRecord, batch: int) -> bool:
+    return row.batch == batch and row.is_open
 
 
 def _check_first(history: CallHistory, call: RecordedCall) -> Violation | None:
