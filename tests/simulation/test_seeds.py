@@ -76,6 +76,12 @@ def test_a_claim_in_flight_when_its_client_hangs_up_is_not_committed_for_nobody(
     simulate(52, faults="restarts", scenario="engines")
 
 
+@pytest.mark.parametrize("seed", [1000, 1012])
+def test_a_claim_that_was_committed_as_its_broker_froze_reaches_its_worker(seed: int) -> None:
+    """Its client only waits for jobs, and must notice that before the lease is over."""
+    simulate(seed, faults="freezes")
+
+
 @pytest.mark.parametrize("group", first_of(FAIR_GROUPS, 1))
 @pytest.mark.parametrize("faults", FAULT_SCHEDULES[1:])
 def test_healthy_processes_are_left_alone(faults: FaultSchedule, group: int) -> None:

@@ -10,7 +10,7 @@ from bucketq.errors import StoreRefusedError, SupersededError
 from bucketq.rpc.messages import Ping, Pong
 from bucketq.rpc.transport import CannotDialError
 from tests.unit.broker.land import Land, until
-from tests.unit.commit.worlds import refuse, virtual
+from tests.unit.commit.worlds import refuse, say_nothing, virtual
 
 
 def said(caplog: pytest.LogCaptureFixture, words: str) -> int:
@@ -40,6 +40,24 @@ def test_a_standby_outlives_a_store_that_refuses_for_a_while(
     caplog: pytest.LogCaptureFixture, refused_s: float
 ) -> None:
     standby_outlives_a_refusal(caplog, refused_s)
+
+
+def test_a_leader_that_is_cut_off_logs_that_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @virtual
+    async def story() -> None:
+        land = Land()
+        async with land.serving("host1") as broker:
+            await land.until_led_by("host1")
+            land.store.break_down(say_nothing)
+            await until(lambda: broker.role == "cut off")
+            await asyncio.sleep(60)
+            said_so = said(caplog, "cut off: the storage has not answered")
+            assert 4 <= said_so <= 7, "every ten seconds, as the messages to clients allow"
+            land.store.break_down(None)
+
+    story()
 
 
 @virtual

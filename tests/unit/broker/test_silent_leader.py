@@ -12,7 +12,7 @@ from bucketq.broker.election import SILENCE_S, Sign, ask_on
 from bucketq.rpc.transport import CannotDialError
 from bucketq.testing.loop import current_loop
 from tests.unit.broker.land import now_s
-from tests.unit.queue.worlds import virtual
+from tests.unit.commit.worlds import virtual
 
 Ask = Callable[[], Coroutine[Any, Any, Sign]]
 
