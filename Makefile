@@ -83,10 +83,11 @@ chaos: $(VENV)/.dev servers ## kill, freeze and cut off real processes; SEED=7 r
 spec: $(VENV)/.spec ## check the TLA+ specification (needs Java 17)
 	@$(PY) docs/spec/check.py
 
-bench: $(VENV)/.dev java ## measure the core, brokers with clients, workers, ten minutes of steady load, and Spark
+bench: $(VENV)/.dev java ## measure the core, brokers with clients, workers, failovers, ten minutes of steady load, and Spark
 	@$(PY) benchmarks/core.py
 	@$(PY) benchmarks/broker.py
 	@$(PY) benchmarks/worker.py
+	@$(PY) benchmarks/failover.py
 	@$(PY) benchmarks/steady.py
 	@$(PY) benchmarks/spark.py
 

@@ -1,7 +1,7 @@
-"""How long until another broker answers: from a kill of whoever leads to the next acknowledgement.
+"""How long until another broker answers: from a fault of the leader to the next acknowledgement.
 
-Everything has its default settings, on a local file. What counts is the first operation that
-another client began after the kill, so nothing is counted that the dead broker had answered.
+Everything has its default settings. What counts is the first operation that another client began
+after the fault, so nothing is counted that the broker had answered before.
 """
 
 from __future__ import annotations
@@ -9,62 +9,98 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import bucketq
-from bucketq.codec import read_heading
 from tests.chaos.fleet import BrokerProcess, ClientProcess, Fleet, fleet, wait_until
 from tests.chaos.verdict import Diaries
+from tests.chaos.ways import BrokerWay
 
+LeaderFault = Literal["kill", "freeze", "cut off"]
+"""SIGKILL; SIGSTOP; or what is sent to it and by it is swallowed, while it reaches its storage."""
+LEADER_FAULTS: tuple[LeaderFault, ...] = ("kill", "freeze", "cut off")
+_SERVES = 2
 _CLIENTS = 3
 _PATIENCE_S = 60.0
 
 
 class Failovers:
-    """A queue in a file, whose brokers are killed one after the other."""
+    """A queue whose leaders fail one after the other."""
 
-    def __init__(self, processes: Fleet) -> None:
+    def __init__(self, processes: Fleet, url: str, ways: Sequence[BrokerWay] = ()) -> None:
+        """Brokers that can be cut off need ``ways``, one each."""
         self._processes = processes
-        self._path = processes.folder / "queue.json"
-        self.url = self._path.as_uri()
+        self._url = url
+        self._free_ways = list(ways)
+        self._ways: dict[int, BrokerWay] = {}
+        """The way to each broker, by its process id."""
 
     def serve(self) -> None:
-        self._processes.serve(self.url).wait_until_serving()
+        words = [self._url]
+        way = self._free_ways.pop() if self._free_ways else None
+        if way is not None:
+            words += ["--listen", way.listen, "--advertise", way.address]
+        broker = self._processes.serve(*words)
+        if way is not None:
+            self._ways[broker.pid] = way
+        broker.wait_until_serving(_PATIENCE_S)
 
     def start_client(self, number: int, **wish: Any) -> None:
-        self._processes.client(number, self.url, "push_one", number, **wish)
+        self._processes.client(number, self._url, "push_one", number, **wish)
+
+    def replace(self, victim: BrokerProcess | ClientProcess) -> None:
+        """End a broker that has failed, and start another."""
+        assert isinstance(victim, BrokerProcess)
+        victim.kill()
+        way = self._ways.pop(victim.pid, None)
+        if way is not None:
+            way.heal()
+            self._free_ways.append(way)
+        self.serve()
 
     def leader(self) -> BrokerProcess | ClientProcess | None:
-        """Who leads now, by the object and by his own word."""
-        record = read_heading(self._path.read_bytes(), self.url).broker
-        if record is None or not record.address:
-            return None
-        found = self._processes.leaders().get(record.epoch)
-        is_there = isinstance(found, BrokerProcess) or (found is not None and found.is_alive)
-        return found if is_there else None
+        """The process that was the last to say that it leads, if it is still there."""
+        found = self._processes.leaders()
+        last = found[max(found)] if found else None
+        if isinstance(last, BrokerProcess):
+            return last if last.returncode is None else None
+        return last if last is not None and last.is_alive else None
 
     def measure(
-        self, kills: int, seed: int, restart: Callable[[BrokerProcess | ClientProcess], None]
+        self,
+        fault: LeaderFault,
+        count: int,
+        seed: int,
+        restart: Callable[[BrokerProcess | ClientProcess], None],
     ) -> list[float]:
-        """Kill whoever leads, over and over; returns how long the others were without a broker."""
+        """Let leaders fail, over and over; returns how long the others were without a broker."""
         chance, times_s = random.Random(seed), []
-        for _ in range(kills):
-            wait_until(self.leader, _PATIENCE_S, "until somebody led")
+        for _ in range(count):
+            wait_until(self.leader, _PATIENCE_S, "until a broker led")
             self._until_acknowledged(time.monotonic(), "")
             # At any moment of what the others do to look after it.
             time.sleep(chance.random())
             victim = self.leader()
             if victim is None:
                 continue
-            killed_at = time.monotonic()
-            victim.send(signal.SIGKILL)
+            struck_at = self._strike(victim, fault)
             name = victim.diary.name if isinstance(victim, ClientProcess) else ""
-            times_s.append(self._until_acknowledged(killed_at, name) - killed_at)
+            times_s.append(self._until_acknowledged(struck_at, name) - struck_at)
             restart(victim)
         return times_s
+
+    def _strike(self, victim: BrokerProcess | ClientProcess, fault: LeaderFault) -> float:
+        """Let a leader fail; returns since when it has."""
+        if fault == "cut off":
+            way = self._ways[victim.pid]
+            way.strike("swallow", "both ways", 1.0)
+            wait_until(lambda: way.is_faulty, _PATIENCE_S, "until the leader was cut off")
+        else:
+            victim.send(signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+        return time.monotonic()
 
     def _until_acknowledged(self, moment: float, but: str) -> float:
         def first() -> float | None:
@@ -74,21 +110,32 @@ class Failovers:
         return first() or 0.0
 
 
-def with_a_standby(folder: Path, kills: int, seed: int) -> list[float]:
-    """Two ``serve``, and clients that can do nothing but wait for a broker."""
-    with _new(folder) as processes:
-        failovers = Failovers(processes)
-        for _ in range(2):
+def with_a_standby(
+    folder: Path, count: int, seed: int, *, fault: LeaderFault = "kill", url: str = ""
+) -> list[float]:
+    """Two ``serve``, and clients that can do nothing but wait for a broker.
+
+    Without ``url`` the queue is a file in ``folder``.
+    """
+    with ExitStack() as stack:
+        ways = [
+            stack.enter_context(BrokerWay(f"{seed}/{slot}"))
+            for slot in range(_SERVES if fault == "cut off" else 0)
+        ]
+        url = url or (folder / "queue.json").as_uri()
+        failovers = Failovers(stack.enter_context(_new(folder, url)), url, ways)
+        for _ in range(_SERVES):
             failovers.serve()
         for number in range(_CLIENTS):
             failovers.start_client(number, mode="remote")
-        return failovers.measure(kills, seed, lambda _: failovers.serve())
+        return failovers.measure(fault, count, seed, failovers.replace)
 
 
-def without_a_standby(folder: Path, kills: int, seed: int) -> list[float]:
+def without_a_standby(folder: Path, count: int, seed: int) -> list[float]:
     """Clients as ``connect(url)`` makes them: one leads inside its own process, then another."""
-    with _new(folder) as processes:
-        failovers = Failovers(processes)
+    url = (folder / "queue.json").as_uri()
+    with _new(folder, url) as processes:
+        failovers = Failovers(processes, url)
         failovers.serve()
         for number in range(_CLIENTS):
             failovers.start_client(number, launch="inside")
@@ -97,12 +144,12 @@ def without_a_standby(folder: Path, kills: int, seed: int) -> list[float]:
             if isinstance(victim, ClientProcess):
                 failovers.start_client(victim.number, launch="inside")
 
-        return failovers.measure(kills, seed, restart)
+        return failovers.measure("kill", count, seed, restart)
 
 
 @contextmanager
-def _new(folder: Path) -> Iterator[Fleet]:
-    with bucketq.connect_sync((folder / "queue.json").as_uri(), mode="direct"):
+def _new(folder: Path, url: str) -> Iterator[Fleet]:
+    with bucketq.connect_sync(url, mode="direct"):
         pass  # It is there now.
     with fleet(folder) as processes:
         yield processes
