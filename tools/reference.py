@@ -24,7 +24,16 @@ GROUPS: dict[str, dict[str, list[str]]] = {
     "bucketq": {
         "Connecting": ["connect", "connect_sync", "open_archive", "Tls"],
         "Queues": ["Queue", "BlockingQueue", "Archive"],
-        "Jobs": ["Job", "JobSpec", "JobPage", "Backoff", "Failure", "LeaseRef", "Pulse"],
+        "Jobs": [
+            "Job",
+            "JobSpec",
+            "PushOptions",
+            "JobPage",
+            "Backoff",
+            "Failure",
+            "LeaseRef",
+            "Pulse",
+        ],
         "Handlers": ["Worker", "Context", "Retry", "GiveUp", "JobCancelled"],
         "Numbered batches": ["ConsumerState", "BatchState", "JobBatch", "ConsumerInfo"],
         "The state of a queue": ["Settings", "Stats", "Snapshot", "TokenInfo"],

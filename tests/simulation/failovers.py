@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Literal
 
-from bucketq.client.client import Client
 from bucketq.client.launcher import HostLock, InsideLauncher
+from bucketq.queue.queue import Queue
 from bucketq.testing.loop import VirtualLoop, current_loop, run
 from bucketq.testing.process import Process
 from tests.unit.client.clients import Realm
@@ -132,7 +132,7 @@ class _Failover:
                 self._acknowledged.append((began_s, loop.time()))
                 await asyncio.sleep(_PAUSE_S)
 
-    def _client(self, host: str) -> Client[Any]:
+    def _client(self, host: str) -> Queue[Any]:
         if self._successor == "standby":
             return self._realm.client(host)
         server = self._realm.server(host)

@@ -75,7 +75,7 @@ def test_without_deduplication_a_retry_is_refused_although_it_took_effect(
     monkeypatch: Patch,
 ) -> None:
     monkeypatch.setattr(Session, "find", lambda _self, _number: MISSING)
-    expect("nothing refused takes effect")
+    expect("nothing refused takes effect", "a job that has left stays away")
 
 
 def test_without_the_horizon_a_forgotten_request_is_judged_wrongly(monkeypatch: Patch) -> None:

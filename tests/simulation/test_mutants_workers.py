@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bucketq.client.client_connection import ClientConnection
-from bucketq.errors import BucketQError
-from bucketq.model.job import JobRecord
-from bucketq.model.operations import LeaseRef, ReleaseMany
+from bucketq.model.operations import ReleaseMany
 from bucketq.model.transitions import _HANDLERS
 from bucketq.queue.job import Job
 from bucketq.queue.sender import Sender
@@ -92,20 +89,21 @@ def test_a_claim_that_is_given_up_without_a_word_is_noticed(monkeypatch: Patch) 
 
     monkeypatch.setattr(Sender, "_withdraw", withdraw)
     monkeypatch.setattr(ClientConnection, "_send_unanswered", lambda *_: None)
-    expect("a drained engine holds nothing", faults="restarts", first=50)
+    expect(
+        "a drained engine holds nothing",
+        "no lease is taken from a healthy worker",
+        faults="restarts",
+        first=50,
+    )
 
 
-def test_giving_back_what_a_withdrawn_claim_got_one_at_a_time_is_noticed(
-    monkeypatch: Patch,
-) -> None:
-    async def give_back(queue: Any, records: Iterable[JobRecord]) -> None:
-        for record in records:
-            with suppress(BucketQError):
-                await queue.release(LeaseRef(record.id, record.lease or ""))
-            await asyncio.sleep(0.5)  # As long as a write takes.
+def test_a_cancelled_claim_that_is_withdrawn_late_is_noticed(monkeypatch: Patch) -> None:
+    async def withdraw(self: Sender, *undone: Any) -> None:
+        await asyncio.sleep(20.0)
+        await withdraw_really(self, *undone)
 
-    for module in ("bucketq.queue.verbs", "bucketq.client.client"):
-        monkeypatch.setattr(f"{module}.give_back", give_back)
+    withdraw_really = Sender._withdraw
+    monkeypatch.setattr(Sender, "_withdraw", withdraw)
     expect(
         "a drained engine holds nothing",
         "no lease is taken from a healthy worker",
@@ -152,7 +150,12 @@ def test_trying_again_what_gave_up_is_noticed(monkeypatch: Patch) -> None:
 def test_fetching_ahead_without_measure_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Prefetch, "ahead", property(lambda _: 50))
     monkeypatch.setattr(Engine, "_release_overdue", lambda _: None)
-    expect("no engine hoards", "a drained engine holds nothing", faults="nothing")
+    expect(
+        "no engine hoards",
+        "a drained engine holds nothing",
+        "no lease is taken from a healthy worker",
+        faults="nothing",
+    )
 
 
 def test_giving_back_what_takes_long_is_noticed(monkeypatch: Patch) -> None:

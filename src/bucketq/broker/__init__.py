@@ -32,13 +32,13 @@ go there", and does not try to get the queue back. Fencing is therefore not a ch
 forgotten: a deposed broker cannot write, because its etag is old.
 
 **Evidence.** A broker with slow storage is not dead, and a takeover makes nothing faster. So first
-a *ping* must fail, which a broker answers from memory at once, whatever its storage does.
-Three things are evidence: nothing listens at the recorded address, or something else does (once,
-and once more after a short random wait); no answer to any ping for 2.2 s, with a new ping every
-half second (it is frozen, cut off, or its host is gone); or the broker itself reports that it is cut
-off from its storage. A candidate that was frozen itself meanwhile starts over. Then the candidate
-waits for a random moment, reads the object again, and takes over only if the epoch is still the one
-that it has evidence against.
+a *ping* must fail, which a broker answers from memory at once, whatever its storage does. Three
+things are evidence: nothing listens at the recorded address, or something else does (once, and once
+more after a short random wait); no answer to any ping for 2.2 s, with a new ping every half second
+(it is frozen, cut off, or its host is gone); or the broker itself reports that it is cut off from
+its storage. A candidate that was frozen itself meanwhile starts over. Then the candidate waits for
+a random moment, reads the object again, and takes over only if the epoch is still the one that it
+has evidence against.
 
 **Proof.** What a broker answers from memory (heartbeats, claims that find nothing) is true only
 while it leads. So such an answer needs a proof of leadership that is at most two seconds old: a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.unit.broker.land import now_s, until
-from tests.unit.client.clients import Realm
+from tests.unit.client.clients import Realm, remote_of
 from tests.unit.commit.worlds import Effect, start, virtual
 
 
@@ -16,7 +16,7 @@ async def test_a_claim_whose_broker_froze_after_its_commit_is_answered_by_the_ne
     frozen = realm.spawn("host1")
     await realm.until_led_by("host1")
     async with realm.serving("host2", healthy=True), realm.client() as queue:
-        await queue.config(lease_s=10.0, heartbeat_s=2.0, grace_s=5.0)
+        await queue.configure(lease_s=10.0, heartbeat_s=2.0, grace_s=5.0)
         claiming = start(queue.claim(wait_s=20))
         await asyncio.sleep(4)
 
@@ -46,12 +46,12 @@ async def test_clients_whose_claims_wait_do_not_ping_a_broker_that_lives() -> No
     realm = Realm()
     async with realm.serving("host1"), realm.client() as queue:
         asked = []
-        sign_of = queue._finder.sign_of
+        sign_of = remote_of(queue)._finder.sign_of
 
         async def count(route: object) -> object:
             asked.append(route)
             return await sign_of(route)  # type: ignore[arg-type]
 
-        queue._finder.sign_of = count  # type: ignore[method-assign, assignment]
+        remote_of(queue)._finder.sign_of = count  # type: ignore[method-assign, assignment]
         assert await queue.claim(wait_s=60) == []
         assert asked == []

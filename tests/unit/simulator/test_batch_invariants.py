@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from bucketq.model.bulk import BatchState, ConsumerRecord
+from bucketq.model.numbered_batches import BatchState, ConsumerRecord
 from simulator.batch_invariants import ConsumerTracker
 from simulator.call_history import CallHistory, RecordedCall
 
