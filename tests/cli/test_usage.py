@@ -116,3 +116,10 @@ def test_an_address_alone_is_that_of_the_queue_where_no_other_may_follow(console
     env = {"BUCKETQ_URL": console.url}
     assert console.run("stats", old.url, env=env).code == 0
     assert "Missing argument" in console.run("show", old.url, env=env).err
+
+
+def test_a_timeout_is_a_duration_like_any_other(console: Console) -> None:
+    console.ok("create", "URL")
+    console.ok("stats", "URL", "--timeout", "2m")
+    ran = console.run("stats", "URL", "--timeout", "soon")
+    assert (ran.code, "--timeout: 'soon' is not a duration" in ran.err) == (2, True)
