@@ -1,7 +1,7 @@
 """A request that has not been answered yet, and how its answer is handed over.
 
 Group commit holds requests as ``Waiting`` and does not know who asked: a caller of this process
-awaits a future; a client of a broker gets its answer in the next message of its conversation.
+awaits a future; a client of a broker gets its answer in the next message of its connection.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Echo:
         if self.refusal is not None:
             raise self.refusal
         self.sends.append(send)
-        return EchoConversation(self, send)
+        return EchoConnection(self, send)
 
     def note(self, *what: Any) -> None:
         self.log.append((self.loop.current_process().name, *what))
@@ -70,7 +70,7 @@ class Echo:
 
 
 @dataclass
-class EchoConversation:
+class EchoConnection:
     service: Echo
     send: Callable[[Answers], None]
 

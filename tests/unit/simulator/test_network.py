@@ -41,7 +41,7 @@ from tests.unit.simulator.echo import (
     PING,
     SEEDS,
     Echo,
-    EchoConversation,
+    EchoConnection,
     World,
     call,
     collect,
@@ -124,7 +124,7 @@ def test_without_faults_messages_arrive_in_order_both_ways() -> None:
         simulate(scenario, seed=seed)
 
 
-def test_two_conversations_do_not_wait_for_each_other() -> None:
+def test_two_connections_do_not_wait_for_each_other() -> None:
     async def scenario(world: World) -> list[int]:
         wires = [await world.open(), await world.open()]
         for tag in range(30):
@@ -162,12 +162,12 @@ def test_the_two_sides_share_nothing_that_can_be_changed() -> None:
         answers = Answers([Answer(1, value={"list": [1]})])
         world.network.set_faults(NetworkFaults(doubled=1.0))
 
-        class Keeper(EchoConversation):
+        class Keeper(EchoConnection):
             def receive(self, calls: Sequence[Call]) -> None:
                 seen.extend(calls)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(EchoConversation, "receive", Keeper.receive)
+            patch.setattr(EchoConnection, "receive", Keeper.receive)
             await wire.send(batch)
             batch.clear()
             changes["limits"]["a"].append(2)
@@ -302,7 +302,7 @@ def test_an_address_may_be_reused_by_something_that_is_no_broker() -> None:
 # Errors of a service.
 
 
-def test_a_queue_that_is_not_served_is_nobody_to_a_ping_and_an_error_to_a_conversation() -> None:
+def test_a_queue_that_is_not_served_is_nobody_to_a_ping_and_an_error_to_a_connection() -> None:
     async def scenario(world: World) -> None:
         world.echo.refusal = QueueNotFoundError("no such queue")
         with pytest.raises(NoBrokerThereError, match="no such queue"):
@@ -354,11 +354,11 @@ def test_a_service_that_breaks_is_found_by_the_test_and_resets_its_client() -> N
             with pytest.raises(ConnectionLostError, match="reset"):
                 await ask()
 
-        def crash(_served: EchoConversation, _calls: Sequence[Call]) -> None:
+        def crash(_served: EchoConnection, _calls: Sequence[Call]) -> None:
             raise bug
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(EchoConversation, "receive", crash)
+            patch.setattr(EchoConnection, "receive", crash)
             await wire.send([call(1)])
             assert await is_lost(wire)
         assert world.network.errors == [bug, bug, bug]

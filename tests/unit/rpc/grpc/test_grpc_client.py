@@ -71,7 +71,7 @@ def test_grpc_is_a_transport(transport: GrpcTransport, listener: GrpcListener) -
     assert place is listener
 
 
-async def test_a_conversation_begins_with_hello_and_welcome(
+async def test_a_connection_begins_with_hello_and_welcome(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     hello = Hello(queue="q", incarnation="i1", broker="b1", client="me")
@@ -287,7 +287,7 @@ async def test_a_broker_that_fails_to_begin_is_a_lost_link_and_no_evidence(
     assert not isinstance(caught.value, NoBrokerThereError)
 
 
-async def test_a_conversation_is_closed_when_its_client_leaves(
+async def test_a_connection_is_closed_when_its_client_leaves(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     wire = await transport.open(listener.address, Hello(), 60.0)
@@ -355,7 +355,7 @@ async def test_an_end_that_nobody_asks_about_is_no_complaint_of_asyncio(
     assert complaints == []
 
 
-async def test_closing_the_transport_ends_its_conversations(
+async def test_closing_the_transport_ends_its_connections(
     transport: GrpcTransport, listener: GrpcListener, service: FakeService
 ) -> None:
     wire = await transport.open(listener.address, Hello(), 60.0)

@@ -99,7 +99,7 @@ async def test_a_unary_call_that_the_broker_dropped_is_unknown(
     assert service.connections[0].closed.is_set()
 
 
-async def test_a_unary_caller_who_leaves_closes_the_conversation(
+async def test_a_unary_caller_who_leaves_closes_the_connection(
     channel: Any, service: FakeService
 ) -> None:
     service.answers_at_once = False

@@ -46,7 +46,7 @@ async def connections_after(steps: int) -> list[FakeConnection]:
     return service.connections
 
 
-async def test_a_conversation_is_closed_whenever_its_client_hangs_up() -> None:
+async def test_a_connection_is_closed_whenever_its_client_hangs_up() -> None:
     found = [await connections_after(steps) for steps in range(20)]
     assert (len(found[0]), len(found[-1])) == (0, 1), "every step was interrupted"
     leaked = [n for n, some in enumerate(found) if not all(one.closed.is_set() for one in some)]

@@ -61,7 +61,7 @@ def streams() -> list[asyncio.Task[Any]]:
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-async def test_nothing_of_a_closed_conversation_is_left_for_another_loop_to_complain_of(
+async def test_nothing_of_a_closed_connection_is_left_for_another_loop_to_complain_of(
     transport: GrpcTransport, listener: GrpcListener, is_read: bool
 ) -> None:
     wire = await transport.open(listener.address, Hello(), 60.0)
