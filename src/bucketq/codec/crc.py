@@ -1,6 +1,6 @@
 """CRC-32 of a whole from the CRC-32s of its parts.
 
-A commit changes a few blocks of a large object. Their checksums are computed anew, those of all
+A commit changes a few blocks of a large object. Their checksums are computed again, those of all
 other blocks are kept, and the checksum of the whole follows without reading it again: appending
 n bytes multiplies the checksum so far, a polynomial over GF(2), by x^(8n), and adds the
 checksum of what was appended.

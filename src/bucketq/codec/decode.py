@@ -1,4 +1,4 @@
-"""Reading ``queue.json``: trust nothing, name the place, keep what is not known.
+"""Reading ``queue.json``: validate everything, name the line of an error, keep unknown fields.
 
 Whatever is wrong with an object, it is never taken for an empty queue and never overwritten.
 """
@@ -90,8 +90,7 @@ def decode(body: bytes, where: str, *, accept: bool = False) -> Document:
     Args:
         body: The object's bytes.
         where: Its address, for messages.
-        accept: Take the content though a person has edited or formatted it; what it says must
-            make sense all the same.
+        accept: Accept content that a person has edited or formatted; it must still be valid.
 
     Raises:
         NewerFormatError: A newer bucketq wrote it.
@@ -193,7 +192,7 @@ def _where_json_breaks(body: bytes) -> str:
 
 
 def _place(body: bytes, error: Exception) -> str:
-    """Name what is wrong and, where it is the JSON, the line on which it is."""
+    """Describe what is wrong and, if it is the JSON, on which line."""
     text = str(error) or type(error).__name__
     found = _BYTE.search(text)
     if isinstance(error, UnicodeDecodeError):
@@ -240,7 +239,7 @@ def _read_with_unknown(body: bytes, extra: _Extra) -> _ObjectFields:
 
 
 def _get(fields: dict[str, Raw], name: str, shape: type[_T]) -> _T | None:
-    """The value of a field, or None where it is missing or of another shape."""
+    """Return the value of a field, or None if it is missing or of another type."""
     try:
         return msgspec.json.decode(fields.get(name, b"null"), type=shape)
     except msgspec.ValidationError:
@@ -293,8 +292,8 @@ def _let_go(jobs: list[JobRecord]) -> None:
     """Let jobs hold no more than they need, for they outlive the bytes that they came from.
 
     The parser leaves payloads as views, of which one keeps the whole object in memory, and makes
-    the name of a kind anew for every job. Records never change; these were made a moment ago,
-    and nobody else has seen them.
+    the name of a kind again for every job. Records never change; these were made a moment ago, and
+    no other code has seen them.
     """
     kinds: dict[str, str] = {}
     for job in jobs:

@@ -1,6 +1,6 @@
 """A state together with its encoded form, so that a commit encodes only what has changed.
 
-The rows of a table are encoded block by block, and a block that nobody touched is taken from
+The rows of a table are encoded block by block, and a block that was not changed is taken from
 the commit before: its text is a view of the bytes that were written then, so that no row is kept
 encoded twice. Checksums are kept for groups of blocks, and that of the whole follows from them,
 so that only the groups that were touched are read again.
@@ -87,7 +87,7 @@ class _Section:
         return self._join()
 
     def rest_on(self, body: memoryview, start: int) -> None:
-        """Keep the text as parts of an object that was just encoded, lest it be kept twice."""
+        """Keep the text as views of an object that was just encoded, to keep it once only."""
         for number in self.table.blocks:
             stop = start + len(self._texts[number])
             self._texts[number] = body[start:stop]
@@ -220,7 +220,7 @@ class Document:
         return Prepared(body, state.version, commit)
 
     def _forget_extra(self) -> None:
-        """Drop unknown fields of rows that have left, lest they come back with another row."""
+        """Drop unknown fields of removed rows, so that they do not come back with another row."""
         state = self.state
         broker = "" if state.broker is None else state.broker.id
         gone = [

@@ -1,7 +1,7 @@
-"""Who serves a queue, read from the first lines of its object alone.
+"""Which broker serves a queue, read from the first lines of its object only.
 
-For clients that want to know where the broker is, and not what is in the queue. The rows are not
-looked at and the checksum is not compared: nothing may be written on the strength of this.
+For clients that look for the broker and do not need the jobs. The rows are not read and the
+checksum is not checked, so nothing may be written based on the result.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Head(Struct, frozen=True):
 
 
 def read_heading(body: bytes, where: str) -> Heading:
-    """Read the head of an object; where it is none of ours, the whole of it tells why.
+    """Read the head of an object; if that fails, decode all of it to report why.
 
     Raises:
         NewerFormatError: A newer bucketq wrote it.

@@ -23,7 +23,7 @@ SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"
 TABLES = tuple(OPENINGS)
 OPTIONAL = frozenset({"tokens", "consumers", "writers"})
-"""Tables that are left out where they are empty."""
+"""Tables that are left out if they are empty."""
 
 
 class Head(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""The jobs of an object as the lines that they are.
+"""The lines of an object's jobs, undecoded.
 
-For readers of whole tables, which decode many jobs elsewhere and together. The format and the
-checksum are compared, as whenever an object is read; what the lines say is for the reader to find
-out, who must allow for fields that he does not know. Nothing may be written on the strength of it.
+For readers of whole tables, which decode many jobs together elsewhere. Format and checksum are
+checked, as whenever an object is read. The reader decodes the lines and must allow unknown fields.
+Nothing may be written based on them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_job_lines(body: bytes, where: str) -> list[bytes]:
-    """The lines of an object's jobs, in their order, without what separates them.
+    """Return the lines of an object's jobs, in order, without separators.
 
     Raises:
         NewerFormatError: A newer bucketq wrote it.

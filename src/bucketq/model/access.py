@@ -1,7 +1,7 @@
 """Who may do what: granting and revoking tokens, and which right an operation needs.
 
-``apply`` itself refuses nobody: whoever can write the object needs no token. Brokers ask ``may``
-before they let a client's operation in.
+``apply`` itself checks no rights: a process that can write the object needs no token. Brokers call
+``may`` before they accept an operation of a client.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def right_of(operation: object) -> Right | None:
 
 
 def may(rights: Collection[Right], operation: object) -> bool:
-    """Whether somebody with these rights may do this; ``admin`` may do everything."""
+    """Whether these rights allow an operation; ``admin`` allows everything."""
     needed = right_of(operation)
     return needed is None or needed in rights or "admin" in rights
 
 
 def grant(state: State, operation: GrantToken, now: datetime) -> TokenInfo:
-    """Add a token; from the first one on, brokers ask for tokens. Doing it again is no error."""
+    """Add a token; from the first one on, brokers require tokens. It is idempotent."""
     _check(operation)
     known = state.tokens.get(operation.id)
     if known is not None:
@@ -102,7 +102,7 @@ def grant(state: State, operation: GrantToken, now: datetime) -> TokenInfo:
     if live >= state.settings.max_tokens:
         message = (
             f"too many tokens: the queue has {live:,}, {state.settings.max_tokens:,} are allowed "
-            "(max_tokens); revoke those that nobody uses"
+            "(max_tokens); revoke those that are not used"
         )
         raise RejectedError(message)
     token = TokenRecord(
@@ -142,9 +142,9 @@ def recall_grant(state: State, operation: GrantToken, stored: str) -> TokenInfo:
 
 
 def revoke(state: State, operation: RevokeToken, now: datetime) -> bool:
-    """Take a token back. The queue does not open by that, not even with the last one."""
+    """Revoke a token. Brokers still require tokens, even after the last one was revoked."""
     check_token_id(operation.id)
-    del now  # By another clock it may still be good, so it is taken back in any case.
+    del now  # By another clock it may still be valid, so it is revoked in any case.
     if operation.id not in state.tokens:
         return False
     state.remove_token(operation.id)
@@ -152,7 +152,7 @@ def revoke(state: State, operation: RevokeToken, now: datetime) -> bool:
 
 
 def read_tokens(state: State, operation: ReadTokens, now: datetime) -> tuple[TokenInfo, ...]:
-    """The tokens that are good now, in the order in which they were granted."""
+    """Return the valid tokens, in the order in which they were granted."""
     del operation
     return tuple(token.info() for token in state.tokens if token.is_live(now))
 
@@ -168,7 +168,7 @@ def check_token_id(token_id: object) -> None:
 
 
 def check_token_name(name: object) -> None:
-    """Check what people call a token."""
+    """Check the name of a token."""
     check.text(name, "token name")
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TOKEN_NAME or not name.isprintable():
         message = f"a token's name must have 1 to {MAX_TOKEN_NAME} characters that can be printed"
@@ -176,7 +176,7 @@ def check_token_name(name: object) -> None:
 
 
 def check_rights(rights: tuple[object, ...]) -> None:
-    """Check what a token is to allow."""
+    """Check the rights of a token."""
     if not rights or any(right not in RIGHTS for right in rights):
         message = f"a token needs one or more of the rights {', '.join(RIGHTS)}"
         raise InvalidRequestError(message)

@@ -18,7 +18,7 @@ class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     payload_encoding: Encoding | None = None
     priority: int = 0
     delay_s: float | None = None
-    """Counted from the commit, by the clock of whoever commits. Not together with ``run_at``."""
+    """Counted from the commit, by the clock of its writer. Not together with ``run_at``."""
     run_at: datetime | None = None
     max_attempts: int | None = None
     backoff: Backoff | None = None

@@ -1,7 +1,7 @@
 """What a broker writes about itself, and about the workers that it listens to.
 
-A takeover names the epoch that it follows, and is refused where the object has moved on: whoever
-stands on old news loses. The epoch stays when a broker retires, so it never falls.
+A takeover names the epoch that it follows, and is rejected if the object has moved on, so a broker
+with old information loses. The epoch stays when a broker retires, so it never falls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bucketq.model.state import State
 
 
 def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
-    """Take the queue over, unless another broker was first. Doing it again is no error."""
+    """Take the queue over, unless another broker was first. It is idempotent."""
     check.name(operation.id, "broker id")
     check.name(operation.address, "broker address")
     check.name(operation.host, "broker host")

@@ -1,8 +1,8 @@
-"""Is a request one that can be granted at all? The limits on what comes in, in one place.
+"""Validation of requests: the limits on everything that comes in, in one place.
 
 Every function raises an ``InvalidRequestError`` or one of its siblings, which names the value,
 the limit and, where there is one, the setting that holds it. They run for every job, so those
-that run most often ask first whether all is well, and look for what is wrong only where it is not.
+that run most often check first whether all is well, and look for the mistake only if it is not.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def moment(value: object, what: str) -> None:
     try:
         value.astimezone(UTC)
     except OverflowError:
-        _refuse(f"{what} is too far away to be told in UTC: {value!r}")
+        _refuse(f"{what} is too far away for UTC: {value!r}")
     _plain(value, what, datetime)
 
 
@@ -230,7 +230,7 @@ def _plain(value: object, what: str, shape: type) -> None:
 
 
 def _depth(raw: bytes) -> int:
-    """How deep JSON is nested; 0 where it has too few brackets to be nested too deeply."""
+    """Return how deep JSON is nested; 0 if it has too few brackets to be nested too deeply."""
     depth = deepest = 0
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return 0

@@ -1,11 +1,11 @@
 """How a consumer claims, reads and closes its batches, one after the other.
 
 A batch number stands for one set of jobs for ever: the set is chosen once, and its ids stay in the
-consumer's row until the batch is closed. What is looked at anew each time is only which of them
-still belong to it: a job does exactly while it is running under the lease that follows from the
+consumer's row until the batch is closed. Only which of them still belong to it is
+checked each time: a job does exactly while it is running under the lease that follows from the
 batch's secret, the job and its attempt. The others are *lost* to the batch, and go their own way.
 
-Only who opened the consumer last may claim and close; everybody before is fenced.
+Only the driver that opened the consumer last may claim and close; earlier ones are fenced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SIGNS_OF_LIFE = 10
 
 
 def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerState:
-    """Take a consumer over, or make it; whoever held it before is fenced."""
+    """Take a consumer over, or create it; its previous driver is fenced."""
     check.name(operation.consumer, "consumer")
     known = state.consumers.get(operation.consumer)
     if known is not None:
@@ -50,7 +50,7 @@ def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerSt
         if len(state.consumers) >= limit:
             message = (
                 f"too many consumers: the queue has {len(state.consumers):,}, {limit:,} are "
-                "allowed (max_consumers); remove those that nobody uses"
+                "allowed (max_consumers); remove those that are not used"
             )
             raise RejectedError(message)
         record = ConsumerRecord(
@@ -101,8 +101,8 @@ def _claim_again(
 ) -> BatchState:
     """Hand out the same jobs, as if they had been heard of just now: their worker may be new.
 
-    Those that nobody holds any more are taken back. A pause does not keep them from that, for
-    the batch was handed out before.
+    Those that no worker holds any more are taken back, even while the queue is paused, because the
+    batch was handed out before.
     """
     if state.delayed:
         state.promote(now)
@@ -141,7 +141,7 @@ def read(state: State, operation: ReadBatch, now: datetime) -> BatchPage:
 
 
 def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
-    """Complete what still belongs to a batch, and close it. Doing it again is no error."""
+    """Complete what still belongs to a batch, and close it. It is idempotent."""
     record = _to_close(state, operation)
     if record is None:
         return BatchState(operation.batch, 0)
@@ -153,7 +153,7 @@ def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
 
 
 def release(state: State, operation: ReleaseBatch, now: datetime) -> BatchState:
-    """Give back what still belongs to a batch, and close it. Doing it again is no error."""
+    """Release what still belongs to a batch, and close it. It is idempotent."""
     record = _to_close(state, operation)
     if record is None:
         return BatchState(operation.batch, 0)
@@ -260,7 +260,7 @@ def _wrong_number(record: ConsumerRecord, batch: int) -> InvalidRequestError:
 
 
 def _is_free(job: JobRecord, now: datetime) -> bool:
-    """Whether nobody holds a job of a batch, and it can be taken back.
+    """Whether no worker holds a job of a batch, so that it can be taken back.
 
     It was claimed at least once. One that never was came later under an id used before, in a batch
     of a writer that does not keep ``seq_limit``.

@@ -1,4 +1,4 @@
-"""How finished jobs leave: read from the outbox, and let go once they are in the archive."""
+"""How finished jobs leave: read from the outbox, and removed once they are in the archive."""
 
 from __future__ import annotations
 

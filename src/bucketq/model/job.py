@@ -93,7 +93,7 @@ class JobRecord(
     """For people. Staleness is judged by clocks that cannot jump."""
     silent_s: float = HEARD
     """How long its worker had been silent when a broker last wrote that down: a duration, so that
-    the next broker needs nobody's clock to go on from there."""
+    the next broker can continue from it without any wall clock."""
     lease_s: float | None = None
     """How long the worker of this attempt may be silent. None: what the queue's settings say."""
     cancel_requested: bool = False
@@ -137,7 +137,7 @@ class BrokerRecord(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """The broker that serves this queue, or the last one that did."""
 
     address: str
-    """``host:port``; empty once it has retired, and nobody serves the queue."""
+    """``host:port``; empty once it has retired, when no broker serves the queue."""
     id: str
     """New at each start of a broker: an address may be used again by something else."""
     epoch: int

@@ -1,7 +1,7 @@
-"""How jobs are handed out, kept, and given back.
+"""How jobs are claimed, held and released.
 
 Every claim hands out a lease that is new at each attempt, and everything a worker says of a job
-must show it. A worker that has been replaced is refused, and told.
+must show it. A worker that has been replaced is rejected with ``LeaseLostError``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_NUMBER = 2**63 - 1
 
 
 def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
-    """Hand out the smallest jobs that are due; none where there are none, or the queue pauses."""
+    """Hand out the smallest jobs that are due; none if there are none or the queue is paused."""
     check_claim(state, operation)
     if operation.wait_s:
         check.delay(operation.wait_s, "wait_s")
@@ -46,7 +46,7 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
 
 
 def check_claim(state: State, operation: Claim | ClaimBatch) -> None:
-    """Check what whoever wants jobs says of himself, and of them."""
+    """Validate a claim: its worker, its kinds and its limits."""
     check.name(operation.worker, "worker")
     if operation.kinds:
         check.kinds(operation.kinds)
@@ -96,7 +96,7 @@ def _take(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[Jo
 
 
 def remember_claim(_operation: Claim, answer: tuple[JobRecord, ...]) -> list[tuple[str, int, int]]:
-    """Keep which jobs were handed out; an id may come again, its number never does."""
+    """Keep which jobs were handed out, by ``seq``, because an id may be used again."""
     return [(job.id, job.seq, job.attempt) for job in answer]
 
 
@@ -113,7 +113,7 @@ def recall_claim(
 
 
 def heartbeat(state: State, operation: Heartbeat, now: datetime) -> tuple[Pulse, ...]:
-    """Note that jobs are being worked on, and tell which are lost or to be cancelled."""
+    """Record heartbeats; report which jobs are lost or should be cancelled."""
     limit = state.settings.max_batch_jobs
     if len(operation.leases) > limit:
         message = f"{len(operation.leases)} jobs in one heartbeat, at most {limit} are allowed"
@@ -122,12 +122,12 @@ def heartbeat(state: State, operation: Heartbeat, now: datetime) -> tuple[Pulse,
 
 
 def pulses(state: State, operation: Heartbeat) -> tuple[Pulse, ...]:
-    """Tell which jobs are held, without noting that they are: a broker keeps beats elsewhere."""
+    """Report which jobs are held without recording heartbeats: a broker keeps them elsewhere."""
     return tuple(_pulse(state, lease) for lease in operation.leases)
 
 
 def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple[bool, ...]:
-    """Finish jobs, each for itself: one whose lease was lost does not hold up the others."""
+    """Finish jobs independently: one whose lease was lost does not affect the others."""
     _check_count(state, len(operation.jobs))
     for finished in operation.jobs:
         _check_result(state, finished)
@@ -180,7 +180,7 @@ def _check_count(state: State, count: int) -> None:
 
 
 def complete(state: State, operation: Complete, now: datetime) -> None:
-    """Finish a job. Finishing it again under the same lease is no error."""
+    """Finish a job. It is idempotent under the same lease."""
     job = state.jobs.by_id.get(operation.job)
     if job is not None and job.outcome == "completed" and job.lease == operation.lease:
         return
@@ -191,7 +191,7 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
 
 
 def fail(state: State, operation: Fail, now: datetime) -> str:
-    """Note a failure; the job waits and is tried again, or is dead."""
+    """Record a failure; the job is retried later, or is dead."""
     job = _held(state, operation.job, operation.lease)
     check.text(operation.error, "error")
     limit = job.max_attempts
@@ -213,7 +213,7 @@ def fail(state: State, operation: Fail, now: datetime) -> str:
 
 
 def release(state: State, operation: Release, now: datetime) -> None:
-    """Take a job back unharmed."""
+    """Release a job."""
     check.delay(operation.delay_s)
     job = _held(state, operation.job, operation.lease)
     run_at = now + timedelta(seconds=operation.delay_s) if operation.delay_s else None
@@ -245,7 +245,7 @@ def _is_claimed(entry: object) -> bool:
 
 
 def release_many(state: State, operation: ReleaseMany, now: datetime) -> tuple[bool, ...]:
-    """Take jobs back unharmed, each for itself: a lost lease does not hold up the others."""
+    """Release jobs independently: a lost lease does not affect the others."""
     check.delay(operation.delay_s)
     _check_count(state, len(operation.leases))
     run_at = now + timedelta(seconds=operation.delay_s) if operation.delay_s else None
@@ -275,7 +275,7 @@ def expire(state: State, operation: Expire, now: datetime) -> bool:
 
 
 def lease_of(secret: str, job_id: str, attempt: int) -> str:
-    """The lease of one attempt, as it follows from the secret of its claim."""
+    """Return the lease of one attempt, derived from the secret of its claim."""
     return blake2b(f"{secret}/{job_id}/{attempt}".encode(), digest_size=16).hexdigest()
 
 
@@ -305,7 +305,7 @@ def _check_result(state: State, finished: Complete | Completion) -> None:
 
 
 def finished_with(job: JobRecord, finished: Complete | Completion, now: datetime) -> JobRecord:
-    """A job that is completed, with what came of it."""
+    """Return a completed job with its result."""
     return replace(
         job,
         status="done",
@@ -362,7 +362,7 @@ def _end_attempt(
     give_up: bool = False,
     costs: bool = True,
 ) -> str:
-    """Take a job from its worker: back to the queue, or out of it."""
+    """End an attempt: the job goes back to the queue, or is finished."""
     freed = replace(
         job,
         lease=None,

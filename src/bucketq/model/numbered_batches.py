@@ -2,8 +2,8 @@
 
 Such an engine (Spark is one) may be killed at any point, and then does the same batch again, under
 the same number. A **consumer** is a name under which batches of jobs are claimed one after the
-other: its row in the object holds the one that is not acknowledged yet, so whoever carries on finds
-the identical set. Its epoch rises whenever somebody opens it, and fences whoever held it before. A
+other: its row in the object holds the one that is not acknowledged yet, so the next driver finds
+the identical set. Its epoch rises whenever it is opened, which fences the previous driver. A
 **writer** is a name under which batches of jobs are published: its row holds the last position,
 so that a batch that comes again changes nothing.
 
@@ -43,7 +43,7 @@ class ConsumerRecord(
     """Its name."""
     seq: int
     epoch: int
-    """One more whenever somebody opens it; whoever shows an older one is refused."""
+    """Rises whenever it is opened; a driver with an older epoch is fenced."""
     at: datetime
     """When it was last used."""
     batch: int = 0
@@ -69,7 +69,7 @@ class ConsumerRecord(
         return limit is None or limit[0] != self.batch or job.seq < limit[1]
 
     def info(self) -> ConsumerInfo:
-        """What may be told of it."""
+        """Its public part."""
         return ConsumerInfo(
             name=self.id,
             epoch=self.epoch,
@@ -99,7 +99,7 @@ class WriterRecord(Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_f
 class OpenConsumer(Operation, frozen=True):
     """Take a consumer over, or make it; answers a ``ConsumerState``.
 
-    Whoever held it before is refused from now on.
+    Its previous driver is fenced from now on.
     """
 
     consumer: str
@@ -115,7 +115,7 @@ class ClaimBatch(Operation, frozen=True):
     epoch: int
     batch: int
     secret: str
-    """As in ``Claim``; where the batch is open already, the one that it was claimed with stays."""
+    """As in ``Claim``; if the batch is open already, the lease time of its claim stays."""
     worker: str
     kinds: tuple[str, ...] = ()
     limit: int = 1

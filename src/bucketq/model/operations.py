@@ -30,7 +30,7 @@ from bucketq.model.tokens import Right, repr_without_digest
 
 
 class LeaseRef(Struct, frozen=True, gc=False):
-    """A job and the lease under which a worker believes to hold it."""
+    """A job and the lease under which a worker holds it."""
 
     job: str
     lease: str
@@ -51,13 +51,13 @@ class Claim(Operation, frozen=True):
     kinds: tuple[str, ...] = ()
     limit: int = 1
     wait_s: float = 0.0
-    """How long whoever commits may hold it back until there is a job. ``apply`` never waits."""
+    """How long the committer may park it until there is a job. ``apply`` never waits."""
     lease_s: float | None = None
     """How long the worker of these attempts may be silent; None: as the settings say."""
 
 
 class Heartbeat(Operation, frozen=True):
-    """Say that jobs are still being worked on. Answers a ``Pulse`` for each."""
+    """Report that jobs are still being worked on. Answers a ``Pulse`` for each."""
 
     leases: tuple[LeaseRef, ...]
 
@@ -93,15 +93,15 @@ class Fail(Operation, frozen=True):
     lease: str
     error: str
     retry: bool = True
-    """False: give it up at once, whatever attempts are left."""
+    """False: do not retry it, whatever attempts are left."""
     delay_s: float | None = None
-    """How long it waits before it is tried again; None: as its backoff says."""
+    """How long it waits before it is retried; None: as its backoff says."""
     max_attempts: int | None = None
     """How many failures and lost leases the job may have from now on, if it does not say itself."""
 
 
 class Release(Operation, frozen=True):
-    """Give a job back unharmed, at no cost to its attempts."""
+    """Release a job, at no cost to its attempts."""
 
     job: str
     lease: str
@@ -121,7 +121,7 @@ class Withdraw(Operation, frozen=True):
 
 
 class ReleaseMany(Operation, frozen=True):
-    """Give jobs back unharmed. Answers for each whether it was held, or its lease was lost."""
+    """Release jobs. Answers for each whether it was held, or its lease was lost."""
 
     leases: tuple[LeaseRef, ...]
     delay_s: float = 0.0
@@ -134,7 +134,7 @@ class Cancel(Operation, frozen=True):
 
 
 class Redrive(Operation, frozen=True):
-    """Give dead jobs a new life, oldest first. Answers how many."""
+    """Queue dead jobs again, oldest first. Answers how many."""
 
     jobs: tuple[str, ...] = ()
     """Only these; none given: all that ``kinds`` allows."""
@@ -144,7 +144,7 @@ class Redrive(Operation, frozen=True):
 
 
 class Purge(Operation, frozen=True):
-    """Finish dead jobs for good; they leave for the archive. Answers how many."""
+    """Finish dead jobs; they leave for the archive. Answers how many."""
 
     jobs: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class Purge(Operation, frozen=True):
 
 
 class Pause(Operation, frozen=True):
-    """Hand out no jobs of a kind, or none at all. What runs goes on running."""
+    """Hand out no jobs of a kind, or none at all. Running jobs continue."""
 
     kind: str | None = None
 
@@ -170,15 +170,15 @@ class Configure(Operation, frozen=True):
 
 
 class GrantToken(Operation, frozen=True):
-    """Let in whoever shows a token with this digest. Answers a ``TokenInfo``."""
+    """Accept clients that show a token with this digest. Answers a ``TokenInfo``."""
 
     id: str
     name: str
     digest: str
-    """Only this travels; whoever makes a token keeps its secret."""
+    """Only the digest is sent; the secret stays with the maker of the token."""
     rights: tuple[Right, ...]
     ttl_s: float = 0.0
-    """How long it is good for, counted from the commit; 0: for ever."""
+    """How long it is valid, counted from the commit; 0: for ever."""
 
     def __repr__(self) -> str:
         """Leave the digest out."""
@@ -186,13 +186,13 @@ class GrantToken(Operation, frozen=True):
 
 
 class RevokeToken(Operation, frozen=True):
-    """Take a token back. Answers whether there was one."""
+    """Revoke a token. Answers whether there was one."""
 
     id: str
 
 
 class Expire(Operation, frozen=True):
-    """End the lease of a silent worker; whoever writes has judged that it is stale."""
+    """End the lease of a silent worker, which the writer has found to be stale."""
 
     job: str
     attempt: int
@@ -207,7 +207,7 @@ class Silence(Struct, frozen=True, gc=False):
 
 
 class Persist(Operation, frozen=True):
-    """Write down what a broker has heard of workers, for whoever follows it."""
+    """Record the heartbeats that a broker received, for its successor."""
 
     silences: tuple[Silence, ...]
 
@@ -215,7 +215,7 @@ class Persist(Operation, frozen=True):
 class Lead(Operation, frozen=True):
     """Become the broker of a queue that no other has taken since epoch ``after``.
 
-    Answers the ``BrokerRecord``. It is refused with ``SupersededError`` where another was first.
+    Answers the ``BrokerRecord``. It is rejected with ``SupersededError`` if another was first.
     """
 
     id: str
@@ -233,7 +233,7 @@ class Retire(Operation, frozen=True):
 
 
 class NoteTime(Operation, frozen=True):
-    """Write down what the clock of the writer shows, so that ages are judged by several clocks."""
+    """Record the clock of the writer, so that ages are judged by several clocks."""
 
 
 class Tidy(Operation, frozen=True):
@@ -241,7 +241,7 @@ class Tidy(Operation, frozen=True):
 
 
 class Archived(Operation, frozen=True):
-    """Let finished jobs go whose archive file has landed. Answers how many."""
+    """Remove finished jobs whose archive file has landed. Answers how many."""
 
     jobs: tuple[tuple[str, int], ...]
     """The id and ``seq`` of each: another job may have the same id by now."""
@@ -284,7 +284,7 @@ class ReadSnapshot(Operation, frozen=True):
 
 
 class ReadTokens(Operation, frozen=True):
-    """Read which tokens are good. Answers a ``TokenInfo`` for each, in order."""
+    """Read the valid tokens. Answers a ``TokenInfo`` for each, in order."""
 
 
 AnyOperation = (
@@ -348,13 +348,13 @@ REPEATABLE = (
     Tidy,
     Archived,
 )
-"""Operations that do no harm when they are applied twice: they need no id, and are not recorded."""
+"""Operations that are idempotent by themselves: they need no id, and are not recorded."""
 
 
 class Request(Struct, frozen=True, gc=False, omit_defaults=True):
     """An operation with the id that its client gave it.
 
-    A retry bears the same ``session`` and ``number``, and ``since``: a version of the object at
+    A retry has the same ``session`` and ``number``, and ``since``: a version of the object at
     which it had certainly not been applied. ``REPEATABLE`` operations need no id.
     """
 
@@ -369,7 +369,7 @@ class Request(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Pulse(Struct, frozen=True, gc=False):
-    """What a heartbeat learns of one job."""
+    """The answer to a heartbeat of one job."""
 
     job: str
     held: bool
@@ -378,7 +378,7 @@ class Pulse(Struct, frozen=True, gc=False):
 
 
 class Page(Struct, frozen=True):
-    """Some jobs, and where the next page begins (None: there is none)."""
+    """Some jobs, and the start of the next page (None: there is none)."""
 
     jobs: tuple[JobRecord, ...]
     next_after: int | None

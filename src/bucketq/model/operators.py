@@ -31,7 +31,7 @@ def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
 
 
 def redrive(state: State, operation: Redrive, now: datetime) -> int:
-    """Give dead jobs a new life; they keep their place, their attempts and their history."""
+    """Queue dead jobs again; they keep their place, their attempts and their history."""
     del now
     check.whole_number(operation.limit, "limit", 0, 2**31)
     chosen = _dead(state, operation.jobs, operation.kinds)
@@ -43,7 +43,7 @@ def redrive(state: State, operation: Redrive, now: datetime) -> int:
 
 
 def purge(state: State, operation: Purge, now: datetime) -> int:
-    """Finish dead jobs for good."""
+    """Finish dead jobs."""
     check.delay(operation.older_than_s, "older_than_s")
     before = now - timedelta(seconds=operation.older_than_s)
     chosen = [
@@ -102,7 +102,7 @@ def recall_settings(state: State, _operation: Configure, _stored: None) -> Setti
 
 
 def is_untidy(state: State, now: datetime) -> bool:
-    """Whether ``tidy`` would find something to do; costs next to nothing."""
+    """Whether ``tidy`` has something to do; it is cheap."""
     now = timekeeping.agreed(state, now)
     return (
         state.sessions.are_stale(state.settings, now)
@@ -172,7 +172,7 @@ def _existing(state: State, job_id: str) -> JobRecord:
 
 
 def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[JobRecord]:
-    """The dead jobs that a request means, those that died first before the others."""
+    """Return the dead jobs that a request selects, oldest deaths first."""
     check.kinds(kinds)
     if not jobs:
         return [job for job in state.dead_jobs() if not kinds or job.kind in kinds]

@@ -1,4 +1,4 @@
-"""How jobs come in."""
+"""Pushing jobs: validation, limits, ids and idempotency keys."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from bucketq.model.state import State
 _LINE_BYTES = 200
 """About what a waiting job's line takes beside its payload."""
 _FUTURE = timedelta(days=1)
-"""A key further in the future than this is not recognised, lest a clock that is wrong by years
-takes its name for years. Hosts that are hours apart still know each other's keys."""
+"""A key further in the future than this is not recognised, so that a clock that is wrong by years
+does not block the key for years. Hosts that are hours apart still know each other's keys."""
 
 _LEAST_OUTBOX_BYTES = 64 * MIB
 """How much room finished jobs have at least, however small the queue is. They have as much as all
@@ -64,7 +64,7 @@ def add(state: State, jobs: tuple[NewJob, ...], now: datetime) -> tuple[str, ...
 
 
 def remember(operation: Push, answer: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Keep the ids only where they are not those that the client made itself."""
+    """Keep the ids only if they are not those that the client made itself."""
     for job, job_id in zip(operation.jobs, answer, strict=True):
         if job.id != job_id:
             return answer

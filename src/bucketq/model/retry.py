@@ -1,4 +1,4 @@
-"""When a job is tried again, and when it is given up.
+"""When a job is retried, and when it is dead.
 
 The jitter is a hash of job and attempt, so that applying an operation again gives the same
 time, while jobs that failed together do not come back together.

@@ -1,14 +1,14 @@
-"""Which requests of which client have taken effect, so that a retry has the effect of one.
+"""Which requests of which client have taken effect, so that retries are idempotent.
 
 A client numbers its requests within a session and says, with each, below which number it has
 had every answer. What a session holds is therefore only what is still outstanding, and the
 whole of it grows with the number of clients, not of jobs.
 
 Sessions are forgotten when they are old or too many. Forgetting leaves a trace, the
-**horizon**: the newest version at which a forgotten session was last written. Whoever looks
-for a request that can only have been applied after version ``since`` and does not find it
-knows that it was never applied as long as the horizon is not above ``since``; above it, nobody
-can tell, and the answer is *unknown*, never a second application.
+**horizon**: the newest version at which a forgotten session was last written. If a request that
+can only have been applied after version ``since`` is not found, it was never applied, provided that
+the horizon is not above ``since``. Above it the outcome is *unknown*, and the request is never
+applied a second time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
     id: str
     seq: int
     at: datetime
-    """When it was last written, by the clock of whoever wrote it."""
+    """When it was last written, by the clock of its writer."""
     version: int
     """The version of the object that it was last written in."""
     floor: int = 0
@@ -45,7 +45,7 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
     done: list[list[int]] = []
     """Ranges (first, last) of numbers from the floor up that have taken effect."""
     answers: dict[int, Any] = {}
-    """What was answered to them, where the request itself does not tell."""
+    """Their answers, if they do not follow from the request itself."""
     digests: dict[int, str] = {}
     """A short digest of what each of them asked for, the latest ones, so that a number used again
     for another request is rejected. Requests that older code recorded have none."""

@@ -1,7 +1,7 @@
 """What all processes of a queue must agree on; it lives in the object.
 
 Every limit has a default that suits a queue of up to a hundred thousand jobs, and an error that
-names the setting, so that whoever meets one knows what to change.
+names the setting to change.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     max_errors: int = 5
     """How many errors a job remembers."""
     max_tags: int = 16
-    """How many tags a job bears."""
+    """How many tags a job has."""
     max_kinds: int = 1000
     """How many kinds of jobs that are not finished the queue holds at once."""
     max_batch_jobs: int = 10_000
@@ -135,7 +135,7 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
 
 
 def check_backoff(backoff: object) -> None:
-    """Raise ``InvalidRequestError`` where a backoff makes no sense."""
+    """Raise ``InvalidRequestError`` if a backoff is invalid."""
     if not isinstance(backoff, Backoff):
         message = f"backoff must be a Backoff, got {type(backoff).__name__}"
         raise InvalidRequestError(message)

@@ -5,7 +5,7 @@ register moves its version. When a commit is lost to another writer the state is
 never mended.
 
 Everything that an index knows can be derived from the rows, so two states with the same rows
-answer every operation alike, whatever way they came about.
+answer every operation alike, however they were reached.
 """
 
 from __future__ import annotations
@@ -402,7 +402,7 @@ class State:
             del self.dead[job.id]
 
     def _sweep(self, left: JobRecord) -> None:
-        """Drop entries of jobs that have left, where they outnumber those that wait."""
+        """Drop entries of jobs that have left, if they outnumber those that wait."""
         lane = self.lanes.get(left.kind)
         if lane is not None:
             lane.sweep(self.jobs.by_id, self.count(left.kind, "queued"))

@@ -1,8 +1,8 @@
 """Rows in the order of their numbers, kept in blocks so that an encoder can cache them.
 
 A table promises that a row's place never changes while it lives, that looking one up, adding,
-replacing and removing cost the same at any size, and that it remembers which blocks were
-touched since somebody last asked. A block holds the rows whose numbers share their upper
+replacing and removing cost the same at any size, and that it remembers which blocks were touched
+since the last call of ``take_touched``. A block holds the rows whose numbers share their upper
 bits, so a row is found in its block without a further index.
 """
 
@@ -77,7 +77,7 @@ class Table(Generic[R]):
         return len(self.by_id)
 
     def __contains__(self, row_id: str) -> bool:
-        """Whether a row bears this id."""
+        """Whether there is a row with this id."""
         return row_id in self.by_id
 
     def __iter__(self) -> Iterator[R]:

@@ -7,7 +7,7 @@ that follows the slowest clock among those that write:
 * A clock that shows at most ``clock_margin_s`` more than the agreed time moves that time on.
 * A clock that shows less than that sets it back. Rows are kept too long then, which is safe.
 * A clock that shows more is not believed at once: either it is ahead, or nothing was committed for
-  a while, and one commit cannot tell which. What it shows is noted, and is believed after it has
+  a while, and one commit does not show which. Its time is noted, and is believed after it has
   stood for an hour in which no other clock showed less. By then, everything that was in the object
   at its first commit has really been there for that hour.
 

@@ -1,8 +1,8 @@
 """Access tokens: what one looks like, and what the object keeps of it.
 
 A token is the text ``bq_<id>_<secret>``. The id is public and names the record; the secret has 256
-random bits, so that nobody finds it by trying and a plain hash of the text is enough. The object
-holds that hash alone: whoever reads the object, a listing or a log learns no token from it.
+random bits, so that it cannot be guessed and a plain hash of the text is enough. The object holds
+only that hash: readers of the object, a listing or a log learn no token from it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TokenRecord(
         return repr_without_digest(self)
 
     def info(self) -> TokenInfo:
-        """What may be told of it."""
+        """Its public part."""
         return TokenInfo(
             id=self.id,
             name=self.name,
@@ -73,7 +73,7 @@ class TokenRecord(
         return self.expires_at is None or now < self.expires_at
 
     def is_of(self, token: str) -> bool:
-        """Whether this is the record of a token; the time it takes does not tell how near it is."""
+        """Whether this is the record of a token, compared in constant time."""
         return compare_digest(self.digest, token_digest(token))
 
 

@@ -3,7 +3,7 @@
 It is deterministic (what is random comes in with the operation), costs the same at any size of
 the queue, and is total: an operation that cannot be granted changes nothing and is answered
 with a ``RejectedError``, so that one bad request fails alone. It never judges time on behalf
-of a worker: whether a lease is stale is for whoever writes to decide, by submitting ``Expire``.
+of a worker: the writer decides whether a lease is stale, and submits ``Expire``.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ _REMEMBER: dict[type[Operation], Callable[[Any, Any], Any]] = {
 
 
 def apply(state: State, request: Request, now: datetime) -> Applied:
-    """Apply a request to a state, or answer it again where it was applied before."""
+    """Apply a request to a state, or answer it again if it was applied before."""
     mark = len(state.changes)
     operation = request.operation
     is_recorded = bool(request.session) and type(operation) not in _UNRECORDED
@@ -192,7 +192,7 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
 def _drop_frames(error: BaseException) -> None:
     """Make an error one that can be kept: from now on it is an answer.
 
-    Its traceback would keep the frames of whoever applies requests, and with them the whole state,
+    Its traceback would keep the frames of the caller, and with them the whole state,
     in a circle that only the garbage collector can break, which in a broker hardly ever runs.
     """
     link: BaseException | None = error
@@ -213,12 +213,12 @@ def _check_id(request: Request) -> None:
 
 
 def _find_earlier(state: State, request: Request) -> object:
-    """The answer to the same request where it was applied before, or MISSING.
+    """Return the answer to the same request if it was applied before, or MISSING.
 
     Raises:
         InvalidRequestError: The client said that it had the answer already, or asked for something
             else under this id.
-        UnavailableError: It may have been applied and forgotten; nobody can tell any more.
+        UnavailableError: It may have been applied and forgotten: the outcome is unknown.
     """
     session = state.sessions.table.by_id.get(request.session)
     if session is not None:

@@ -17,7 +17,7 @@ MAX_POSITION = 2**63 - 1
 
 
 def publish(state: State, operation: Publish, now: datetime) -> bool:
-    """Add jobs, all or none, where the writer has not come so far yet; tell whether it had not."""
+    """Add jobs, all or none, unless the position was published; return whether it was new."""
     check.name(operation.writer, "writer")
     check.whole_number(operation.batch, "batch", 0, MAX_POSITION)
     check.whole_number(operation.part, "part", 0, MAX_POSITION)

@@ -6,7 +6,7 @@ it knows nothing of keys or of what an error means to the caller, and raises ``O
 Promises:
 
 * A write is whole or has not happened, for every reader, in every process, through
-  ``SIGKILL`` and power loss. How, is told below.
+  ``SIGKILL`` and power loss. How is explained below.
 * What a read returns is durable, like what a write has put in place. Its writer may have died
   between the rename and the sync, so the reader syncs it too, unless its caller knows that this
   version has been synced.
@@ -18,22 +18,22 @@ Promises:
   the lock is done without it; what is left is to look once more and to rename, some tens of
   microseconds. Under a lock around the whole write, a broker that is suspended under load
   would nearly always hold it. One that is suspended in just that moment still does, and none
-  can take its place until it goes on or is killed, which ends every lock.
+  can take its place until it resumes or is killed, which ends every lock.
 
 A write fills a hidden file in the same directory, which it owns (see ``owned_file``), and
 syncs it. It gives the file that is there a second, hidden name and, under the lock, renames
 its own over the first. Then it syncs the directory, and only then returns. So the name means
-a file whose bytes are all on the disk, wherever the power fails, as long as nobody changes a
-file to which the name on the disk still points. Two rules see to that:
+a file whose bytes are all on the disk, whenever the power fails, as long as no process changes a
+file to which the name on the disk still points. Two rules ensure that:
 
 * A file that has taken its name is not written to again, before another one has its name on
   the disk as well. Between the rename and the sync of the directory memory and disk differ:
-  the file that was replaced has lost its name in the one and not yet in the other. Who wants
-  to overwrite it has to know that the directory has been synced since, or syncs it himself.
-* Nobody is to have it open then, or to know it by another name.
+  the file that was replaced has lost its name in the one and not yet in the other. A writer
+  may overwrite it only if the directory has been synced since, or syncs it first.
+* No process may have it open then, and it may have no other name.
 
 May touch: the file it is asked to write, its directory, and the names that ``is_reserved``
-tells, which are its own. Network filesystems are not supported: their locks and renames
+accepts, which are its own. Network filesystems are not supported: their locks and renames
 promise less.
 """
 
@@ -67,21 +67,21 @@ _STAMP_STEP_NS_MAX = 1 << 36  # About a minute: no filesystem keeps times more c
 
 
 def is_reserved(name: str) -> bool:
-    """Tell whether a file name belongs to this module, and so to no object."""
+    """Whether a file name belongs to this module, and so to no object."""
     return name.startswith(".bucketq.")
 
 
 def etag_of(info: os.stat_result) -> str:
-    """Name a version of a file; ``_stamp`` says why no other one bears this name."""
+    """Return the etag of a version; ``_stamp`` says why no other version has it."""
     return f"{info.st_mtime_ns:x}-{info.st_ino:x}-{info.st_size:x}"
 
 
 def read(
     path: Path, known_etag: str | None, durable_etag: str | None = None
 ) -> tuple[bytes | None, str]:
-    """Read a file and its etag; the bytes are None where the etag is the known one.
+    """Read a file and its etag; the bytes are None if the etag is the known one.
 
-    It takes no lock, for a file that somebody has open is never written to: the one that was
+    It takes no lock, because a file that any process has open is never written to: the one that was
     opened stays whole, whatever replaces it meanwhile. The durable etag is that of a version that
     the caller knows to be on the disk under its name; any other is synced before it is returned.
     """
@@ -101,7 +101,7 @@ def _read_named(
     finds another file. One that has the name when it is open already stays as it is.
     """
     try:
-        # Non-blocking, because opening a pipe would otherwise wait for somebody to write to it.
+        # Non-blocking, because opening a pipe would otherwise wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | owned_file.SAFE)
     except BlockingIOError:
         return None
@@ -208,14 +208,16 @@ def write(
                     _demand_writable(directory, path.name, found)
                     etag = _stamp(file, directory, found)
                 if not owned_file.is_named(directory, hidden_name, file):
-                    raise FileNotFoundError(errno.ENOENT, f"somebody has removed {hidden_name}")
+                    raise FileNotFoundError(
+                        errno.ENOENT, f"another process has removed {hidden_name}"
+                    )
                 os.rename(hidden_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         directories.sync(directory)
     return etag
 
 
 def delete(path: Path, given_up: Event) -> None:
-    """Remove a file, if it is there, and keep its time for whoever comes after it.
+    """Remove a file, if it is there, and keep its time for its successor.
 
     The directory is synced even if the file is gone already: another process may have removed it
     and died before it synced that.
@@ -253,7 +255,7 @@ def _find(directory: int, name: str) -> os.stat_result | None:
 
 
 def _is_at(directory: int, name: str, etag: str | None) -> bool:
-    """Tell whether a name still means the version that bears an etag."""
+    """Whether a name still means the version with an etag."""
     current = _find(directory, name)
     return current is not None and etag_of(current) == etag
 
@@ -265,7 +267,7 @@ def _demand_writable(directory: int, name: str, current: os.stat_result | None) 
 
 
 def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Tell whether two looks have found one version, with the same owner and rights."""
+    """Whether two reads of its metadata found one version, with the same owner and rights."""
     return (
         one.st_mtime_ns == other.st_mtime_ns
         and one.st_ino == other.st_ino
@@ -320,8 +322,8 @@ def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
     strictly from each version to the next, and, through the time of the lock file, also from
     a deleted one to its successor.
 
-    Syncing the directory later makes this durable too; were it lost with the power, nobody
-    would be left who knows the lost etag.
+    Syncing the directory later makes this durable too; if it is lost with the power, no
+    process is left that knows the lost etag.
     """
     lock = _find(directory, directories.LOCK_NAME)
     floor_ns = 0 if lock is None else lock.st_mtime_ns

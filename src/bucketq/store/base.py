@@ -70,7 +70,7 @@ class ObjectStore(Protocol):
 
     @property
     def url(self) -> str:
-        """Where this store is, for messages; it never holds a secret."""
+        """The address of this store, for messages; it never holds a secret."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class ObjectStore(Protocol):
         ...
 
     async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        """Read an object unless it still bears ``etag``; None means that it does.
+        """Read the object if its etag differs; return None if it is unchanged.
 
         Raises ``ObjectMissingError``.
         """
@@ -92,24 +92,24 @@ class ObjectStore(Protocol):
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet; return its etag.
 
-        Raises ``PreconditionFailedError`` where it exists.
+        Raises ``PreconditionFailedError`` if it exists.
         """
         ...
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
-        """Write an object that must still bear ``etag``; return its new one.
+        """Replace an object that must still have ``etag``; return its new one.
 
-        Raises ``PreconditionFailedError`` where it bears another, ``ObjectMissingError``
-        where there is none.
+        Raises ``PreconditionFailedError`` if it has another, ``ObjectMissingError`` if there is
+        none.
         """
         ...
 
     async def put(self, key: str, body: bytes) -> str:
-        """Write an object whatever is there; for keys whose content never differs."""
+        """Create or overwrite an object; for keys whose content never differs."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Remove an object. One that is not there is no error."""
+        """Delete an object. Does nothing if it does not exist."""
         ...
 
     def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
@@ -117,5 +117,5 @@ class ObjectStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections. Closing twice is no error."""
+        """Close connections. A second call does nothing."""
         ...

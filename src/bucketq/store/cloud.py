@@ -2,7 +2,7 @@
 
 Promises: each call sends its request once. The client's own retries are off, because a
 conditional write whose answer is lost would be retried below us, conflict with itself, and
-come back as somebody else's change; doubt is resolved by whoever wrote, who knows his commit.
+come back as another writer's change. The writer, which knows its commit, resolves the doubt.
 A call ends in time, and its connection is dropped with it. No message shows a credential.
 
 May touch: the objects below the folder of the address, and nothing else of the bucket.
@@ -119,11 +119,11 @@ class CloudStore:
         return found
 
     async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        """Read an object unless it still bears ``etag``; None means that it does."""
+        """Read the object if its etag differs; return None if it is unchanged."""
         if self._address.scheme == "gs":
-            # The ETag is one of content there: an object that was rewritten as it is bears
+            # The ETag is one of content there: an object that was rewritten unchanged has
             # another generation, and a replacement that shows the old one is refused for ever.
-            with suppress(ObjectMissingError):  # Whether it is, the answer to a GET tells.
+            with suppress(ObjectMissingError):  # The GET below reports a missing object.
                 meta = await self._ask("read", key, self._client.head_async, 0)
                 if _join_etag(meta) == etag:
                     return None
@@ -136,7 +136,7 @@ class CloudStore:
         return await self._write("create", key, body, "create")
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
-        """Write an object that must still bear ``etag``; return its new one."""
+        """Replace an object that must still have ``etag``; return its new one."""
         condition = self._condition(etag)
         if condition is None:
             await self._demand_present(key)
@@ -154,7 +154,7 @@ class CloudStore:
         return await self._write("put", key, body, "overwrite")
 
     async def delete(self, key: str) -> None:
-        """Remove an object. One that is not there is no error."""
+        """Delete an object. Does nothing if it does not exist."""
         with suppress(ObjectMissingError):
             await self._ask("delete", key, self._client.delete_async, 0)
 
@@ -191,7 +191,7 @@ class CloudStore:
                 return
 
     async def _demand_store(self, prefix: str) -> None:
-        """Tell an empty listing from a web page, of which the client makes one too."""
+        """Distinguish an empty listing from a web page, which the client reads as one too."""
         try:
             await self._ask("read", _NO_SUCH_KEY, self._client.get_async, 0)
         except ObjectMissingError:
@@ -272,11 +272,11 @@ class CloudStore:
         try:
             raise problem
         finally:
-            # A frame that holds its own error makes a circle, and whoever waits is part of it.
+            # A frame that holds its own exception is a reference cycle, which keeps callers too.
             del problem
 
     def _condition(self, etag: str) -> dict[str, str] | None:
-        """Say how this provider is asked for a version; None where it cannot ever match."""
+        """Return the condition for a version; None if it can never match."""
         version, _, tag = etag.partition(";")
         if self._address.scheme == "gs":
             return {"version": version} if re.fullmatch(r"[1-9]\d*", version) else None
@@ -320,7 +320,7 @@ class _Exit:
             self._calls -= 1
 
     def demand_same_process(self) -> None:
-        """Refuse to go on in a child, once the client was used in its parent."""
+        """Raise in a forked child if the client was used in its parent."""
         # Without the lock, which a thread of the parent may have held during the fork.
         if self._used_in not in {None, os.getpid()}:
             raise ClosedError(
@@ -388,6 +388,6 @@ async def _next_page(pages: Any) -> Any:
 
 
 def _join_etag(meta: Mapping[str, Any]) -> str | None:
-    """Make one etag of what a provider tells of a version; None where it tells nothing."""
+    """Make one etag of what a provider returns for a version; None if it returns nothing."""
     version, tag = meta["version"] or "", meta["e_tag"] or ""
     return f"{version};{tag}" if version or tag else None

@@ -2,7 +2,7 @@
 
 Promises: after a write, only an answer that proves that nothing was written, and never will
 be, is called final. Whatever else is not a plain yes is *unknown*: a timeout, a broken
-connection, an error of the server, and everything that this table does not know. Whoever wrote
+connection, an error of the server, and everything that this table does not know. The writer
 then reads the object back (``commit/register.py``).
 
 =========================  ================  =================  ===================
@@ -132,7 +132,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What can be told of an answer without repeating it."""
+    """The parts of an answer that messages may include."""
 
     kind: str
     """The class of the client's error."""
@@ -171,29 +171,29 @@ def read_error(error: BaseException) -> HttpAnswer:
 def judge(answer: HttpAnswer, question: Question) -> BucketQError:
     """Say what an answer that is not a plain yes means for a question."""
     what = f"cannot {question.verb} {question.key} in {question.where}"
-    told = _told(answer)
+    described = _describe(answer)
     if answer.lacks_credentials:
-        return StoreRefusedError(f"{what}: {told}; {_CREDENTIAL_ADVICE}")
+        return StoreRefusedError(f"{what}: {described}; {_CREDENTIAL_ADVICE}")
     verdict = _judge_endpoint(answer, question) or _judge_condition(answer, question)
     if verdict is not None:
         return verdict
     if answer.status is None and answer.kind in {"UnauthenticatedError", "PermissionDeniedError"}:
-        return StoreRefusedError(f"{what}: {told}; {_CREDENTIAL_ADVICE}")
+        return StoreRefusedError(f"{what}: {described}; {_CREDENTIAL_ADVICE}")
     if advice := _final_advice(answer):
-        return StoreRefusedError(f"{what}: {told}; {advice}")
+        return StoreRefusedError(f"{what}: {described}; {advice}")
     outcome = "" if question.verb in _READS else "the outcome is unknown, "
     return UnavailableError(
-        f"{what}: {told}; {outcome}try again",
+        f"{what}: {described}; {outcome}try again",
         throttled=answer.status == _TOO_MANY or answer.code in _SLOWER_CODES,
     )
 
 
 def _judge_endpoint(answer: HttpAnswer, question: Question) -> BucketQError | None:
-    """Judge what does not come from a store at all; None where the answer may."""
+    """Judge an answer that does not come from a store; return None if it may."""
     what = f"cannot {question.verb} {question.key} in {question.where}"
     is_read = question.verb in _READS
     if answer.is_web_page:
-        page = f"{what}: it {WEB_PAGE} ({_told(answer)})"
+        page = f"{what}: it {WEB_PAGE} ({_describe(answer)})"
         if is_read or answer.status in _PAGE_IS_FINAL:
             return StoreRefusedError(page)
         return UnavailableError(f"{page}; the outcome is unknown")
@@ -207,7 +207,7 @@ def _judge_endpoint(answer: HttpAnswer, question: Question) -> BucketQError | No
 
 
 def _judge_condition(answer: HttpAnswer, question: Question) -> BucketQError | None:
-    """Judge what speaks of the object and its version; None where the answer does not."""
+    """Judge an answer about the object and its version; return None for others."""
     verb, key, where = question.verb, question.key, question.where
     status = answer.status
     is_missing = status == _NOT_FOUND or (status is None and answer.kind == "FileNotFoundError")
@@ -229,7 +229,7 @@ def _judge_condition(answer: HttpAnswer, question: Question) -> BucketQError | N
 
 
 def _final_advice(answer: HttpAnswer) -> str | None:
-    """Say what to do about an answer that is final; None where it is not."""
+    """Return the advice for an answer that is final; None if it is not."""
     if answer.status is None or answer.code in _BROKEN_OFF_CODES:
         return None
     advice = _ADVICE.get(answer.status)
@@ -240,7 +240,7 @@ def _final_advice(answer: HttpAnswer) -> str | None:
     return _CODE_ADVICE.get(answer.code, advice)
 
 
-def _told(answer: HttpAnswer) -> str:
+def _describe(answer: HttpAnswer) -> str:
     """Repeat an answer, as far as it holds no secret."""
     if answer.status is not None:
         return f"it answered {answer.status}{f' {answer.code}' if answer.code else ''}"

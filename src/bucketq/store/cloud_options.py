@@ -258,7 +258,7 @@ def _read_endpoint(
 def _demand_safe(
     endpoint: str | None, options: Mapping[str, Any], environ: Mapping[str, str]
 ) -> None:
-    """Refuse plain HTTP to another machine, unless somebody has asked for it."""
+    """Reject plain HTTP to another machine, unless it is allowed explicitly."""
     if endpoint is None or not endpoint.startswith("http:"):
         return
     host = urlsplit(endpoint).hostname or ""

@@ -146,7 +146,7 @@ def locked(directory: int, given_up: Event) -> Iterator[int]:
         try:
             rights.share_lock(lock, directory)
             _take(lock, given_up)
-            # Somebody may have removed it by hand: then others lock another file.
+            # A user may have removed it by hand: then others lock another file.
             if owned_file.is_named(directory, LOCK_NAME, lock):
                 yield lock
                 return

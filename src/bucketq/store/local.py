@@ -1,6 +1,6 @@
 """A store in a directory of this machine: every object is a plain file, to be read with ``cat``.
 
-Promises: keys stay below the root; what the operating system refuses is told as an error that
+Promises: keys stay below the root; what the operating system refuses is raised as an error that
 says what to do; blocking I/O runs in the store's own threads, so that a slow disk holds up
 neither the event loop nor its default executor. That writes are whole, atomic and durable, and
 that reads are durable too, is the promise of ``atomic_file``.
@@ -117,7 +117,7 @@ class LocalStore:
         return StoredObject(body, etag)
 
     async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        """Read an object unless it still bears ``etag``; None means that it does."""
+        """Read the object if its etag differs; return None if it is unchanged."""
         body, current_etag = await self._read(key, etag)
         return None if body is None else StoredObject(body, current_etag)
 
@@ -131,7 +131,7 @@ class LocalStore:
         return await self._write(key, body, demand_absent, makes_parents=True)
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
-        """Write an object that must still bear ``etag``; return its new one."""
+        """Replace an object that must still have ``etag``; return its new one."""
 
         def demand_etag(current: os.stat_result | None) -> None:
             if current is None:
@@ -153,7 +153,7 @@ class LocalStore:
         return await self._write(key, body, demand_nothing, makes_parents=True)
 
     async def delete(self, key: str) -> None:
-        """Remove an object. One that is not there is no error."""
+        """Delete an object. Does nothing if it does not exist."""
         path, given_up = self._path(key), Event()
         delete = partial(atomic_file.delete, path, given_up)
         await self._run("delete", path, delete, given_up)
@@ -224,14 +224,14 @@ class LocalStore:
         self._durable[path] = etag
 
     def _path(self, key: str) -> Path:
-        """Say where an object lives, once its key is known to stay below the root."""
+        """Return the path of an object, after checking that its key stays below the root."""
         check_key(key)
         return self._root / key
 
     async def _run(
         self, verb: str, path: Path, work: Callable[[], _T], given_up: Event | None = None
     ) -> _T:
-        """Do blocking work on a file in a thread of this store; tell it if the caller gives up."""
+        """Do blocking work in a thread of this store; signal it if the caller is cancelled."""
         if self._closed:
             raise ClosedError(f"the store {self.url} is closed; open it again")
         self._demand_synced()
@@ -248,7 +248,7 @@ class LocalStore:
         return result
 
     def _watch(self, path: Path, work: Callable[[], _T]) -> _T:
-        """Do work in a thread; note a failed sync even if nobody waits for the result any more."""
+        """Do work in a thread; record a failed sync even if the caller was cancelled."""
         try:
             return work()
         except UnsyncedError as error:
@@ -275,7 +275,7 @@ def check_key(key: str) -> None:
 
 
 def _is_key_part(part: str) -> bool:
-    """Tell whether a file of this name can be an object, or a directory hold some."""
+    """Whether a file of this name can be an object, or a directory can hold objects."""
     if part in {"", ".", ".."} or "\\" in part or "\0" in part or atomic_file.is_reserved(part):
         return False
     # A name that is no text has no key: it could be listed, but not be written down.
@@ -294,7 +294,7 @@ def _explained(verb: str, path: Path) -> Iterator[None]:
 
 
 def _explain(error: OSError, verb: str, path: Path) -> BucketQError:
-    """Tell a refusal for good from an error that may pass."""
+    """Distinguish a final refusal from an error that may pass."""
     if isinstance(error, HeldError):
         return _explain_lock(error, verb, path)
     what = f"cannot {verb} {path}: {(error.strerror or str(error)).lower()}"
@@ -345,7 +345,7 @@ def _scan(root: Path, folder: str, prefix: str) -> _Entries:
 
 
 def _regular_file(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Look at a file in a directory; None where it is none, or has just been removed."""
+    """Return the metadata of a file in a directory; None if it is not a file or was removed."""
     try:
         info = entry.stat(follow_symlinks=False)
     except FileNotFoundError:

@@ -68,7 +68,7 @@ class MemoryStore:
             return self._find(key).stored
 
     async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        """Read an object unless it still bears ``etag``; None means that it does."""
+        """Read the object if its etag differs; return None if it is unchanged."""
         with self._lock:
             stored = self._find(key).stored
         return None if stored.etag == etag else stored
@@ -81,7 +81,7 @@ class MemoryStore:
             return self._store(key, body)
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
-        """Write an object that must still bear ``etag``; return its new one."""
+        """Replace an object that must still have ``etag``; return its new one."""
         with self._lock:
             current = self._find(key).stored.etag
             if current != etag:
@@ -96,7 +96,7 @@ class MemoryStore:
             return self._store(key, body)
 
     async def delete(self, key: str) -> None:
-        """Remove an object. One that is not there is no error."""
+        """Delete an object. Does nothing if it does not exist."""
         with self._lock:
             self._entries.pop(key, None)
 
@@ -108,7 +108,7 @@ class MemoryStore:
             yield ObjectInfo(key, len(entry.stored.body), entry.modified_at)
 
     async def close(self) -> None:
-        """Do nothing: a named store belongs to everybody who opened it."""
+        """Do nothing: a named store is shared by all that opened it."""
 
     def _find(self, key: str) -> _Entry:
         """Look an object up; the caller holds the lock."""

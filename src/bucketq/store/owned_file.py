@@ -7,13 +7,13 @@ There are two kinds, both hidden, both in the directory of the file that is writ
   costs a disk several times more than overwriting one, so what is replaced is kept for a
   later write. There are at most two for each name.
 
-An owner holds ``flock`` on its file. One that can be locked belongs to nobody: its owner has
+An owner holds ``flock`` on its file. One that can be locked has no owner: the owner has
 died, or it is a spare. Unlinking it then is always safe. Writing to a spare is not, for it has
-been public: ``_is_free`` tells when it may be done, and where that is in doubt, the spare is
-thrown away. A spare is an advantage and never a condition, so no trouble with one is an error.
+been public: ``_is_free`` decides when it may be done, and if that is in doubt, the spare is
+deleted. A spare is an advantage and never a condition, so no trouble with one is an error.
 
-Whoever opened a spare while it was public must never see it change. A lease of the kernel
-tells: it is granted only while nobody else has the file open, or mapped, in any process. It
+A process that opened a spare while it was public must never see it change. A lease of the kernel
+ensures that: it is granted only while no other process has the file open or mapped. It
 is kept while the file is written, because a process may already have looked up the name and
 not yet have opened the file: the open then waits for the end of the lease.
 
@@ -86,9 +86,9 @@ def take_spare(directory: int, path: Path) -> tuple[int, str] | None:
 def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
     """Give the file that is about to be replaced a second name, if there is one to give.
 
-    A file that has a second name already is somebody's copy, or a writer has died after this
+    A file that has a second name already is a copy made by a user, or a writer has died after this
     point, or lost; then it is a spare as soon as it is replaced. Two writers who come here at
-    once may give it two names, and whoever takes the one removes the other.
+    once may give it two names, and the writer that takes one removes the other.
     """
     if current.st_nlink != 1:
         return
@@ -115,7 +115,7 @@ def sweep(directory: int) -> None:
 
 
 def lease(file: int) -> bool:
-    """Keep all others from opening a file; False means that somebody has, or it cannot be done."""
+    """Keep other processes from opening a file; return False if one has, or it cannot be done."""
     if sys.platform != "linux":
         return False
     try:
@@ -153,7 +153,7 @@ def release(descriptor: int) -> None:
 
 
 def is_named(directory: int, name: str, descriptor: int) -> bool:
-    """Tell whether a name still means the file that was opened under it."""
+    """Whether a name still means the file that was opened under it."""
     try:
         info = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -166,11 +166,11 @@ def _spare_names(name: str) -> list[str]:
 
 
 def _is_free(spare: int, spare_path: Path, path: Path) -> bool:
-    """Tell whether a spare can be written to and published; if so, there is a lease on it.
+    """Whether a spare can be written to and published; if so, there is a lease on it.
 
-    It must have no other name: that could be a copy that somebody made by a hard link, or the
+    It must have no other name: that could be a copy that a user made by a hard link, or the
     public one, if a writer died before it replaced the file. And it must look like the file
-    that it would replace, lest rights come back that have been taken away since.
+    that it would replace, so that revoked rights do not come back.
     """
     info = os.fstat(spare)
     current = path.stat(follow_symlinks=False)
@@ -250,7 +250,7 @@ def _exists(directory: int, name: str) -> bool:
 
 
 def _remove(directory: int, name: str) -> None:
-    """Remove a hidden file that nobody owns."""
+    """Remove a hidden file that has no owner."""
     with contextlib.suppress(OSError):
         file = _claim(directory, name, 0)
         if file is not None:

@@ -48,9 +48,9 @@ def dress_directory(directory: int, model: os.stat_result) -> None:
 
 
 def share_lock(lock: int, directory: int) -> None:
-    """Let everyone take a lock who may write in its directory, and nobody else.
+    """Let every user that may write in a directory take its lock, and no others.
 
-    Whoever may open a lock file can hold up all writers. Rights are only added, because another
+    A user that may open a lock file can block all writers. Rights are only added, because another
     user may need what this one does not.
     """
     folder, info = os.fstat(directory), os.fstat(lock)
@@ -69,7 +69,7 @@ def share_lock(lock: int, directory: int) -> None:
 def _give(descriptor: int, model: os.stat_result, mode: int) -> int:
     """Give a file to the owner and group of another, as far as this user may; return its mode.
 
-    If the group cannot be kept, the members of the other group get what everybody has.
+    If the group cannot be kept, the members of the other group get what all users have.
     """
     info = os.fstat(descriptor)
     if (info.st_uid, info.st_gid) == (model.st_uid, model.st_gid):

@@ -35,9 +35,9 @@ class Location:
     """Where a queue is: a store, the key of the queue's object, and the address of both.
 
     ``url`` is the address in its plainest spelling. It holds no secret. ``is_lent`` means that
-    the store belongs to the caller, who also closes it. ``scope`` tells who sees the store: this
-    process, this host, or nobody knows who else. ``clock`` is what its queues go by, where that is
-    not the system's.
+    the store belongs to the caller, who also closes it. ``scope`` says who can see the store:
+    this process, this host, or others too. ``clock`` is the clock of its queues, if that is not the
+    system's.
     """
 
     store: ObjectStore
@@ -56,7 +56,7 @@ class Location:
 CredentialProvider = Callable[[], Any]
 """Returns credentials, or a coroutine of them, whenever the client wants new ones.
 
-What credentials are is told by obstore, for each provider: ``S3CredentialProvider``,
+obstore documents the credentials of each provider: ``S3CredentialProvider``,
 ``GCSCredentialProvider`` and ``AzureCredentialProvider``. Its module ``obstore.auth`` has some
 that are ready for use, of boto3 and of the SDKs of Google and Azure.
 """
@@ -73,7 +73,7 @@ def open_store(
     ``file:///path/queue.json`` is a file of this machine. ``memory://NAME`` is shared within
     this process, and ``memory://`` is a new store each time, for the caller alone.
     ``s3://bucket/key``, ``gs://bucket/key`` and ``az://container/key`` are objects in a cloud;
-    ``cloud_options`` tells their options.
+    ``cloud_options`` documents their options.
 
     With ``store``, that one is used, and ``url`` is the key of the queue's object in it.
     """
@@ -152,7 +152,7 @@ def _split(url: object) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         # Its message may repeat a password.
-        raise InvalidRequestError(f"the address of the queue is no URL; {_EXAMPLE}") from None
+        raise InvalidRequestError(f"the address of the queue is not a URL; {_EXAMPLE}") from None
 
 
 def _open_cloud(parts: SplitResult, credential_provider: CredentialProvider | None) -> Location:

@@ -193,7 +193,7 @@ async def test_a_spare_that_is_removed_by_hand_while_it_is_filled_is_not_taken_f
         os.link(versions.path, spare)
 
     during_fill(monkeypatch, swap)
-    with pytest.raises(StoreRefusedError, match="somebody has removed"):
+    with pytest.raises(StoreRefusedError, match="another process has removed"):
         await versions.go_on(b"three")
     assert (await store.get(KEY)).body == b"two"
 
