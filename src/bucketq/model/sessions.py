@@ -173,9 +173,9 @@ class Sessions:
         if len(self.table) > settings.max_sessions:
             return self._oldest()
         while self._by_time:
-            at, _, session_id = self._by_time[0]
+            at, seq, session_id = self._by_time[0]
             session = self.table.get(session_id)
-            if session is not None and session.at == at:
+            if session is not None and (session.at, session.seq) == (at, seq):
                 is_old = now - at > timedelta(seconds=settings.session_retention_s)
                 return session if is_old else None
             heappop(self._by_time)
@@ -184,9 +184,9 @@ class Sessions:
     def _oldest(self) -> Session | None:
         """The session that was last written in the oldest version."""
         while self._by_age:
-            version, _, session_id = self._by_age[0]
+            version, seq, session_id = self._by_age[0]
             session = self.table.get(session_id)
-            if session is not None and session.version == version:
+            if session is not None and (session.version, session.seq) == (version, seq):
                 return session
             heappop(self._by_age)
         return None

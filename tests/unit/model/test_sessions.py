@@ -285,3 +285,14 @@ def test_a_session_written_often_costs_one_place() -> None:
     assert len(sessions.forget_stale(few, START)) == 49
     assert [session.id for session in sessions.table] == ["often"]
     assert sessions.horizon == 4900
+
+
+def test_a_session_that_is_made_again_takes_its_new_place_in_the_order() -> None:
+    """Its earlier entries must not count, or the order would change with a reload."""
+    settings = Settings(max_sessions=1)
+    sessions = Sessions()
+    for session_id in ("z", "y"):
+        sessions.write(session_id, 1, None, "", START, version=1)
+    assert sessions.forget_stale(settings, START) == ["z"]
+    sessions.write("z", 2, None, "", START, version=1)
+    assert sessions.forget_stale(settings, START) == ["y"]
