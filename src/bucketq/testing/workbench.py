@@ -26,7 +26,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self, cast
 
-from bucketq.client.blocking import BlockingQueue
+from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.client.connect import connect
 from bucketq.client.portal import Portal
 from bucketq.clock import SystemClock, new_token

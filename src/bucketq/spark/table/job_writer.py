@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from bucketq.client.blocking import BlockingQueue
+from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import BucketQError, RejectedError, UnavailableError
 from bucketq.model.base import NewJob
