@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Raw
 
 from bucketq.archive import ArchiveWriter, Layout
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.store.local import LocalStore
 
 FINISHED = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,8 +13,8 @@ from msgspec import Raw
 from bucketq.client.portal import Portal
 from bucketq.clock import SystemClock
 from bucketq.errors import UnavailableError
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import LeaseRef, Pulse, Stats
+from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue

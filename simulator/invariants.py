@@ -30,7 +30,7 @@ from bucketq.archive import Layout
 from bucketq.broker.leader import PROOF_S
 from bucketq.codec import decode
 from bucketq.errors import RejectedError, UnavailableError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from bucketq.testing.simulated_store import StoreCommit
 from simulator.batch_invariants import ConsumerTracker

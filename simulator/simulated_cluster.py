@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from bucketq.codec import decode, read_heading
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
-from bucketq.model.job import BrokerRecord
+from bucketq.model.records import BrokerRecord
 from bucketq.model.state import State
 from bucketq.queue.queue import Queue
 from bucketq.testing.loop import VirtualLoop

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from bucketq.errors import BucketQError, QueueNotFoundError, SupersededError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Refusal, Welcome
 from bucketq.rpc.refusals import error_of, refusal_of
 from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, ServedConnection, Service

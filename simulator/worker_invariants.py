@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bucketq.errors import LeaseLostError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from simulator.call_history import RecordedCall
 from simulator.fault_schedule import FAULTS_END_S, FaultSchedule
 from simulator.invariants import CommitChain

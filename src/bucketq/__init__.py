@@ -35,9 +35,9 @@ if TYPE_CHECKING:
         SupersededError,
         UnavailableError,
     )
-    from bucketq.model.job import Backoff, Failure
     from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
+    from bucketq.model.records import Backoff, Failure
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
     from bucketq.queue.job import Job, JobBatch, JobPage
@@ -108,7 +108,7 @@ _NAMES = {
     "bucketq.client.blocking_queue": "BlockingQueue",
     "bucketq.client.connect": "connect",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
-    "bucketq.model.job": "Backoff Failure",
+    "bucketq.model.records": "Backoff Failure",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot Stats",
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",

@@ -18,7 +18,7 @@ import bucketq
 from bucketq.clock import SystemClock
 from bucketq.commit.register import Register
 from bucketq.errors import UnavailableError
-from bucketq.model.job import BrokerRecord, JobRecord
+from bucketq.model.records import BrokerRecord, JobRecord
 from bucketq.store.url import open_store
 from tests.chaos.casts import Cast
 from tests.chaos.fleet import BrokerProcess, ClientProcess, Fleet

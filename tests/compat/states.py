@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from msgspec import Raw, structs
 
-from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Struct
 
 from bucketq.codec import FORMAT, decode
-from bucketq.model.job import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.records import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from tests.compat import regenerate

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import bucketq
-from bucketq.client.blocking import BlockingConnection
-from bucketq.client.connect import Connection, Mode
+from bucketq.client.blocking import UnopenedBlockingQueue
+from bucketq.client.connect import Mode, UnopenedQueue
 from bucketq.store.base import StoredObject
 from bucketq.store.url import open_store
 from tests.contract.brokers import NAME, Brokers
@@ -28,10 +28,10 @@ class Place:
     url: str
     mode: Mode
 
-    def connect(self, **options: Any) -> Connection[Any]:
+    def connect(self, **options: Any) -> UnopenedQueue[Any]:
         return bucketq.connect(self.url, mode=self.mode, **options)
 
-    def connect_sync(self, **options: Any) -> BlockingConnection[Any]:
+    def connect_sync(self, **options: Any) -> UnopenedBlockingQueue[Any]:
         return bucketq.connect_sync(self.url, mode=self.mode, **options)
 
     def connect_url(self) -> str:
@@ -56,10 +56,10 @@ class ServedPlace(Place):
 
     brokers: Brokers
 
-    def connect(self, **options: Any) -> Connection[Any]:
+    def connect(self, **options: Any) -> UnopenedQueue[Any]:
         return bucketq.connect(self._address(**options), mode=self.mode, **options)
 
-    def connect_sync(self, **options: Any) -> BlockingConnection[Any]:
+    def connect_sync(self, **options: Any) -> UnopenedBlockingQueue[Any]:
         return bucketq.connect_sync(self._address(**options), mode=self.mode, **options)
 
     def connect_url(self) -> str:

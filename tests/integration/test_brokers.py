@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import bucketq
-from bucketq.client.blocking import BlockingConnection
+from bucketq.client.blocking import UnopenedBlockingQueue
 from bucketq.codec import read_heading
-from bucketq.model.job import BrokerRecord
+from bucketq.model.records import BrokerRecord
 from tests.chaos.diary import read_diary
 from tests.chaos.fleet import BrokerProcess, ClientProcess, Fleet, fleet, wait_until
 from tests.servers.process import HOST
@@ -62,7 +62,7 @@ def recorded(url: str) -> BrokerRecord:
     return broker
 
 
-def remote(url: str) -> BlockingConnection[Any]:
+def remote(url: str) -> UnopenedBlockingQueue[Any]:
     """A client that goes to a broker or nowhere."""
     return bucketq.connect_sync(url, mode="remote", timeout_s=30)
 

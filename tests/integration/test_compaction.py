@@ -16,7 +16,7 @@ import bucketq
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.archive.compacted import open_log
 from bucketq.clock import SystemClock
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import Location, open_store
 from tests.servers.running import running

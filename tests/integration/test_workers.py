@@ -15,7 +15,7 @@ import pytest
 
 import bucketq
 from bucketq import BlockingQueue, Job
-from bucketq.client.blocking import BlockingConnection
+from bucketq.client.blocking import UnopenedBlockingQueue
 from bucketq.client.connect import Mode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ class Yard:
         self.url = (folder / "queue.json").as_uri()
         self.hands: list[Hand] = []
 
-    def open(self, **settings: Any) -> BlockingConnection[Any]:
+    def open(self, **settings: Any) -> UnopenedBlockingQueue[Any]:
         with bucketq.connect_sync(self.url, mode="direct") as queue:
             queue.configure(archive_after_s=3600, **settings)
         return bucketq.connect_sync(self.url, mode="direct", worker="test")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import bucketq
 from bucketq import AccessDeniedError
 from bucketq.codec import Document, decode, read_heading
-from bucketq.model.job import BrokerRecord
+from bucketq.model.records import BrokerRecord
 from bucketq.model.tokens import token_digest
 from bucketq.rpc.credentials import Credentials, broker_proof
 from bucketq.rpc.grpc.grpc_client import GrpcTransport

@@ -22,7 +22,6 @@ from bucketq.commit.register import Register, Settled
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.model import leases as lease_rules
 from bucketq.model import transitions
-from bucketq.model.job import JobRecord
 from bucketq.model.lane import Lane
 from bucketq.model.operations import (
     Archived,
@@ -35,6 +34,7 @@ from bucketq.model.operations import (
     ReadStats,
     Request,
 )
+from bucketq.model.records import JobRecord
 from bucketq.model.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State

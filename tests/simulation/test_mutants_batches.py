@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from bucketq.model import consumers, pushes, transitions, writers
-from bucketq.model.job import JobRecord
 from bucketq.model.numbered_batches import AckBatch, BatchState, ClaimBatch, ConsumerRecord, Publish
+from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from tests.simulation.test_mutants import Patch, expect
 

@@ -31,8 +31,8 @@ from bucketq.commit.parking import Parking
 from bucketq.commit.waiting import Waiting
 from bucketq.commit.working_state import WorkingState
 from bucketq.model import brokers, transitions
-from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Expire, Lead, Push, Request, Retire
+from bucketq.model.records import BrokerRecord
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.rpc.messages import Ping

@@ -24,7 +24,7 @@ import bucketq
 import bucketq.spark
 from bucketq import InvalidRequestError, JobSpec, Worker
 from bucketq.cli.app import app
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.spark.archive.archive_report import report
 from bucketq.spark.archive.compact_archive import compact
 from bucketq.spark.archive.replay_jobs import replay

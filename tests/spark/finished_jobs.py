@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.clock import SystemClock
-from bucketq.model.job import Failure, JobRecord
+from bucketq.model.records import Failure, JobRecord
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import open_store
 

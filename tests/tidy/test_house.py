@@ -21,6 +21,9 @@ FUNCTION_LINES_MAX = 70
 # Names that say where code was put, not what it is.
 EMPTY_NAMES = re.compile(r"_*(utils?|helpers?|managers?|common)")
 
+# The seam of a package, and what Python names by itself. Commands are named as users type them.
+SHARED_NAMES = {"base.py", "__init__.py", "__main__.py"}
+
 # Each pattern is written so that it does not match its own source.
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
 HOME_DIRECTORY = re.compile(r"(?<![\w.*-])/(?:(?:home|Users)/\w|root/)")
@@ -69,6 +72,20 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
         if (path.is_dir() or path.suffix == ".py") and EMPTY_NAMES.fullmatch(path.stem)
     ]
     assert not empty, f"name these after what they do: {empty}"
+
+
+def test_no_two_files_or_classes_share_a_name() -> None:
+    """A name leads to one place, in the package and in the simulator."""
+    files: dict[str, list[str]] = {}
+    classes: dict[str, list[str]] = {}
+    for path in modules():
+        if path.name not in SHARED_NAMES and "commands" not in path.parts:
+            files.setdefault(path.name, []).append(place(path))
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(place(path))
+    shared = {name: found for name, found in {**files, **classes}.items() if len(found) > 1}
+    assert not shared, f"give these different names: {shared}"
 
 
 def test_no_file_is_left_with_a_note_that_it_is_unfinished() -> None:

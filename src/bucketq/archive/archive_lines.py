@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from bucketq.errors import CorruptStateError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 
 CopyKey = tuple[str, int, datetime]
 """Identifies a finished job: its id, its ``seq`` and when it finished. An id may be used again, and

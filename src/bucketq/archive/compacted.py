@@ -17,7 +17,7 @@ from bucketq.archive.archive_layout import Layout
 from bucketq.archive.delta import AddFile, DeltaLog
 from bucketq.archive.parquet import FIELDS, demand_pyarrow, jobs_in
 from bucketq.errors import CorruptStateError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]")

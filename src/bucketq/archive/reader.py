@@ -18,7 +18,7 @@ from bucketq.archive.archive_lines import CopyKey, copy_key, jobs_in_lines
 from bucketq.archive.compacted import CompactedReader
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
 _AT_ONCE = 8  # Archive files read at once: they are small, so a read is mostly latency.

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.archive.upkeep import prune
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectStore
 
 FinishedJob = tuple[JobRecord, dict[str, Raw] | None]

@@ -17,8 +17,8 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.register import Register
 from bucketq.errors import SupersededError
-from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Lead, Request
+from bucketq.model.records import BrokerRecord
 from bucketq.model.transitions import apply
 from bucketq.rpc.address import Whereabouts, is_loopback, secured
 from bucketq.rpc.messages import Ping

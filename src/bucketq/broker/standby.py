@@ -22,7 +22,7 @@ from bucketq.clock import Clock, fraction
 from bucketq.commit.register import Register
 from bucketq.commit.transient_faults import PassingFault
 from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
-from bucketq.model.job import BrokerRecord
+from bucketq.model.records import BrokerRecord
 from bucketq.rpc.transport import CannotDialError, Transport, UntrustedError
 from bucketq.store.base import ObjectMissingError
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any, Generic, NoReturn, TypeVar, Unpack, overload
 
 from bucketq.client.blocking_queue import BlockingQueue
-from bucketq.client.connect import Connection, Options, connect
+from bucketq.client.connect import Options, UnopenedQueue, connect
 from bucketq.client.portal import Portal
 from bucketq.errors import ClosedError
 
 T = TypeVar("T")
 
 
-class BlockingConnection(Generic[T]):
+class UnopenedBlockingQueue(Generic[T]):
     """A queue that is about to be opened: ``with connect_sync(url) as queue``."""
 
-    def __init__(self, connection: Connection[T]) -> None:
+    def __init__(self, connection: UnopenedQueue[T]) -> None:
         """Keep the connection until it is entered."""
         self._connection = connection
         self._portal: Portal | None = None
@@ -59,18 +59,18 @@ class BlockingConnection(Generic[T]):
 @overload
 def connect_sync(
     url: str, *, payload_type: type[T], **options: Unpack[Options]
-) -> BlockingConnection[T]: ...
+) -> UnopenedBlockingQueue[T]: ...
 
 
 @overload
-def connect_sync(url: str, **options: Unpack[Options]) -> BlockingConnection[Any]: ...
+def connect_sync(url: str, **options: Unpack[Options]) -> UnopenedBlockingQueue[Any]: ...
 
 
 def connect_sync(
     url: str, *, payload_type: Any = Any, **options: Unpack[Options]
-) -> BlockingConnection[Any]:
+) -> UnopenedBlockingQueue[Any]:
     """Open a queue without asyncio: ``with bucketq.connect_sync(url) as queue``.
 
     The arguments are those of ``connect``.
     """
-    return BlockingConnection(connect(url, payload_type=payload_type, **options))
+    return UnopenedBlockingQueue(connect(url, payload_type=payload_type, **options))

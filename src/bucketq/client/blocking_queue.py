@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar, Unpack
 from bucketq.client.portal import Portal
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
-from bucketq.model.job import Status
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.operators import CancelAnswer
+from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, TokenInfo
 from bucketq.queue.arguments import Duration, Held, Names

@@ -16,8 +16,8 @@ from bucketq.commit.base import CommitterLostError
 from bucketq.commit.request_ids import token_of
 from bucketq.commit.unknown_outcome import unanswered
 from bucketq.errors import AccessDeniedError, BucketQError, RejectedError, UnavailableError
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Release, ReleaseMany, Request, Withdraw
+from bucketq.model.records import JobRecord
 from bucketq.rpc.messages import Answer, Call, FlushArchive, Refusal
 from bucketq.rpc.refusals import error_of
 from bucketq.rpc.transport import Connection, ConnectionLostError

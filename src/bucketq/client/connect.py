@@ -58,7 +58,7 @@ class _Wishes(NamedTuple):
     credentials: Credentials
 
 
-class Connection(Generic[T]):
+class UnopenedQueue(Generic[T]):
     """A queue that is about to be opened: ``async with connect(url) as queue``."""
 
     def __init__(self, place: Location | str, wishes: _Wishes, clock: Clock) -> None:
@@ -167,11 +167,11 @@ class Options(TypedDict, total=False):
 
 
 @overload
-def connect(url: str, *, payload_type: type[T], **options: Unpack[Options]) -> Connection[T]: ...
+def connect(url: str, *, payload_type: type[T], **options: Unpack[Options]) -> UnopenedQueue[T]: ...
 
 
 @overload
-def connect(url: str, **options: Unpack[Options]) -> Connection[Any]: ...
+def connect(url: str, **options: Unpack[Options]) -> UnopenedQueue[Any]: ...
 
 
 def connect(  # noqa: PLR0913 - each is an option that its user names
@@ -189,7 +189,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
     tls: Tls | None = None,
     networks: Iterable[str] | None = None,
     insecure: bool = False,
-) -> Connection[Any]:
+) -> UnopenedQueue[Any]:
     """Open the queue at ``url``: ``async with bucketq.connect(url) as queue``.
 
     Args:
@@ -234,9 +234,9 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
             message = f"{url} leads to a broker, so mode {mode!r} is impossible"
             raise InvalidRequestError(message)
         _brokered().parse_address(url)
-        return Connection(url, wishes, SystemClock())
+        return UnopenedQueue(url, wishes, SystemClock())
     location = open_store(url, store=store, credential_provider=credential_provider)
-    return Connection(location, wishes, location.clock or SystemClock())
+    return UnopenedQueue(location, wishes, location.clock or SystemClock())
 
 
 def _check(wishes: _Wishes) -> None:

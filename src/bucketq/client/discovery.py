@@ -34,8 +34,8 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Request, Retire
+from bucketq.model.records import BrokerRecord
 from bucketq.rpc.address import is_loopback, secured
 from bucketq.rpc.messages import Hello
 from bucketq.rpc.transport import (

@@ -16,8 +16,8 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec.document import Document
 from bucketq.codec.layout import END, FORMAT, TABLES
 from bucketq.errors import CorruptStateError, NewerFormatError
-from bucketq.model.job import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State

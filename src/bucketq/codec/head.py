@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from bucketq.codec.decode import decode
 from bucketq.codec.layout import FORMAT
-from bucketq.model.job import BrokerRecord
+from bucketq.model.records import BrokerRecord
 
 
 class Heading(Struct, frozen=True):

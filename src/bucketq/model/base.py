@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Raw, Struct
 
-from bucketq.model.job import Backoff, Encoding
+from bucketq.model.records import Backoff, Encoding
 
 
 class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from bucketq.errors import SupersededError
 from bucketq.model import check
-from bucketq.model.job import HEARD, BrokerRecord
 from bucketq.model.operations import Lead, Persist, Retire
+from bucketq.model.records import HEARD, BrokerRecord
 from bucketq.model.state import State
 
 

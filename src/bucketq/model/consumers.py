@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check, leases
-from bucketq.model.job import HEARD, JobRecord
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
@@ -32,6 +31,7 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.operations import Completion
+from bucketq.model.records import HEARD, JobRecord
 from bucketq.model.state import State
 
 MAX_BATCH = 2**63 - 1

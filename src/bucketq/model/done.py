@@ -14,7 +14,7 @@ from heapq import merge
 
 import msgspec
 
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 
 _SWEEP_ABOVE = 1024
 _encode = msgspec.json.Encoder().encode

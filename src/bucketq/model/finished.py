@@ -8,8 +8,8 @@ from itertools import islice
 
 from bucketq.model import check
 from bucketq.model.done import Done, finished_at, line_bytes
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import Archived, Outbox, ReadOutbox
+from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 
 _MAX_NUMBER = 2**63 - 1

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 
 _BEFORE_ALL: tuple[int, int] = (-(2**63), -1)
 _SWEEP_ABOVE = 1024

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
-from bucketq.model.job import HEARD, NOTHING, Failure, JobRecord
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,
@@ -30,6 +29,7 @@ from bucketq.model.operations import (
     ReleaseMany,
     Withdraw,
 )
+from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord
 from bucketq.model.retry import attempts_left, delay_after_failure
 from bucketq.model.state import State
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from bucketq.model.base import NewJob, Operation
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 
 
 class ConsumerInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

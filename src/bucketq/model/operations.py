@@ -14,7 +14,6 @@ from typing import Any
 from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
-from bucketq.model.job import NOTHING, BrokerRecord, Encoding, JobRecord, Status
 from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
@@ -25,6 +24,7 @@ from bucketq.model.numbered_batches import (
     ReleaseBatch,
     RemoveConsumer,
 )
+from bucketq.model.records import NOTHING, BrokerRecord, Encoding, JobRecord, Status
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
 from bucketq.model import check, consumers, timekeeping, writers
-from bucketq.model.job import JobRecord, KeyRecord
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
+from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
 

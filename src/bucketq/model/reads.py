@@ -7,7 +7,6 @@ from itertools import islice
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError
 from bucketq.model import check
-from bucketq.model.job import STATUSES, JobRecord
 from bucketq.model.operations import (
     Get,
     List,
@@ -17,6 +16,7 @@ from bucketq.model.operations import (
     Snapshot,
     Stats,
 )
+from bucketq.model.records import STATUSES, JobRecord
 from bucketq.model.state import State
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from hashlib import blake2b
 
-from bucketq.model.job import Backoff, JobRecord
+from bucketq.model.records import Backoff, JobRecord
 from bucketq.model.settings import Settings
 
 _LONGEST_S = 365 * 86400.0

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.job import Backoff
+from bucketq.model.records import Backoff
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -19,9 +19,9 @@ from msgspec import Raw
 
 from bucketq.model.ages import Ages
 from bucketq.model.done import Done
-from bucketq.model.job import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.table import Table

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bucketq.model.job import AgreedTime
 from bucketq.model.operations import NoteTime
+from bucketq.model.records import AgreedTime
 from bucketq.model.state import State
 
 _STANDING = timedelta(hours=1)

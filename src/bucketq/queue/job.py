@@ -7,8 +7,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from bucketq.model.job import Backoff, Failure, JobRecord, Outcome, Status
 from bucketq.model.operations import LeaseRef
+from bucketq.model.records import Backoff, Failure, JobRecord, Outcome, Status
 from bucketq.queue import payload as payloads
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.base import NewJob
-from bucketq.model.job import Backoff
+from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 

@@ -23,7 +23,7 @@ from msgspec import Raw
 from msgspec.inspect import CustomType, type_info
 
 from bucketq.errors import InvalidRequestError, PayloadError
-from bucketq.model.job import NOTHING, Encoding
+from bucketq.model.records import NOTHING, Encoding
 
 Body = tuple[Raw, Encoding | None]
 

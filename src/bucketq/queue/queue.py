@@ -15,8 +15,8 @@ from bucketq.commit.base import Committer
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
-from bucketq.model.job import Status
 from bucketq.model.operators import CancelAnswer
+from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.queue.arguments import (
     MAX_WAIT_S,

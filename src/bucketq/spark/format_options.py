@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
-from bucketq.model.job import STATUSES
+from bucketq.model.records import STATUSES
 from bucketq.spark.queue_access import QueueAccess
 
 TableName = Literal["jobs", "archive"]

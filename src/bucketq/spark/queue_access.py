@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from bucketq.client.blocking import BlockingConnection
-from bucketq.client.connect import BROKERS, Connection, connect
+from bucketq.client.blocking import UnopenedBlockingQueue
+from bucketq.client.connect import BROKERS, UnopenedQueue, connect
 from bucketq.store.url import Location, open_store
 
 
@@ -28,7 +28,7 @@ class QueueAccess:
         """Whether the address is that of a broker, so that the store cannot be reached."""
         return self.url.startswith(BROKERS)
 
-    def connection(self, *, create: bool = False) -> Connection[Any]:
+    def connection(self, *, create: bool = False) -> UnopenedQueue[Any]:
         """Return a connection to be used with ``async with``."""
         return connect(
             self.url,
@@ -38,9 +38,9 @@ class QueueAccess:
             token=self.token,
         )
 
-    def open(self, *, create: bool = False) -> BlockingConnection[Any]:
+    def open(self, *, create: bool = False) -> UnopenedBlockingQueue[Any]:
         """Return a blocking connection to be used with ``with``."""
-        return BlockingConnection(self.connection(create=create))
+        return UnopenedBlockingQueue(self.connection(create=create))
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model import check
-from bucketq.model.job import Backoff
+from bucketq.model.records import Backoff
 from bucketq.model.settings import check_backoff
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job

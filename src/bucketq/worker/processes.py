@@ -30,7 +30,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler

@@ -21,7 +21,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.job import Status
+from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue

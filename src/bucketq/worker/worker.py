@@ -28,13 +28,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Unpack
 
-from bucketq.client.connect import Connection, Options, connect
+from bucketq.client.connect import Options, UnopenedQueue, connect
 from bucketq.client.portal import Portal
 from bucketq.clock import SystemClock
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
-from bucketq.model.job import Backoff
 from bucketq.model.operations import Stats
+from bucketq.model.records import Backoff
 from bucketq.queue.queue import Queue
 from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.counters import WorkerCounters
@@ -342,7 +342,7 @@ class Worker:
                 await runner.close()
             self._serving = None
 
-    async def _close_queue(self, connection: Connection[Any]) -> None:
+    async def _close_queue(self, connection: UnopenedQueue[Any]) -> None:
         """Close the queue, within the drain time."""
         loop = asyncio.get_running_loop()
         closing = loop.create_task(connection.__aexit__(None, None, None))

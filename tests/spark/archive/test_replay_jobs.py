@@ -14,7 +14,7 @@ from pyspark.sql.functions import udf
 import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.spark.archive.replay_jobs import ReplayedJobs
 from tests.spark import sample_handlers

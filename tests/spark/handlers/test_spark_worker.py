@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import bucketq
 import bucketq.spark
 from bucketq import Backoff, InvalidRequestError, JobSpec, Worker
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from tests.spark import sample_handlers
 

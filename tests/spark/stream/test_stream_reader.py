@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import bucketq
 import bucketq.spark
 from bucketq import JobSpec
-from bucketq.model.job import Status
+from bucketq.model.records import Status
 from tests.contract.brokers import NAME, Brokers
 
 DEADLINE_S = 150.0

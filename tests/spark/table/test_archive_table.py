@@ -18,7 +18,7 @@ import bucketq
 from bucketq.archive import Layout
 from bucketq.archive.archive_layout import hour_of
 from bucketq.client import archive as client_archive
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.spark.format_options import read_options
 from bucketq.spark.table.archive_table import ArchiveTableReader
 from bucketq.store.base import ObjectInfo, StoredObject

@@ -13,7 +13,7 @@ import bucketq
 from bucketq.archive import ArchiveReader, ArchiveWriter, Layout, collect, prune
 from bucketq.archive.archive_layout import hours_between
 from bucketq.errors import CorruptStateError, InvalidRequestError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.store.memory import MemoryStore
 
 NOON = datetime(2026, 2, 15, 12, tzinfo=UTC)

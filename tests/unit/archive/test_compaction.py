@@ -21,7 +21,7 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.model.job import Backoff, Failure, JobRecord
+from bucketq.model.records import Backoff, Failure, JobRecord
 from bucketq.store.base import ObjectInfo, ObjectStore, PreconditionFailedError
 from bucketq.store.local import LocalStore
 from bucketq.store.memory import MemoryStore

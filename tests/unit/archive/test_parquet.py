@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from bucketq.archive.archive_lines import decode_line
 from bucketq.archive.parquet import ArchivedRow, cut
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 
 TEXTS = st.sampled_from(['a,"payload":1', ',"result":{}', "}", "{", "[", "]}", '"', "\\", "ä", ""])
 KEYS = st.sampled_from(["payload", "result", "x"])

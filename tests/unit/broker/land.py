@@ -10,7 +10,7 @@ from typing import Any
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.commit.register import Register
-from bucketq.model.job import BrokerRecord
+from bucketq.model.records import BrokerRecord
 from bucketq.rpc.messages import Ping, Pong
 from bucketq.testing.loop import current_loop
 from bucketq.testing.process import Process

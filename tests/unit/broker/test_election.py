@@ -8,7 +8,7 @@ import pytest
 
 from bucketq.broker.election import DeposedError, Identity, Sign, elect, is_out_of_reach, probe
 from bucketq.errors import UnavailableError
-from bucketq.model.job import BrokerRecord
+from bucketq.model.records import BrokerRecord
 from bucketq.rpc.messages import Hello, Ping, Pong, Role
 from bucketq.rpc.transport import (
     Connection,

@@ -19,8 +19,8 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Push, ReadStats, Release, Request, Withdraw
+from bucketq.model.records import JobRecord
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ConnectionLostError

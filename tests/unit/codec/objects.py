@@ -10,8 +10,8 @@ from zlib import crc32
 from msgspec import Raw, Struct, structs
 
 from bucketq.codec import Document
-from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.records import BrokerRecord, JobRecord
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
 

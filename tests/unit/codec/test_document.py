@@ -17,7 +17,6 @@ from msgspec import Raw
 from bucketq.codec import Document, decode, document
 from bucketq.codec.layout import END, OPENINGS
 from bucketq.model.base import NewJob
-from bucketq.model.job import BrokerRecord
 from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
@@ -46,6 +45,7 @@ from bucketq.model.operations import (
     RevokeToken,
     Tidy,
 )
+from bucketq.model.records import BrokerRecord
 from bucketq.model.state import State
 from bucketq.model.table import BLOCK_BITS
 from bucketq.model.transitions import apply

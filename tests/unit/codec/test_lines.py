@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from bucketq.codec import Document, decode, read_job_lines
 from bucketq.errors import CorruptStateError, NewerFormatError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from tests.unit.codec.objects import WHERE, done, edited, empty_state, job, running
 
 

@@ -15,8 +15,8 @@ from msgspec import Raw
 
 from bucketq.codec import Document, decode
 from bucketq.model.check import MAX_DEPTH
-from bucketq.model.job import NOTHING, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.records import NOTHING, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State

@@ -11,7 +11,6 @@ from msgspec import Raw, structs
 from bucketq.codec import Document, decode
 from bucketq.errors import CorruptStateError
 from bucketq.model.base import NewJob
-from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import (
     AnyOperation,
     Claim,
@@ -20,6 +19,7 @@ from bucketq.model.operations import (
     Push,
     Request,
 )
+from bucketq.model.records import BrokerRecord
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from tests.unit.codec.objects import (

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bucketq.commit.waiting import Caller
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import Claim, Request, Withdraw
+from bucketq.model.records import JobRecord
 from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import (
     Fault,

@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from bucketq.codec import Document, decode
 from bucketq.model.base import NewJob
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import (
     AnyOperation,
     Archived,
@@ -23,6 +22,7 @@ from bucketq.model.operations import (
     Push,
     Request,
 )
+from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 

@@ -23,7 +23,6 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.base import NewJob
-from bucketq.model.job import BrokerRecord, JobRecord
 from bucketq.model.operations import (
     Archived,
     Cancel,
@@ -51,6 +50,7 @@ from bucketq.model.operations import (
     Tidy,
     Withdraw,
 )
+from bucketq.model.records import BrokerRecord, JobRecord
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import START
 from tests.unit.model.reference_bulk import BulkReference

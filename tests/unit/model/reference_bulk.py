@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
-from bucketq.model.job import JobRecord
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchState,
@@ -25,6 +24,7 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.operations import Claim, Push
+from bucketq.model.records import JobRecord
 from tests.unit.model.reference_tokens import TokenReference
 
 Row = dict[str, Any]

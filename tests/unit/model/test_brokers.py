@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from bucketq.errors import InvalidRequestError, SupersededError
-from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import Cancel, Heartbeat, Lead, Persist, Release, Retire, Silence
+from bucketq.model.records import BrokerRecord
 from tests.unit.model.driver import START, Driver, lease_of, ref
 
 

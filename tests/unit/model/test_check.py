@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from bucketq.codec import Document, decode
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model import check
-from bucketq.model.job import Backoff
 from bucketq.model.operations import AnyOperation, Claim, List, Pause, Push, Release
+from bucketq.model.records import Backoff
 from tests.unit.model.driver import SECRET, START, Driver, new_job
 
 

@@ -4,8 +4,8 @@ import pytest
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError
-from bucketq.model.job import NOTHING, JobRecord
 from bucketq.model.operations import Cancel, Complete, CompleteMany, Completion
+from bucketq.model.records import NOTHING, JobRecord
 from tests.unit.model.driver import START, Driver, lease_of, rows_of
 
 

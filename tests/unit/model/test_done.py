@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from bucketq.model.done import Done
 from bucketq.model.finished import is_due
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import Archived, ReadOutbox
+from bucketq.model.records import JobRecord
 from tests.unit.model.driver import START, Driver
 
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bucketq.model.job import JobRecord
 from bucketq.model.lane import Lane
+from bucketq.model.records import JobRecord
 from tests.unit.model.driver import START
 
 

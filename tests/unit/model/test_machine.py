@@ -20,7 +20,6 @@ from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
 from bucketq.model import timekeeping
 from bucketq.model.base import NewJob
-from bucketq.model.job import STATUSES, Backoff, JobRecord
 from bucketq.model.operations import (
     AnyOperation,
     Archived,
@@ -58,6 +57,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.operators import is_untidy
+from bucketq.model.records import STATUSES, Backoff, JobRecord
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from tests.unit.model.bulk_rules import BulkRules

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
-from bucketq.model.job import Backoff
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -18,6 +17,7 @@ from bucketq.model.operations import (
     Tidy,
 )
 from bucketq.model.operators import is_untidy
+from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import Driver, new_job
 

@@ -7,8 +7,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, KeyConflictError
-from bucketq.model.job import Backoff
 from bucketq.model.operations import Push, Tidy
+from bucketq.model.records import Backoff
 from tests.unit.model.driver import START, Driver, new_job
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from bucketq.errors import JobNotFoundError
-from bucketq.model.job import BrokerRecord
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -16,6 +15,7 @@ from bucketq.model.operations import (
     ReadSnapshot,
     ReadStats,
 )
+from bucketq.model.records import BrokerRecord
 from tests.unit.model.driver import START, Driver
 
 

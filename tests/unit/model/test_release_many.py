@@ -3,8 +3,8 @@
 import pytest
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.job import JobRecord
 from bucketq.model.operations import Cancel, LeaseRef, Release, ReleaseMany
+from bucketq.model.records import JobRecord
 from tests.unit.model.driver import Driver, lease_of, rows_of
 
 

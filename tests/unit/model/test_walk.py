@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from bucketq.model.job import STATUSES, Backoff
 from bucketq.model.operations import Configure
+from bucketq.model.records import STATUSES, Backoff
 from tests.unit.model.test_machine import KINDS, QueueMachine
 
 STEPS = 300

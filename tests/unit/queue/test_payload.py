@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, PayloadError
-from bucketq.model.job import NOTHING
+from bucketq.model.records import NOTHING
 from bucketq.queue import payload
 
 json_values = st.recursive(

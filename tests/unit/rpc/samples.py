@@ -10,7 +10,7 @@ from msgspec import Raw, structs
 from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
-from bucketq.model.job import Backoff, BrokerRecord, Failure, JobRecord
+from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import FlushArchive

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from bucketq.errors import UnavailableError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bucketq.errors import AccessDeniedError, StoreRefusedError
-from bucketq.model.job import Backoff
+from bucketq.model.records import Backoff
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from tests.unit.commit.worlds import virtual

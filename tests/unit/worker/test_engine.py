@@ -13,8 +13,8 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.job import Backoff
 from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.new_jobs import JobSpec

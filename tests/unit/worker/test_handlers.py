@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.job import Backoff
+from bucketq.model.records import Backoff
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload

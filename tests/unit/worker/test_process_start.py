@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from bucketq import Context, Job
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.worker.handlers import bind
 from bucketq.worker.processes import ProcessRunner
 

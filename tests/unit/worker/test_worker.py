@@ -11,7 +11,7 @@ import pytest
 
 import bucketq
 from bucketq import Worker
-from bucketq.client.connect import Connection
+from bucketq.client.connect import UnopenedQueue
 from bucketq.errors import InvalidRequestError
 
 _numbers = itertools.count()
@@ -158,15 +158,15 @@ async def test_being_told_to_stop_while_it_closes_the_queue_cuts_nothing_short(
     worker = Worker(url())
     worker.handler("mail")(lambda: None)
     closing, may_close, closed = threading.Event(), threading.Event(), threading.Event()
-    close = Connection.__aexit__
+    close = UnopenedQueue.__aexit__
 
-    async def close_slowly(self: Connection[Any], *args: object) -> None:
+    async def close_slowly(self: UnopenedQueue[Any], *args: object) -> None:
         closing.set()
         await asyncio.to_thread(may_close.wait, 20)
         await close(self, *args)
         closed.set()
 
-    monkeypatch.setattr(Connection, "__aexit__", close_slowly)
+    monkeypatch.setattr(UnopenedQueue, "__aexit__", close_slowly)
     running = asyncio.create_task(worker.run(burst=burst))
     while not worker.is_ready:  # noqa: ASYNC110 - it is looked at, not told
         await asyncio.sleep(0.01)

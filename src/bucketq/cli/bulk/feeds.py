@@ -22,8 +22,8 @@ from bucketq.cli.parsing import NotDecodableError, check_decodable
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob
-from bucketq.model.job import Backoff, JobRecord
 from bucketq.model.operations import Snapshot
+from bucketq.model.records import Backoff, JobRecord
 from bucketq.model.settings import Settings
 from bucketq.queue.new_jobs import JobSpec
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, inspect, structs
 
-from bucketq.model.job import JobRecord
 from bucketq.model.numbered_batches import ConsumerInfo
 from bucketq.model.operations import Snapshot, Stats
+from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 

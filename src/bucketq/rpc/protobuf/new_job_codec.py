@@ -16,7 +16,7 @@ from msgspec import Raw, structs
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
-from bucketq.model.job import Backoff, Encoding
+from bucketq.model.records import Backoff, Encoding
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 
 MAX_ITEMS = 100_000

@@ -18,7 +18,6 @@ from google.protobuf.message import Message
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.job import NOTHING, Status
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -46,6 +45,7 @@ from bucketq.model.operations import (
     RevokeToken,
     Withdraw,
 )
+from bucketq.model.records import NOTHING, Status
 from bucketq.model.tokens import Right
 from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.rpc.messages import FlushArchive

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from bucketq.spark.handlers.isolated_process import run_in_child
 from bucketq.spark.handlers.pickled_handlers import (

@@ -27,9 +27,9 @@ from bucketq.errors import (
     LeaseLostError,
     UnavailableError,
 )
-from bucketq.model.job import JobRecord
 from bucketq.model.numbered_batches import BatchState
 from bucketq.model.operations import Stats
+from bucketq.model.records import JobRecord
 from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions
 from bucketq.spark.stream.acknowledge import acknowledge_micro_batch

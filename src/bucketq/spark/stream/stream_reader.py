@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from bucketq.client.portal import Portal
 from bucketq.errors import InvalidRequestError
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.spark.format_options import StreamOptions, stream_options
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
 from bucketq.spark.stream.micro_batches import MicroBatches

@@ -13,7 +13,7 @@ from bucketq.archive import ArchiveReader, Layout
 from bucketq.archive.archive_layout import hour_of
 from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import opened_store
 from bucketq.spark.table.job_schema import job_batches

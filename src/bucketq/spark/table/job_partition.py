@@ -10,7 +10,7 @@ from msgspec import Raw
 from pyspark.sql.datasource import InputPartition
 
 from bucketq.archive.archive_lines import decode_line
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.spark.table.job_schema import job_batches
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.structs import asdict
 
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 
 _TEXT = pa.string()
 _BYTES = pa.binary()

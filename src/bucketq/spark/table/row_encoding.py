@@ -24,7 +24,7 @@ from bucketq.commit.request_ids import RequestId
 from bucketq.errors import PayloadError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob
-from bucketq.model.job import Encoding
+from bucketq.model.records import Encoding
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.spark.table.arrow_values import in_utc, values_of

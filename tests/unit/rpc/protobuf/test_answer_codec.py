@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from bucketq import errors
 from bucketq.model import operations as ops
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.rpc.messages import Answer, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf import json_documents

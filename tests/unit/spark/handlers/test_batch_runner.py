@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from bucketq.errors import InvalidRequestError, UnavailableError
-from bucketq.model.job import Failure, JobRecord
+from bucketq.model.records import Failure, JobRecord
 from bucketq.spark.handlers import batch_runner
 from bucketq.spark.handlers.batch_runner import BatchFailed, BatchSize, SparkRunner
 from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 from pyspark.sql.datasource import InputPartition
 
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.spark.table.job_partition import JobPartition, read_job_partition
 
 

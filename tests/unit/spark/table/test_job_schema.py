@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from bucketq.model.job import NOTHING, Failure, JobRecord
+from bucketq.model.records import NOTHING, Failure, JobRecord
 from bucketq.spark.table.job_schema import BATCH_ROWS, DDL, SCHEMA, job_batches
 
 NOW = datetime(2026, 11, 15, 10, 30, 0, 123456, tzinfo=UTC)

@@ -13,7 +13,7 @@ from bucketq.cli.parameters import Kinds, Url
 from bucketq.cli.parsing import now, parse_tags
 from bucketq.cli.terminal.output import Output, age, moment
 from bucketq.cli.terminal.text_table import Column
-from bucketq.model.job import STATUSES
+from bucketq.model.records import STATUSES
 from bucketq.queue.job import Job
 
 All = Annotated[bool, typer.Option("--all", help="List all jobs, page by page.")]

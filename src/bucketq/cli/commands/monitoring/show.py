@@ -11,7 +11,7 @@ from bucketq.cli.parameters import JobId, Url
 from bucketq.cli.parsing import now
 from bucketq.cli.terminal.output import Output, age, moment
 from bucketq.cli.terminal.text_table import Column
-from bucketq.model.job import JobRecord
+from bucketq.model.records import JobRecord
 
 
 async def run(out: Output, *, url: Url, job: JobId) -> None:

@@ -6,7 +6,7 @@ from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output, counted, duration, plain, size
 from bucketq.cli.terminal.text_table import Column
-from bucketq.model.job import STATUSES
+from bucketq.model.records import STATUSES
 
 
 async def run(out: Output, url: Url) -> None:

@@ -18,7 +18,7 @@ from bucketq.cli.parameters import Kinds, Url
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import InvalidRequestError
-from bucketq.model.job import STATUSES
+from bucketq.model.records import STATUSES
 
 
 async def run(
