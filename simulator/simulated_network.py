@@ -283,7 +283,7 @@ class SimulatedNetwork:
         elif fault == "broken":
             violate()
 
-    def tell(self, flow: Flow, hear: Callable[[], None], *, certain: bool = False) -> None:
+    def resolve(self, flow: Flow, hear: Callable[[], None], *, certain: bool = False) -> None:
         """Notify the other end that this one has ended, after all earlier messages.
 
         A host does that for a dead process. A ``certain`` notice comes from the receiver's own

@@ -93,17 +93,17 @@ class SimulatedConnection:
         is_client = end is self.client
         other = self.server if is_client else self.client
         if other is not None and not other.is_over:
-            self.network.tell(self.there if is_client else self.back, other.hear_of_end)
+            self.network.resolve(self.there if is_client else self.back, other.hear_of_end)
 
     def violate(self) -> None:
         """Break the connection: one end certainly learns of it, the other perhaps."""
         network, server = self.network, self.server
         if server is None:
-            network.tell(self.back, self.client.hear_of_end, certain=True)
+            network.resolve(self.back, self.client.hear_of_end, certain=True)
             return
         client_is_sure = network.chance(0.5)
-        network.tell(self.back, self.client.hear_of_end, certain=client_is_sure)
-        network.tell(self.there, server.hear_of_end, certain=not client_is_sure)
+        network.resolve(self.back, self.client.hear_of_end, certain=client_is_sure)
+        network.resolve(self.there, server.hear_of_end, certain=not client_is_sure)
 
     def _knock(self, first: Hello | Ping) -> None:
         """Arrive at the address and look for a listener. A duplicate finds it open already."""

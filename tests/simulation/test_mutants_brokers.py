@@ -61,7 +61,7 @@ def test_a_broker_that_answers_before_the_commit_is_noticed(monkeypatch: Patch) 
         apply_really(self, waiting, document)
         applied = waiting.applied
         if isinstance(waiting.request.operation, Push) and applied is not None:
-            waiting.tell(applied.answer, applied.error)
+            waiting.resolve(applied.answer, applied.error)
 
     apply_really = WorkingState._apply
     monkeypatch.setattr(WorkingState, "_apply", apply_and_tell)
@@ -252,5 +252,5 @@ def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
 
 def test_jobs_for_claims_of_clients_that_are_gone_are_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Leader, "forget", lambda *_: None)
-    monkeypatch.setattr(RemoteRequest, "is_told", property(lambda self: self._told))
+    monkeypatch.setattr(RemoteRequest, "is_resolved", property(lambda self: self._is_resolved))
     expect("no job is handed to the dead", faults="kills", scenario="many-clients", first=20)

@@ -70,7 +70,7 @@ async def finish_edit(place: Place, draft: Draft, text: bytes) -> Edited:
 
     Raises:
         InvalidRequestError: The text is not a queue; nothing was written.
-        ChangedMeanwhileError: Somebody else has changed the same; nothing was written.
+        ChangedMeanwhileError: Another process has changed the same; nothing was written.
     """
     base = decode(draft.body, place.where, accept=True).state
     document = _read_text(text, base)
@@ -82,7 +82,7 @@ async def finish_edit(place: Place, draft: Draft, text: bytes) -> Edited:
         if name not in base.extra.get(slot, {})
     )
     for _ in range(_TRIES):
-        # The person took a while: whether a write landed can only be told soon after it.
+        # The person took a while: whether a write landed can only be found out soon after it.
         found = await find(place)
         if found is None:
             message = f"{place.where} was deleted while you edited it"

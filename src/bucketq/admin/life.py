@@ -84,7 +84,7 @@ async def delete(place: Place, seen: StoredObject, *, archive: bool = False) -> 
     """Delete the object if it still is what was seen; return how many archive objects went with it.
 
     A store deletes whatever is there. So the object is first replaced, under its etag, by one
-    that is no queue: from then on nobody commits to it, and no job can slip in between.
+    that is not a queue: from then on no process commits to it, and no job can slip in between.
 
     Raises:
         ChangedMeanwhileError: It is not.
@@ -170,7 +170,7 @@ def _read_present(place: Place, body: bytes) -> tuple[str, State | None]:
 
 
 def _version_of(found: StoredObject | None) -> int:
-    """The version of an object, also of a damaged one as far as it can be told."""
+    """The version of an object, also of a damaged one as far as it can be read."""
     written = None if found is None else _VERSION.search(found.body, 0, _HEAD_BYTES)
     return int(written[1]) if written else 0
 

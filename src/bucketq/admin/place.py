@@ -1,4 +1,4 @@
-"""Reading and writing one object with certainty, for whoever takes care of it.
+"""Reading and writing one object with certainty, for administrators.
 
 A write is tried until its outcome is certain (``store.conditional``). Unlike in
 ``commit.register``, a conflict is reported to the person who asked, because what that person
@@ -44,7 +44,7 @@ class ChangedMeanwhileError(RejectedError):
 
 
 class Place(NamedTuple):
-    """Where an object is, and the clock of whoever takes care of it."""
+    """Where an object is, and the clock to write with."""
 
     store: ObjectStore
     key: str
@@ -88,7 +88,7 @@ def new_commit(place: Place) -> str:
 
 
 def tombstone(place: Place, commit: str) -> bytes:
-    """Bytes that nobody takes for a queue: whoever opens the object meanwhile is refused."""
+    """Bytes that are not a queue: a process that opens the object meanwhile is rejected."""
     return msgspec.json.encode(_Tombstone(place.clock.now(), commit)) + b"\n"
 
 
@@ -134,7 +134,7 @@ async def find(place: Place) -> StoredObject | None:
 
 
 async def write(place: Place, body: bytes, etag: str | None, commit: str = "") -> None:
-    """Put bytes in the place of what bears ``etag`` (None: of nothing), and be certain of it.
+    """Replace the object with this ``etag`` (None: create it), and be certain of the outcome.
 
     ``commit`` is the id of the commit that the bytes are; without one, others never build on them.
 

@@ -39,7 +39,7 @@ async def repair(place: Place, *, accept: bool = False) -> Diagnosis:
 
     Raises:
         NewerFormatError: A newer bucketq wrote it; it is for that one to judge.
-        ChangedMeanwhileError: Somebody has changed it meanwhile.
+        ChangedMeanwhileError: Another process has changed it meanwhile.
     """
     found = await look(place)
     try:

@@ -268,12 +268,12 @@ class Broker:
         """Queue a request in the inbox; if it is rejected, answer it at once."""
         leader = self._leader
         if leader is None or self._is_retired:
-            incoming.tell(None, self._superseded())
+            incoming.resolve(None, self._superseded())
             return
         try:
             self._admit(incoming, leader)
         except (AccessDeniedError, InvalidRequestError, OverloadedError) as error:
-            incoming.tell(None, error)
+            incoming.resolve(None, error)
             return
         if not self._is_draining:
             self._is_draining = True
@@ -321,7 +321,7 @@ class Broker:
         leader = self._leader
         for incoming in self._inbox.take(loop.time()):
             if leader is None:
-                incoming.tell(None, self._superseded())
+                incoming.resolve(None, self._superseded())
             else:
                 leader.accept(incoming)
         self._is_draining = bool(len(self._inbox))
@@ -398,4 +398,4 @@ class Broker:
 
 def _drop(expired: RemoteRequest) -> None:
     """Answer a call that has expired in the inbox; it has changed nothing."""
-    expired.tell(None, UnavailableError("the call had expired before it was applied"))
+    expired.resolve(None, UnavailableError("the call had expired before it was applied"))

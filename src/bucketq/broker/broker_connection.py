@@ -49,7 +49,7 @@ class ConnectionOwner(Protocol):
 class RemoteRequest(Waiting):
     """A request of a client."""
 
-    __slots__ = ("_told", "connection", "tag")
+    __slots__ = ("_is_resolved", "connection", "tag")
 
     def __init__(
         self, connection: BrokerConnection, call: Call, request: Request, now_s: float
@@ -59,7 +59,7 @@ class RemoteRequest(Waiting):
         self.connection = connection
         self.tag = call.tag
         self.expires_at = now_s + call.ttl_s
-        self._told = False
+        self._is_resolved = False
 
     @property
     def owner(self) -> object:
@@ -67,14 +67,14 @@ class RemoteRequest(Waiting):
         return self.connection
 
     @property
-    def is_told(self) -> bool:
+    def is_resolved(self) -> bool:
         """Whether it was answered, or its client is gone."""
-        return self._told or not self.connection.is_open
+        return self._is_resolved or not self.connection.is_open
 
-    def tell(self, answer: Any, error: Exception | None) -> None:
+    def resolve(self, answer: Any, error: Exception | None) -> None:
         """Answer the request, unless it was answered."""
-        if not self._told:
-            self._told = True
+        if not self._is_resolved:
+            self._is_resolved = True
             self.connection.answer(self.tag, answer, error)
 
 

@@ -53,8 +53,8 @@ class AddressFinder:
                     return await self._converse(address, answer)
                 found[address] = answer
         errors = [answer for answer in found.values() if isinstance(answer, ConnectionLostError)]
-        nobody = NotYetError(f"nobody leads at {', '.join(self._addresses)}")
-        trouble: Exception = errors[-1] if errors else nobody
+        none = NotYetError(f"no broker leads at {', '.join(self._addresses)}")
+        trouble: Exception = errors[-1] if errors else none
         misfits = sum(isinstance(error, UntrustedError | WrongProtocolError) for error in errors)
         strangers = sum(isinstance(error, NoBrokerThereError) for error in errors)
         if misfits and misfits + strangers == len(found):
@@ -136,7 +136,7 @@ class AddressFinder:
         await self._transport.close()
 
     def _ping(self) -> Ping:
-        """Ask by name where there is one: it tells of a queue that was replaced by another."""
+        """Ask by name if there is one: the answer shows a queue that was replaced by another."""
         return Ping(queue=self._queue, incarnation="" if self._queue else self._incarnation)
 
     def _check_incarnation(self, address: str, pong: Pong) -> None:

@@ -46,7 +46,7 @@ class UnopenedBlockingQueue(Generic[T]):
             portal.stop()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Tell whoever forgot to open it."""
+        """Explain how to open it."""
         if name.startswith("_") or not hasattr(BlockingQueue, name):
             raise AttributeError(name)
         message = (

@@ -139,7 +139,7 @@ class UnopenedQueue(Generic[T]):
             await stack.aclose()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Tell whoever forgot to open it."""
+        """Explain how to open it."""
         if name.startswith("_") or not hasattr(Queue, name):
             raise AttributeError(name)
         where = self._place if isinstance(self._place, str) else self._place.url
@@ -202,8 +202,9 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         mode: ``auto`` goes to the queue's broker, and where there is none starts one or writes
             directly, as ``launch`` and the store allow; ``remote`` goes to a broker or nowhere;
             ``direct`` writes every operation by itself; ``embedded`` commits what all callers of
-            this process ask for together, and serves nobody else. Without the ``broker`` extra,
-            and in a process that was forked from one that used it, ``auto`` means ``direct``.
+            this process ask for together, and serves no other process. Without the ``broker``
+            extra, and in a process that was forked from one that used it, ``auto`` means
+            ``direct``.
         launch: How ``auto`` starts a broker on a store that only this host sees: ``inside`` this
             process, for others of this host as well, until the connection is closed; ``spawn``
             as a process of its own, which ends when it is idle; ``never``.

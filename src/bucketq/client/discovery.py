@@ -53,7 +53,7 @@ OPEN_S = 5.0
 FOLLOW_S = 0.2
 """How often to look whether another broker has replaced one that does not answer."""
 _LONGEST_START_S = 2.5
-"""How long to wait for a broker that somebody else is to start, before doing without."""
+"""How long to wait for a broker that another process starts, before doing without."""
 
 
 class NotYetError(Exception):
@@ -116,7 +116,7 @@ class ObjectFinder:
             create: Whether to create the queue where there is none.
             client: Who this is, for a broker's log.
             is_shared: Whether other hosts may see the object. If not, a loopback address in it is
-                one of this host, whoever recorded it.
+                one of this host, whichever process recorded it.
             launcher: How a broker is started where there is none.
             write_directly: How to do without one.
             wants_tls: Whether brokers of other hosts are to be talked to over TLS alone.
@@ -130,7 +130,7 @@ class ObjectFinder:
         self._launcher = launcher
         self._write_directly = write_directly
         self._wants_tls = wants_tls
-        self._is_told = False
+        self._has_warned = False
         self._incarnation = ""
         self._record: BrokerRecord | None = None
         self._evidence = 0
@@ -144,7 +144,7 @@ class ObjectFinder:
         except UnreadableError:
             raise
         except NotForUsError as error:
-            # Whatever the matter is between us, nobody else's broker is replaced for it.
+            # A broker that serves others is not replaced because this client cannot use it.
             return await self._do_alone(error)
         except NotYetError:
             record = self._record
@@ -177,7 +177,7 @@ class ObjectFinder:
             raise NotYetError(message)
         if self._wants_tls and not record.tls and not is_loopback(record.address):
             message = (
-                f"the broker at {record.address} does not speak TLS, and this client was told to: "
+                f"the broker at {record.address} does not speak TLS, which this client requires: "
                 "start it with --tls-cert and --tls-key"
             )
             raise NotForUsError(message)
@@ -218,7 +218,7 @@ class ObjectFinder:
         return self._is_shared and is_out_of_reach(record, self._host)
 
     async def _probe(self, record: BrokerRecord) -> Sign:
-        """Ask a broker whether it is there, and keep what that tells.
+        """Ask a broker whether it is there, and keep the evidence.
 
         Gone is also one that is replaced before it answers.
         """
@@ -284,12 +284,12 @@ class ObjectFinder:
 
     def _warn(self, what: str, error: Exception) -> None:
         """Log why there is no broker for this client, once."""
-        if not self._is_told:
-            self._is_told = True
+        if not self._has_warned:
+            self._has_warned = True
             _log.warning("%s: " + what, self._register.where, error)
 
     async def _do_without(self, record: BrokerRecord | None) -> Committer:
-        """Nobody leads: start a broker, or write directly, or wait for one."""
+        """No broker leads: start one, or write directly, or wait for one."""
         if self._launcher is not None:
             started = await self._start(self._launcher, record)
             if started is not None:
@@ -299,14 +299,14 @@ class ObjectFinder:
             raise NotYetError(message)
         is_orphaned = self._had_broker or (record is not None and record.address != "")
         if is_orphaned and self._in_vain_s() <= _LONGEST_START_S:
-            # One that stands by would have to compete with everybody who does not wait for it.
+            # A standby would have to compete with every client that does not wait for it.
             message = "no broker answers, and none has taken over yet"
             raise NotYetError(message)
         self._had_broker = False
         self._in_vain_since = None
         direct = await self._direct()
         if record is not None and record.address:
-            # While a broker is recorded nobody else ends the leases of silent workers.
+            # While a broker is recorded no other process ends the leases of silent workers.
             try:
                 await direct.submit(Request(Retire(id=record.id, epoch=record.epoch)), PING_S)
             except BucketQError:
@@ -325,7 +325,7 @@ class ObjectFinder:
         if broker is not None and broker.leader is not None:
             return broker.leader
         if self._in_vain_s() > _LONGEST_START_S:
-            # Whoever holds the right to start one on this host is stopped, or does not get on.
+            # The process that may start one on this host is stopped, or makes no progress.
             return None
         message = "a broker is being started"
         raise NotYetError(message)

@@ -1,7 +1,7 @@
 """How a client starts a broker where there is none: in its own process, or as another one.
 
-At most one broker for each host and queue is started this way: whoever starts one holds a lock
-file of this host for as long as it is responsible for it. Others look again and find it.
+At most one broker for each host and queue is started this way: the process that starts one holds a
+lock file of this host for as long as it is responsible for it. Others look again and find it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Launcher(Protocol):
     async def launch(self, after: int) -> None:
         """See that a broker starts that takes over from epoch ``after``, unless one does already.
 
-        There is evidence that nobody leads in that epoch. Returns without a promise: look again.
+        There is evidence that no broker leads in that epoch. Returns without a promise: look again.
         """
         ...
 
@@ -165,7 +165,7 @@ class SpawnLauncher:
     broker = None
 
     def __init__(self, url: str, lock: HostLock, idle_exit_s: float) -> None:
-        """Serve the queue at ``url`` until nobody has used it for ``idle_exit_s``."""
+        """Serve the queue at ``url`` until no client has used it for ``idle_exit_s``."""
         self._url = url
         self._lock = lock
         self._idle_exit_s = idle_exit_s

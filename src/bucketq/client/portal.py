@@ -1,6 +1,6 @@
 """``Portal``: an event loop in a thread of its own, and the ways to it.
 
-Whoever must go on while other code blocks runs on such a loop: a queue that is used without
+Code that must run while other code blocks runs on such a loop: a queue that is used without
 asyncio, and what a worker says to its queue while handlers run.
 """
 

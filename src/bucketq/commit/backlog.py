@@ -37,7 +37,7 @@ class Backlog:
     @property
     def is_awaited(self) -> bool:
         """Whether a caller still waits for one of them."""
-        return any(not waiting.is_told for waiting in self)
+        return any(not waiting.is_resolved for waiting in self)
 
     def admit(self, waiting: Waiting, where: str, retry_after_s: float) -> None:
         """Raise ``OverloadedError`` if there is no room; one that is alone always has room."""

@@ -257,7 +257,7 @@ class _Attempts:
         self.request = request
 
     def may_have_landed_since(self, version: int) -> None:
-        """Note that it was written on ``version``, and nobody can tell what became of that."""
+        """Note that it was written on ``version``, and that the outcome cannot be known."""
         since = self.request.since
         since = version if since is None else min(since, version)
         self.request = replace(self.request, since=since)

@@ -173,7 +173,7 @@ class GroupCommitter:
         """Apply a request; it is answered once that is durable."""
         if self._task is None or self._task.done():
             gone = ClosedError(f"the queue {self.where} is closed: connect again")
-            waiting.tell(None, self._broken or gone)
+            waiting.resolve(None, self._broken or gone)
             return
         self.working.accept(waiting)
         self._wake.set()

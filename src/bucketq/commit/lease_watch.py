@@ -1,4 +1,4 @@
-"""Whose worker is silent? Judged where no broker is, by whoever claims.
+"""Which workers are silent? Judged by processes that claim, if no broker serves the queue.
 
 A worker is silent when its heartbeats stop changing the object. That is watched by this
 process's own monotonic clock, so no two hosts have to agree on the time: a job is stale when it
@@ -41,7 +41,7 @@ class LeaseWatch:
     def end_silent(self, state: State, now: datetime, monotonic_s: float, looked_s: float) -> bool:
         """End the leases of silent workers; returns whether there were any.
 
-        A broker that serves the queue does that by itself, and nobody else does.
+        A broker that serves the queue does that by itself, and no other process does.
         """
         if state.is_served:
             return False

@@ -9,7 +9,7 @@ _SLOWEST_S = 10.0
 _FIRST_STEP_S = 0.1
 _BUSY_S = 2.0
 ALONE_S = 8.0
-"""How long group commit writes without a pause while nobody else does. A pause of 0.1 to 0.4 s
+"""How long group commit writes without a pause while no other process does. A pause of 0.1 to 0.4 s
 costs 1 to 5 % of the throughput then; another writer waits for the first one for that long."""
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 0.4
@@ -62,11 +62,11 @@ class Pacer:
 class Courtesy:
     """Leaves room for others between the writes of one who writes all the time.
 
-    Whoever has just written knows the object, and needs no time to read it before the next
-    write; everybody else does, and comes too late every time. So who has written for a while
+    A process that has just written knows the object, and needs no time to read it before the next
+    write; all others do, and come too late every time. So who has written for a while
     without a pause makes one, long enough for another to read, change and write.
 
-    One who notices that nobody uses its pauses may make fewer of them: the time without one grows
+    A process whose pauses no other uses may make fewer of them: the time without one grows
     up to ``alone_s``, and is short again as soon as another has written. Peers that are all busy
     take turns: after another has written, each makes a pause after a few writes.
     """
@@ -116,7 +116,7 @@ class Gather:
 
     When a write answers many callers at once, most of them come back with their next request,
     but not at the same moment. A write that begins with the first leaves the others to the one
-    after it, and everybody waits for two. So after a write that answered a crowd, the next one
+    after it, and every caller waits for two. So after a write that answered a crowd, the next one
     is held up for a part of what the last one took, and longer while they keep coming. Where
     others came during the write, it is not held up for long: they have waited already.
     """
@@ -133,11 +133,11 @@ class Gather:
         self.last_s = duration_s
         self._crowd = answered
         # Those who came meanwhile are no substitute for those who come back: two halves of a
-        # crowd that take turns would stay apart for ever, and everybody wait for two writes.
+        # crowd that take turns would stay apart for ever, and every caller wait for two writes.
         self._all = answered + waiting
 
     async def wait(self, count: Callable[[], int]) -> None:
-        """Wait for the crowd; ``count`` tells how many have come."""
+        """Wait for the crowd; ``count`` returns how many have come."""
         crowd, self._crowd = self._crowd, 0
         if crowd < _CROWD:
             return

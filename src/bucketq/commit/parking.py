@@ -1,9 +1,9 @@
 """Claims that wait for a job, first come, first served.
 
-A claim that finds nothing is parked, and costs nothing until there is something for it: whoever
-commits feeds the parked claims before a write goes out, so that a job can be pushed and handed out
-in one commit. Claims of the same kinds share a line, so that finding out who can be served costs
-as much as there are lines, not claims.
+A claim that finds nothing is parked, and costs nothing until there is something for it: the
+committer serves the parked claims before a write goes out, so that a job can be pushed and handed
+out in one commit. Claims of the same kinds share a line, so that finding the next claim to serve
+costs as much as there are lines, not claims.
 """
 
 from __future__ import annotations

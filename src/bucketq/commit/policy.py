@@ -57,7 +57,7 @@ class Policy(Protocol):
         ...
 
     def before_commit(self, state: State, parked: Parking[Waiting], looked_s: float) -> None:
-        """Change the state as nobody asked for, before it is written."""
+        """Change the state without a request, before it is written."""
         ...
 
     def committed(self, answered: Sequence[Waiting], state: State | None) -> None:

@@ -21,8 +21,10 @@ answered in 1.5 s counts against a broker."""
 
 
 def reads_among(waiting: Iterable[Waiting], kinds: frozenset[type]) -> list[Waiting]:
-    """Those with one of these operations for whose answers somebody still waits."""
-    return [each for each in waiting if type(each.request.operation) in kinds and not each.is_told]
+    """Those with one of these operations whose callers still wait."""
+    return [
+        each for each in waiting if type(each.request.operation) in kinds and not each.is_resolved
+    ]
 
 
 def look_up_in_turns(
@@ -34,7 +36,7 @@ def look_up_in_turns(
         try:
             waiting.applied = look_up(waiting.request)
         except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
-            waiting.tell(None, error)
+            waiting.resolve(None, error)
 
     # Heartbeats, which brokers read, cost little and are waited for.
     cheap_first = sorted(reads, key=lambda waiting: type(waiting.request.operation) in READS)

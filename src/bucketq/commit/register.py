@@ -91,7 +91,7 @@ class Register:
         self._peeked: tuple[str, Heading] | None = None
         self._known_bytes = 0
         self.trouble: UnavailableError | None = None
-        """Why the storage did not answer the last request, for whoever gives up."""
+        """Why the storage did not answer the last request, for a caller that gives up."""
         self.stalled = asyncio.Event()
         """Set while a commit has failed for a while and its outcome is unknown."""
 
@@ -136,7 +136,7 @@ class Register:
             try:
                 return await self._create()
             except (PreconditionFailedError, UnavailableError):
-                # Somebody else created it, or our own creation landed without an answer.
+                # Another process created it, or our own creation landed without an answer.
                 await backoff.wait()
 
     async def in_time(self, loading: Awaitable[Document], timeout_s: float) -> Document:
@@ -170,7 +170,7 @@ class Register:
         return self._take(found, seen)
 
     async def load_until_answered(self) -> tuple[Document, float]:
-        """Read the queue as it is now, however long that takes; tell when the last try began."""
+        """Read the queue, however long that takes; also return when the last try began."""
         backoff = self._backoff()
         while True:
             began_s = asyncio.get_running_loop().time()
@@ -219,7 +219,7 @@ class Register:
         """Write a prepared commit, and stay with it until its fate is certain.
 
         The document may be changed meanwhile; what is applied to it now belongs to the next
-        commit. Bound the time with ``asyncio.timeout``: whoever gives up does not know.
+        commit. Bound the time with ``asyncio.timeout``; after that the outcome is unknown.
 
         Raises:
             StoreRefusedError: The store said no for good, and no earlier try is in doubt.
@@ -241,7 +241,7 @@ class Register:
             with self._stalling_since(began_s):
                 found = await self._read_back(document, prepared, base)
             if self._seen is not None and self._seen.version == base.version:
-                base = self._seen  # The same version may bear another etag by now.
+                base = self._seen  # The same version may have another etag by now.
             return found
 
         def judge(found: Document | None) -> Verdict:
@@ -318,7 +318,7 @@ class Register:
         await self._store.delete(self._key)
         message = (
             f"{self._where} was created twice: its store ignores conditional writes, and a queue "
-            "on it would lose jobs; use another store (`bucketq doctor` tells more)"
+            "on it would lose jobs; use another store (`bucketq doctor` checks it)"
         )
         raise StoreRefusedError(message)
 

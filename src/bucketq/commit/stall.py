@@ -40,7 +40,7 @@ _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 3.0
 _UNAWAITED_S = 2.0
 """How long closing waits for a stalled write that no caller waits for: most faults of a storage
-have passed by then, and a program that was told to end does."""
+have passed by then, and a program that was asked to stop does."""
 
 
 class StallWatch:
@@ -131,7 +131,7 @@ class StallWatch:
             await asyncio.sleep(pause_s)
 
     def _answer(self, reads: list[Waiting], document: Document) -> None:
-        reads = [read for read in reads if not read.is_told]
+        reads = [read for read in reads if not read.is_resolved]
         now, now_s = self._clock.now(), asyncio.get_running_loop().time
         left = look_up_in_turns(reads, lambda read: self._look_up(document, read, now), now_s)
         later = set(map(id, left))
@@ -139,7 +139,7 @@ class StallWatch:
         self._backlog.remove(done)
         for read in done:
             if read.applied is not None:
-                read.tell(read.applied.answer, read.applied.error)
+                read.resolve(read.applied.answer, read.applied.error)
 
     async def _give_reasons(self, unknown: Callable[[Waiting], BucketQError]) -> None:
         """Answer clients shortly before they give up; their requests are committed all the same."""
@@ -148,8 +148,8 @@ class StallWatch:
             await self._register.stalled.wait()
             until_s = loop.time() + _LAST_WORD_S
             for waiting in self._backlog:
-                if waiting.expires_at <= until_s and not waiting.is_told:
-                    waiting.tell(None, unknown(waiting))
+                if waiting.expires_at <= until_s and not waiting.is_resolved:
+                    waiting.resolve(None, unknown(waiting))
             await asyncio.sleep(_TICK_S)
 
     def _backoff(self) -> RetryBackoff:

@@ -65,11 +65,11 @@ class Waiting:
         return is_claim and self.applied is not None and not self.applied.changes
 
     @property
-    def is_told(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+    def is_resolved(self) -> bool:
+        """Whether it was answered, or its caller no longer waits."""
         raise NotImplementedError
 
-    def tell(self, answer: Any, error: Exception | None) -> None:
+    def resolve(self, answer: Any, error: Exception | None) -> None:
         """Hand over the answer, or the reason why there is none."""
         raise NotImplementedError
 
@@ -85,11 +85,11 @@ class Caller(Waiting):
         self.answer: asyncio.Future[Any] = loop.create_future()
 
     @property
-    def is_told(self) -> bool:
+    def is_resolved(self) -> bool:
         """Whether he was answered, was cancelled or has given up."""
         return self.answer.done()
 
-    def tell(self, answer: Any, error: Exception | None) -> None:
+    def resolve(self, answer: Any, error: Exception | None) -> None:
         """Wake him, unless he has gone."""
         if self.answer.done():
             return

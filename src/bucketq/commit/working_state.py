@@ -66,7 +66,7 @@ class WorkingState:
     def accept(self, waiting: Waiting) -> None:
         """Apply a request."""
         is_claim = type(waiting.request.operation) in CLAIMS
-        if waiting.is_told and type(waiting.request.operation) is Claim:
+        if waiting.is_resolved and type(waiting.request.operation) is Claim:
             return  # Its client hung up before its turn came: it would take jobs for no one.
         if is_claim and self.parked and self.document:
             self._hand_out(self.document)  # Claims that have waited longer are served first.
@@ -171,13 +171,13 @@ class WorkingState:
             if error is not None or applied is None:
                 self._answer(waiting, None, error)
             else:
-                waiting.tell(applied.answer, applied.error)
+                waiting.resolve(applied.answer, applied.error)
 
     def _answer(self, waiting: Waiting, answer: Any, error: Exception | None) -> None:
         """Answer a request; if that is an error, an earlier write of it may have landed."""
         if error is not None and is_unjudged(error, waiting.request):
             error = rejected_repeat(self._where, waiting.request, error)
-        waiting.tell(answer, error)
+        waiting.resolve(answer, error)
 
     def answer_all(self, error_for: Callable[[Waiting], Exception]) -> None:
         """Leave no request waiting."""
@@ -187,13 +187,13 @@ class WorkingState:
             error = error_for(waiting)
             if isinstance(error, NotDurableError):
                 error = not_durable(error, waiting.request, waiting.since)
-            waiting.tell(None, error)
+            waiting.resolve(None, error)
 
     def send_away(self, error: Exception) -> None:
         """Answer the claims that wait with an error."""
         parked, self.parked = self.parked, Parking()
         for waiting in parked:
-            waiting.tell(None, error)
+            waiting.resolve(None, error)
 
     def _start_over(self, document: Document, looked_s: float) -> None:
         """Apply every request without an answer to a fresh state."""
@@ -204,7 +204,7 @@ class WorkingState:
         """Give jobs to parked claims, in the order in which they came."""
         now = self._clock.now()
         while (parked := self.parked.next_servable(document.state, now)) is not None:
-            if parked.is_told:
+            if parked.is_resolved:
                 continue
             # It is parked again only if its answer is lost to another writer with time left.
             until, parked.until = parked.until, 0.0
@@ -218,7 +218,7 @@ class WorkingState:
         """Answer the parked claims that have waited long enough."""
         for parked in self.parked.take_expired(asyncio.get_running_loop().time()):
             if self._policy.is_fresh(self.looked_at):
-                parked.tell((), None)
+                parked.resolve((), None)
             else:
                 parked.applied = _NOTHING
                 self.backlog.add(parked)
@@ -253,7 +253,7 @@ class WorkingState:
         except Exception as error:  # noqa: BLE001 - a fault of ours must not take others down
             self.document = None  # It may be half changed, so it is read again.
             self.backlog.drop(waiting)
-            waiting.tell(None, error)
+            waiting.resolve(None, error)
             return
         waiting.applied = applied
         if type(operation) is Withdraw:
@@ -263,7 +263,7 @@ class WorkingState:
 
     def _park(self, waiting: Waiting, claim: Claim) -> None:
         """Let a claim that found nothing wait, if it may."""
-        may_wait = claim.wait_s and not self.is_closing and not waiting.is_told
+        may_wait = claim.wait_s and not self.is_closing and not waiting.is_resolved
         if may_wait and waiting.until > asyncio.get_running_loop().time():
             self.backlog.drop(waiting)
             self.parked.add(waiting)
@@ -271,7 +271,7 @@ class WorkingState:
     def _withdraw(self, waiting: Waiting, withdraw: Withdraw, applied: Applied) -> None:
         """Drop a parked claim. Unless jobs were released, nothing has to be written."""
         for parked in self.parked.withdraw(withdraw.secret):
-            parked.tell((), None)
+            parked.resolve((), None)
         if not applied.changes:
             self.backlog.drop(waiting)
-            waiting.tell(applied.answer, applied.error)
+            waiting.resolve(applied.answer, applied.error)

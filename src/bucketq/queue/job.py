@@ -18,7 +18,7 @@ class Job(Generic[T]):
     """A job at the moment at which it was read or claimed. It does not change by itself.
 
     ``payload`` is decoded when it is first asked for, so that a payload that does not fit its
-    type harms only whoever looks at it.
+    type fails only when it is read.
     """
 
     def __init__(self, record: JobRecord, payload_type: Any) -> None:
@@ -143,7 +143,7 @@ class Job(Generic[T]):
 
     @property
     def heartbeat_at(self) -> datetime | None:
-        """When its worker was last heard, by the clock of whoever wrote it down."""
+        """When its worker was last heard, by the clock of the process that recorded it."""
         return self.record.heartbeat_at
 
     @property

@@ -107,7 +107,7 @@ def decode_result(raw: Raw, encoding: Encoding | None, what: str) -> Any:
 def _unreadable(info: Any, seen: set[int]) -> type | None:
     """A class that no JSON can be read as, somewhere in a type where it is needed; or None.
 
-    msgspec takes any class, and tells only when it reads that nothing ever is one.
+    msgspec accepts any class, and fails only when it decodes a value.
     """
     if id(info) in seen:
         return None

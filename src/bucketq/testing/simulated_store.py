@@ -204,7 +204,7 @@ class SimulatedStore:
         if commit is None:
             return ObjectMissingError(f"no object: {key}")
         if commit.etag != etag:
-            return PreconditionFailedError(f"object changed: {key} bears {commit.etag}, not {etag}")
+            return PreconditionFailedError(f"object changed: {key} has {commit.etag}, not {etag}")
         return self._commit(key, "replace", body, writer)
 
     def put(self, key: str, body: bytes, writer: str) -> str:

@@ -98,7 +98,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_wa
     lost = "the handler returned, but its result cannot be stored: result"
     unsayable = (
         f"{lost} cannot be encoded as JSON: Encoding objects of type object is unsupported; "
-        "let it return JSON, bytes, a dataclass or the like"
+        "return JSON values, bytes, a dataclass or the like"
     )
     too_large = (
         f"{lost} too large: 70,002 bytes, at most 65,536 are allowed (max_result_bytes); "
