@@ -40,7 +40,7 @@ from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
-from bucketq.store.conditional import Verdict
+from bucketq.store.resolve_write import Verdict
 from simulator.fault_schedule import FaultSchedule
 from simulator.invariants import InvariantError
 from simulator.scenarios import Scenario
@@ -115,7 +115,7 @@ def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
     expect("acknowledged means durable", "no answer before its commit")
 
 
-def test_calling_an_unknown_outcome_failed_is_noticed(monkeypatch: Patch) -> None:
+def test_calling_an_outcome_errors_failed_is_noticed(monkeypatch: Patch) -> None:
     async def ask(self: Register, answer: Any, size_bytes: int) -> Any:
         try:
             return await ask_and_wait(self, answer, size_bytes)

@@ -14,7 +14,7 @@ delete     gone                                ``SupersededError``: nothing is c
 """
 
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
-from bucketq.admin.life import Copy, Restored, backup, create, delete, restore, save_to
+from bucketq.admin.lifecycle import Copy, Restored, backup, create, delete, restore, save_to
 from bucketq.admin.place import ChangedMeanwhileError, Place, Summary, look
 from bucketq.admin.repair import Diagnosis, repair
 

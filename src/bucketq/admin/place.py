@@ -1,6 +1,6 @@
 """Reading and writing one object with certainty, for administrators.
 
-A write is tried until its outcome is certain (``store.conditional``). Unlike in
+A write is tried until its outcome is certain (``store.resolve_write``). Unlike in
 ``commit.register``, a conflict is reported to the person who asked, because what that person
 looked at is no longer what is there.
 """
@@ -27,7 +27,7 @@ from bucketq.errors import (
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore, StoredObject
-from bucketq.store.conditional import Verdict, write_until_certain
+from bucketq.store.resolve_write import Verdict, write_until_certain
 
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024

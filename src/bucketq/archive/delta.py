@@ -23,7 +23,7 @@ from bucketq.clock import Clock, new_token
 from bucketq.errors import CorruptStateError, UnavailableError
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
-from bucketq.store.conditional import Verdict, write_until_certain
+from bucketq.store.resolve_write import Verdict, write_until_certain
 
 Field = tuple[str, str | dict[str, object]]
 """A column: its name, and its type as Delta spells it."""

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bucketq.commit.base import CommitterLostError
+from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
-from bucketq.commit.unknown_outcome import unanswered
 from bucketq.errors import AccessDeniedError, BucketQError, RejectedError, UnavailableError
 from bucketq.model.operations import Claim, Release, ReleaseMany, Request, Withdraw
 from bucketq.model.records import JobRecord

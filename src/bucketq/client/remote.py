@@ -26,8 +26,8 @@ from bucketq.clock import Clock, fraction
 from bucketq.commit.background import Background
 from bucketq.commit.base import Committer, CommitterLostError
 from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.outcome_errors import not_durable, rejected_repeat, unanswered
 from bucketq.commit.request_ids import RequestId, is_unjudged
-from bucketq.commit.unknown_outcome import not_durable, rejected_repeat, unanswered
 from bucketq.errors import (
     BucketQError,
     ClosedError,

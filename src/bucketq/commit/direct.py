@@ -17,18 +17,18 @@ from bucketq.codec import Document
 from bucketq.commit.archiver import make_archiver
 from bucketq.commit.background import Background
 from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.outcome_errors import not_durable, rejected_repeat, unanswered
 from bucketq.commit.pacing import Courtesy
 from bucketq.commit.parking import next_due_s
 from bucketq.commit.register import Register
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.tidying import tidy
-from bucketq.commit.unknown_outcome import not_durable, rejected_repeat, unanswered
 from bucketq.errors import ClosedError, NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, READS, Claim, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from bucketq.store.backoff import RetryBackoff
-from bucketq.store.conditional import Verdict
+from bucketq.store.resolve_write import Verdict
 
 _FIRST_RETRY_S = 0.01
 _LAST_RETRY_S = 1.0

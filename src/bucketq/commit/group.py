@@ -26,19 +26,19 @@ from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.archiver import make_archiver
+from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.pacing import Gather
 from bucketq.commit.policy import EmbeddedPolicy, Policy
 from bucketq.commit.register import Register
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.tidying import tidy
 from bucketq.commit.transient_faults import Refusals
-from bucketq.commit.unknown_outcome import unanswered
 from bucketq.commit.waiting import Caller, Waiting
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import ClosedError, StoreRefusedError, UnavailableError
 from bucketq.model.operations import Request
 from bucketq.model.state import State
-from bucketq.store.conditional import Verdict
+from bucketq.store.resolve_write import Verdict
 
 _log = logging.getLogger("bucketq")
 

@@ -1,8 +1,8 @@
 """The one place that knows how a commit is stored: load, commit, probe, resolve doubt.
 
-A write whose answer was lost may have landed, so ``store.conditional`` reads the object back until
-its fate is certain. Here is how a queue is judged: every commit writes version ``base + 1`` with an
-id of its own, and the object keeps the ids of the last versions::
+A write whose answer was lost may have landed, so ``store.resolve_write`` reads the object back
+until its fate is certain. Here is how a queue is judged: every commit writes version ``base + 1``
+with an id of its own, and the object keeps the ids of the last versions::
 
     object at version       our id at base + 1?       verdict
     ------------------      --------------------      -----------------------------------------
@@ -42,7 +42,7 @@ from bucketq.store.base import (
     PreconditionFailedError,
     StoredObject,
 )
-from bucketq.store.conditional import Verdict, write_until_certain
+from bucketq.store.resolve_write import Verdict, write_until_certain
 
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024

@@ -20,18 +20,18 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.backlog import Backlog
+from bucketq.commit.outcome_errors import not_durable, rejected_repeat
 from bucketq.commit.parking import Parking, next_due_s
 from bucketq.commit.policy import Policy
 from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.register import Settled
 from bucketq.commit.request_ids import is_unjudged
-from bucketq.commit.unknown_outcome import not_durable, rejected_repeat
 from bucketq.commit.waiting import Waiting
 from bucketq.errors import BucketQError, NotDurableError
 from bucketq.model.operations import CLAIMS, Claim, Withdraw
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
-from bucketq.store.conditional import Verdict
+from bucketq.store.resolve_write import Verdict
 
 _LOOK_S = 1.0
 """How often the object is looked at while claims wait: a push by another process is seen that soon,

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.commit.background import Background
 from bucketq.commit.base import Committer
+from bucketq.commit.outcome_errors import rejected_repeat
 from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
-from bucketq.commit.unknown_outcome import rejected_repeat
 from bucketq.errors import ClosedError, RejectedError
 from bucketq.model import operations as ops
 

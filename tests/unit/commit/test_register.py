@@ -21,7 +21,7 @@ from bucketq.model.operations import Push, Request
 from bucketq.model.state import RING_LENGTH
 from bucketq.model.transitions import apply
 from bucketq.store.base import ObjectMissingError
-from bucketq.store.conditional import Verdict
+from bucketq.store.resolve_write import Verdict
 from tests.unit.commit.worlds import (
     KEY,
     Fault,

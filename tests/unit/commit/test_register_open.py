@@ -13,7 +13,7 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.store.conditional import Verdict
+from bucketq.store.resolve_write import Verdict
 from bucketq.testing import SimulatedClock, SimulatedStore, current_loop
 from tests.unit.commit.test_register import commit, opened
 from tests.unit.commit.worlds import (

@@ -10,7 +10,7 @@ import pytest
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
-from bucketq.store.conditional import Verdict, WriteOutcome, write_until_certain
+from bucketq.store.resolve_write import Verdict, WriteOutcome, write_until_certain
 from bucketq.testing.loop import current_loop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 
