@@ -63,7 +63,7 @@ def verbs(tree: ast.Module) -> Iterator[ast.AsyncFunctionDef]:
 
 def method(verb: ast.AsyncFunctionDef) -> str:
     """The blocking form of a verb."""
-    summary = (ast.get_docstring(verb) or "").split("\n")[0]
+    words = ast.get_docstring(verb, clean=False) or ""
     arguments = verb.args
     passed = [arg.arg for arg in [*arguments.posonlyargs, *arguments.args][1:]]
     if arguments.vararg is not None:
@@ -77,7 +77,7 @@ def method(verb: ast.AsyncFunctionDef) -> str:
         call = f"lambda: {call}({', '.join(passed)})"
     return (
         f"    def {verb.name}({ast.unparse(arguments)}) -> {returns}:\n"
-        f'        """{summary}"""\n'
+        f'        """{words}"""\n'
         f"        return self._portal.call({call})\n"
     )
 

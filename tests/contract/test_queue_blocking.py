@@ -29,7 +29,7 @@ from tests.contract.places import Place
 def verbs(face: type) -> dict[str, Any]:
     return {
         name: member
-        for name, member in vars(face).items()
+        for name, member in inspect.getmembers(face)
         if not name.startswith("_") and callable(member)
     }
 
@@ -166,4 +166,5 @@ class Order:
 
 def test_the_signatures_of_the_blocking_verbs_can_be_read() -> None:
     parameters = inspect.signature(bucketq.BlockingQueue.push).parameters
-    assert {"kind", "payload", "key", "run_at"} <= set(parameters)
+    assert {"kind", "payload", "options"} <= set(parameters)
+    assert {"key", "run_at"} <= set(bucketq.PushOptions.__annotations__)

@@ -42,7 +42,11 @@ class BlockingQueue(Generic[T]):
     def push(
         self, kind: str, payload: T, *, request: str | None = None, **options: Unpack[PushOptions]
     ) -> str:
-        """Add a job and return its id; ``PushOptions`` explains the options."""
+        """Add a job and return its id; ``PushOptions`` explains the options.
+
+        With a ``key`` that was used within its retention, nothing is added: the same content
+        returns the id of the first job, other content is rejected with ``KeyConflictError``.
+        """
         return self._portal.call(
             lambda: self._queue.push(kind, payload, request=request, **options)
         )
@@ -61,7 +65,12 @@ class BlockingQueue(Generic[T]):
         lease_s: Duration | None = None,
         request: str | None = None,
     ) -> list[Job[T]]:
-        """Take jobs to work on: the most urgent, then the oldest, that are due."""
+        """Take jobs to work on: the most urgent, then the oldest, that are due.
+
+        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing. With
+        ``lease_s`` a worker may be silent for that long instead of for what the settings say. If
+        the caller is cancelled, jobs that the claim got are released.
+        """
         return self._portal.call(
             lambda: self._queue.claim(
                 kinds, limit=limit, wait_s=wait_s, worker=worker, lease_s=lease_s, request=request
@@ -79,7 +88,11 @@ class BlockingQueue(Generic[T]):
     def complete_many(
         self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
     ) -> list[bool]:
-        """Finish jobs, each with an optional result, in one commit."""
+        """Finish jobs, each with an optional result, in one commit.
+
+        Each is finished for itself: the answer says of each, in order, whether it is done, or
+        its lease was lost and another worker may have it.
+        """
         return self._portal.call(lambda: self._queue.complete_many(jobs, request=request))
 
     def fail(
@@ -92,7 +105,12 @@ class BlockingQueue(Generic[T]):
         max_attempts: int | None = None,
         request: str | None = None,
     ) -> Status:
-        """Report that an attempt failed; return the job's new status."""
+        """Report that an attempt failed; return the job's new status.
+
+        It waits for ``delay_s`` before it is tried again, or as long as its backoff says.
+        ``max_attempts`` is the limit from now on for a job that was pushed without one. The status
+        is ``queued`` again, ``dead``, or ``done`` if its cancellation was requested.
+        """
         return self._portal.call(
             lambda: self._queue.fail(
                 job, error, retry=retry, delay_s=delay_s, max_attempts=max_attempts, request=request
@@ -106,7 +124,11 @@ class BlockingQueue(Generic[T]):
     def release_many(
         self, jobs: Iterable[Held[T]], *, delay_s: Duration = 0.0, request: str | None = None
     ) -> list[bool]:
-        """Give jobs back, in one commit; that costs none of their attempts."""
+        """Give jobs back, in one commit; that costs none of their attempts.
+
+        Each is released for itself: the answer says of each, in order, whether it was given back,
+        or its lease was lost and another worker may have it.
+        """
         return self._portal.call(
             lambda: self._queue.release_many(jobs, delay_s=delay_s, request=request)
         )
@@ -186,11 +208,19 @@ class BlockingQueue(Generic[T]):
         return self._portal.call(self._queue.snapshot)
 
     def flush_archive(self) -> int:
-        """Archive everything that is finished now, and return how many jobs left by this call."""
+        """Archive everything that is finished now, and return how many jobs left by this call.
+
+        All of it has left when this returns, also if another process archives at the same time.
+        A queue that stays open does that by itself, ``archive_after_s`` after a job has finished.
+        """
         return self._portal.call(self._queue.flush_archive)
 
     def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
-        """Take a consumer over, or make it; the answer has its epoch and its last batch."""
+        """Take a consumer over, or make it; the answer has its epoch and its last batch.
+
+        A consumer is a name under which batches are claimed one after the other. The process that
+        opened it before is rejected from now on, with ``ConsumerFencedError``.
+        """
         return self._portal.call(lambda: self._queue.open_consumer(consumer, request=request))
 
     def claim_batch(
@@ -204,7 +234,13 @@ class BlockingQueue(Generic[T]):
         worker: str | None = None,
         lease_s: Duration | None = None,
     ) -> BatchState:
-        """Take the next batch of jobs, or the one that is open again: the identical set."""
+        """Take the next batch of jobs, or the one that is open again: the identical set.
+
+        Batches are numbered from 1. A number is used up when it finds jobs, and stays open until
+        it is acknowledged or released. It may be claimed again, by any process: jobs whose lease
+        ran out meanwhile are taken back, and those that are held by another worker, finished or
+        gone are reported as ``lost``. Heartbeat the jobs as usual.
+        """
         return self._portal.call(
             lambda: self._queue.claim_batch(
                 consumer, epoch, batch, kinds, limit=limit, worker=worker, lease_s=lease_s
@@ -222,7 +258,10 @@ class BlockingQueue(Generic[T]):
     def ack_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None
     ) -> BatchState:
-        """Complete every job that still belongs to a batch, in one commit, and close it."""
+        """Complete every job that still belongs to a batch, in one commit, and close it.
+
+        The answer says how many that were. For a batch that was closed before it is 0.
+        """
         return self._portal.call(
             lambda: self._queue.ack_batch(consumer, epoch, batch, request=request)
         )
@@ -252,7 +291,12 @@ class BlockingQueue(Generic[T]):
         part: int = 0,
         request: str | None = None,
     ) -> bool:
-        """Add jobs, all or none, once for each position of a writer; return whether it was now."""
+        """Add jobs, all or none, once for each position of a writer; return whether it was now.
+
+        A writer moves forward only, by batch and then by part. What is not after the last position
+        that it published changes nothing, however often it comes, and returns False. A ``NewJob``
+        is encoded already, and is pushed as it is.
+        """
         return self._portal.call(
             lambda: self._queue.publish(writer, batch, jobs, part=part, request=request)
         )
@@ -265,7 +309,13 @@ class BlockingQueue(Generic[T]):
         ttl_s: Duration | None = None,
         request: str | None = None,
     ) -> str:
-        """Create a token and return it; it cannot be read again."""
+        """Create a token and return it; it cannot be read again.
+
+        It has a name for people, allows what its rights say (``push``, ``claim``, ``read``, or
+        ``admin`` for everything), and never expires if no ``ttl_s`` is given. From the first
+        token on, brokers ask for tokens (setting ``require_token``). To retry after an
+        ``UnavailableError``, use the same open queue: no other can make the same token again.
+        """
         return self._portal.call(
             lambda: self._queue.create_token(name, rights, ttl_s=ttl_s, request=request)
         )
@@ -275,5 +325,8 @@ class BlockingQueue(Generic[T]):
         return self._portal.call(self._queue.tokens)
 
     def revoke_token(self, token_id: str, *, request: str | None = None) -> bool:
-        """Revoke a token; return whether there was one."""
+        """Revoke a token; return whether there was one.
+
+        The queue still requires tokens after that, even if it was the last one.
+        """
         return self._portal.call(lambda: self._queue.revoke_token(token_id, request=request))
