@@ -48,12 +48,12 @@ def test_with_tls_every_queue_must_ask_for_tokens(
     with bucketq.connect_sync(other, mode="direct"):
         pass
     asks_for_none = said(processes, url, f"other={other}", *options)
-    assert f"{other} asks for no token" in asks_for_none
+    assert f"{other} requires no token" in asks_for_none
     granted(other, "admin")
     assert LET_THROUGH in said(processes, url, f"other={other}", *options)
     with bucketq.connect_sync(other, mode="direct") as queue:
         queue.configure(require_token=False)
-    assert "asks for no token" in said(processes, url, f"other={other}", *options)
+    assert "requires no token" in said(processes, url, f"other={other}", *options)
     del admin
 
 
@@ -61,7 +61,7 @@ def test_with_certificates_of_clients_no_tokens_are_needed(
     processes: Fleet, url: str, authority: Authority
 ) -> None:
     options = [*BEYOND, *authority.broker.options]
-    assert "asks for no token" in said(processes, url, *options)
+    assert "requires no token" in said(processes, url, *options)
     assert LET_THROUGH in said(processes, url, *options, "--tls-client-ca", str(authority.ca))
 
 
@@ -72,7 +72,7 @@ def test_half_a_certificate_is_refused(
     options = authority.broker.options
     place = options.index(missing)
     del options[place : place + 2]
-    assert "belong together" in said(processes, url, *options)
+    assert "must be given together" in said(processes, url, *options)
 
 
 def test_a_certificate_that_cannot_be_used_is_refused(
