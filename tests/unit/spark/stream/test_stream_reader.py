@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import bucketq
 from bucketq import InvalidRequestError, JobSpec, QueueNotFoundError
+from bucketq.spark.stream import micro_batches
 from bucketq.spark.stream.stream_reader import JobStreamReader
 
 
@@ -32,7 +33,10 @@ def done(url: str) -> int:
         return queue.stats().total("done")
 
 
-def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(url: str) -> None:
+def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(micro_batches, "LAG_S", 0.0)  # Or waiting jobs are counted once a second.
     reader = JobStreamReader({"path": url, "consumer": "c", "maxJobsPerTrigger": "3"})
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(3)
