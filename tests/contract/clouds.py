@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bucketq.errors import UnavailableError
 from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
 from bucketq.store.cloud import CloudStore, open_cloud
 from tests.contract import (
@@ -135,8 +136,13 @@ async def of_sixteen_clients_that_create_at_once_one_wins(store: CloudStore) -> 
     )
     winners = [number for number, etag in enumerate(outcomes) if isinstance(etag, str)]
     losers = [error for error in outcomes if isinstance(error, PreconditionFailedError)]
-    assert (len(winners), len(losers)) == (1, 15)
-    assert (await store.get("race")).body == b"%d" % winners[0]
+    # A busy server may not answer one of them in time; that one may have won.
+    unknown = [n for n, error in enumerate(outcomes) if isinstance(error, UnavailableError)]
+    assert len(winners) + len(losers) + len(unknown) == 16
+    assert len(losers) >= 12
+    assert len(winners) == 1 or (not winners and unknown)
+    found = int((await store.get("race")).body)
+    assert found in (winners or unknown)
 
 
 async def sixteen_clients_that_compare_and_set_lose_no_update(store: CloudStore) -> None:
