@@ -32,6 +32,8 @@ venv: $(VENV)/.dev ## build .venv with everything that tests and checks need
 
 servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that tests run on
 
+typing: $(PYRIGHT) ## install pyright, which tests the types that users see
+
 java: ## check for Java 17 or newer, which Spark needs, and install it if that needs no password
 	@sh tools/java.sh
 

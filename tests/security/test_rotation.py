@@ -138,7 +138,7 @@ def test_a_standby_outlives_the_rotation_of_its_files_and_takes_over_later(
     away = renewed.ca.with_suffix(".away")
     for path in (renewed.ca, renewed.pair.key):
         path.rename(away)
-        second.wait_until(lambda: "cannot tell whether its broker lives" in second.text())
+        second.wait_until(lambda: "cannot find out whether its broker is alive" in second.text())
         # Long enough for several pings; however many there were, it is still there.
         time.sleep(1.5)
         away.rename(path)

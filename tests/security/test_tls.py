@@ -152,7 +152,7 @@ async def test_a_broker_that_cannot_check_the_leaders_certificate_stands_by_for_
 ) -> None:
     first = serving(processes, url, authority.broker)
     second = processes.serve(f"jobs={url}", *authority.broker.options)
-    second.wait_until(lambda: "cannot tell whether its broker lives" in second.text())
+    second.wait_until(lambda: "cannot find out whether its broker is alive" in second.text())
     assert "BUCKETQ_TLS_CA" in second.text()
     async with bucketq.connect(url, tls=authority.trust, mode="remote") as queue:
         await queue.push("mail", 1)
