@@ -115,7 +115,7 @@ def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
     expect("acknowledged means durable", "no answer before its commit")
 
 
-def test_calling_an_outcome_errors_failed_is_noticed(monkeypatch: Patch) -> None:
+def test_calling_an_unknown_outcome_failed_is_noticed(monkeypatch: Patch) -> None:
     async def ask(self: Register, answer: Any, size_bytes: int) -> Any:
         try:
             return await ask_and_wait(self, answer, size_bytes)

@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Unpack
 
 from bucketq.client.connect import Options, UnopenedQueue, connect
@@ -53,6 +55,8 @@ _ADDRESS_VARIABLE = "BUCKETQ_URL"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ECHO_S = 0.25
 """A second SIGTERM within this time is ignored: ``timeout`` sends two at once."""
+_LAST_LINE_S = 1.0
+"""How long the end waits for the last line, if stderr is a pipe that no process reads."""
 _MEANINGS = (
     "no more jobs are claimed, and handlers may finish; a second signal stops them",
     "handlers are stopped, and their jobs are released; a third signal kills the process",
@@ -262,6 +266,10 @@ class Worker:
         found = {number: signal.getsignal(number) for number in _SIGNALS}
         before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}
         count, echo_until_s = 0, 0.0
+        # A stream cannot be written by a handler that interrupts another one at its write.
+        said = SimpleQueue[tuple[str, str] | None]()
+        logging_thread = Thread(target=_log_signals, args=(said,), daemon=True)
+        logging_thread.start()
 
         def on_signal(number: int, _frame: object) -> None:
             nonlocal count, echo_until_s
@@ -274,9 +282,7 @@ class Worker:
             if count > 1:
                 # The previous handler may only notify the event loop, which may be blocked.
                 _restore(dict.fromkeys(before, signal.SIG_DFL))
-            _log.info(
-                "%s: %s", signal.Signals(number).name, _MEANINGS[min(count, len(_MEANINGS)) - 1]
-            )
+            said.put((signal.Signals(number).name, _MEANINGS[min(count, len(_MEANINGS)) - 1]))
             self._request_stop(hurry=count > 1, forced_exit=forced_exit)
 
         # Any of them stops it, even if the main thread never gets to run the handler.
@@ -288,6 +294,8 @@ class Worker:
                 yield
         finally:
             _restore(before)
+            said.put(None)
+            logging_thread.join(_LAST_LINE_S)
 
     def _wanted(self, kinds: Iterable[str] | None) -> dict[str, Handler]:
         """The handlers of the selected kinds."""
@@ -418,6 +426,12 @@ def _loop_time_s() -> float | None:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return None
+
+
+def _log_signals(said: SimpleQueue[tuple[str, str] | None]) -> None:
+    """Log what signals mean, until there is no more."""
+    while (line := said.get()) is not None:
+        _log.info("%s: %s", *line)
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
