@@ -17,8 +17,8 @@ from bucketq.model.operations import Pulse, Stats
 from bucketq.queue.job import Job, JobBatch
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.simulated_store import SimulatedStore
+from bucketq.testing.virtual_loop import VirtualLoop
 
 
 @dataclass(slots=True)

@@ -27,10 +27,10 @@ from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register, Settled
 from bucketq.queue.queue import Queue
-from bucketq.testing.link import StoreLink
-from bucketq.testing.loop import VirtualLoop
-from bucketq.testing.process import Process
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.simulated_process import Process
+from bucketq.testing.store_link import StoreLink
+from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.simulated_transport import SimulatedTransport
 
 ProgramKind = Literal[

@@ -15,10 +15,10 @@ from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableE
 from bucketq.model.records import BrokerRecord
 from bucketq.model.state import State
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import VirtualLoop
-from bucketq.testing.process import Process
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.simulated_process import Process
 from bucketq.testing.simulated_store import SimulatedStore
+from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors import KINDS, Actor, operate, produce, work
 from simulator.batch_actors import consume, write
 from simulator.call_history import CallHistory, RecordingQueue

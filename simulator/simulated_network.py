@@ -29,8 +29,8 @@ from typing import Any, Literal
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.messages import Hello, Ping
 from bucketq.rpc.transport import Service
-from bucketq.testing.loop import VirtualLoop
-from bucketq.testing.process import Process
+from bucketq.testing.simulated_process import Process
+from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.simulated_transport import (
     ClientEnd,
     End,

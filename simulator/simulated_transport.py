@@ -27,7 +27,7 @@ from bucketq.model.records import JobRecord
 from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Refusal, Welcome
 from bucketq.rpc.refusals import error_of, refusal_of
 from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, ServedConnection, Service
-from bucketq.testing.process import Process
+from bucketq.testing.simulated_process import Process
 
 if TYPE_CHECKING:
     from simulator.simulated_network import SimulatedNetwork

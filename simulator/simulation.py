@@ -21,8 +21,8 @@ from bucketq.commit.register import Register
 from bucketq.errors import UnavailableError
 from bucketq.model import state as state_module
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
 from simulator.invariants import CommitChain, check
 from simulator.liveness import check_efficiency, check_liveness, false_takeovers, is_settled

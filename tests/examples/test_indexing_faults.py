@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from bucketq.errors import UnavailableError
-from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.process import Process
+from bucketq.testing.simulated_process import Process
 from bucketq.testing.simulated_store import SimulatedStore
 from bucketq.testing.store_faults import Faults
+from bucketq.testing.virtual_loop import VirtualLoop, run
 from examples.indexing import manifest
 from examples.indexing.location import Location
 from examples.indexing.search import Answer, search

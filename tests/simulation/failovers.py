@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from bucketq.client.launcher import HostLock, InsideLauncher
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import VirtualLoop, current_loop, run
-from bucketq.testing.process import Process
+from bucketq.testing.simulated_process import Process
+from bucketq.testing.virtual_loop import VirtualLoop, current_loop, run
 from tests.unit.client.clients import Realm
 
 Fault = Literal["kill", "freeze", "cut off"]

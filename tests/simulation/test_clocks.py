@@ -14,10 +14,10 @@ from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
 from bucketq.model import timekeeping
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_store import SimulatedStore
 from bucketq.testing.store_faults import Faults
+from bucketq.testing.virtual_loop import VirtualLoop, run
 
 KEY = "queue.json"
 HOUR_S = 3600.0

@@ -172,7 +172,7 @@ def test_a_loser_that_writes_its_memory_over_the_winner_is_noticed(monkeypatch: 
 
 
 def test_an_unconditional_creation_is_noticed(monkeypatch: Patch) -> None:
-    from bucketq.testing.link import StoreLink  # noqa: PLC0415
+    from bucketq.testing.store_link import StoreLink  # noqa: PLC0415
 
     async def believe(*_: object) -> None:
         pass

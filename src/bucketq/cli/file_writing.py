@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bucketq.errors import InvalidRequestError, RejectedError, StoreRefusedError
-from bucketq.store import rights
+from bucketq.store import file_permissions
 
 
 def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
@@ -45,8 +45,8 @@ def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
 
 def _keep_rights(file: int, path: Path) -> None:
     """Give a new file the permissions of the one it replaces; otherwise it is private."""
-    if (replaced := rights.look(path)) is not None:
-        rights.dress(file, replaced)
+    if (replaced := file_permissions.regular_file(path)) is not None:
+        file_permissions.copy_to_file(file, replaced)
 
 
 def _sync(folder: Path) -> None:

@@ -56,7 +56,7 @@ except ImportError as missing:
         "keep the queue on object storage instead"
     ) from missing
 
-from bucketq.store import directories, owned_file, rights
+from bucketq.store import directories, file_permissions, owned_file
 from bucketq.store.directories import UnsyncedError
 
 Demand = Callable[[os.stat_result | None], None]
@@ -173,7 +173,7 @@ def write(
     under its name. Once the caller has given up, the lock is not waited for any longer. A new file
     takes owner, group and mode of ``like``, if that is there, and is private otherwise.
     """
-    model = rights.look(like) if makes_parents else None
+    model = file_permissions.regular_file(like) if makes_parents else None
     with directories.opened(path.parent, makes=makes_parents, like=model) as directory:
         if directory is None:
             demand(None)
@@ -197,7 +197,7 @@ def write(
             demand(current)
             _demand_writable(directory, path.name, current)
             if current is None and model is not None:
-                rights.dress(file, model)
+                file_permissions.copy_to_file(file, model)
             etag = "" if current is None else _stamp(file, directory, current)
             if can_recycle and current is not None:
                 owned_file.keep_spare(directory, path.name, current)
@@ -329,7 +329,7 @@ def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
     floor_ns = 0 if lock is None else lock.st_mtime_ns
     if current is not None:
         floor_ns = max(floor_ns, current.st_mtime_ns)
-        rights.dress(temp, current)
+        file_permissions.copy_to_file(temp, current)
     step_ns = 1
     while (info := os.fstat(temp)).st_mtime_ns <= floor_ns:
         if step_ns > _STAMP_STEP_NS_MAX:

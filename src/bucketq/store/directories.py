@@ -24,7 +24,7 @@ from itertools import takewhile
 from pathlib import Path
 from threading import Event
 
-from bucketq.store import owned_file, rights
+from bucketq.store import file_permissions, owned_file
 from bucketq.store.lock_holder import Holder, find_holder
 
 LOCK_NAME = ".bucketq.lock"
@@ -72,13 +72,13 @@ def _make(path: Path, like: os.stat_result | None) -> None:
     missing = [path, *takewhile(lambda parent: not parent.exists(), path.parents)]
     for each in reversed(missing):
         try:
-            each.mkdir(rights.PRIVATE_DIRECTORY)
+            each.mkdir(file_permissions.PRIVATE_DIRECTORY)
         except FileExistsError:
             continue  # Another process was faster; it may not have synced it yet.
         if like is not None:
             with opened(each) as made:
                 if made is not None:
-                    rights.dress_directory(made, like)
+                    file_permissions.copy_to_directory(made, like)
 
 
 def sync(directory: int) -> None:
@@ -144,7 +144,7 @@ def locked(directory: int, given_up: Event) -> Iterator[int]:
     while True:
         lock = _open_lock(directory)
         try:
-            rights.share_lock(lock, directory)
+            file_permissions.share_lock(lock, directory)
             _take(lock, given_up)
             # A user may have removed it by hand: then others lock another file.
             if owned_file.is_named(directory, LOCK_NAME, lock):
@@ -163,7 +163,7 @@ def _open_lock(directory: int) -> int:
         return os.open(LOCK_NAME, os.O_RDONLY | owned_file.SAFE, dir_fd=directory)
     except FileNotFoundError:
         flags = os.O_RDONLY | os.O_CREAT | owned_file.SAFE
-        return os.open(LOCK_NAME, flags, rights.PRIVATE, dir_fd=directory)
+        return os.open(LOCK_NAME, flags, file_permissions.PRIVATE, dir_fd=directory)
 
 
 def _take(lock: int, given_up: Event) -> None:

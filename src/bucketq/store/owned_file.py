@@ -32,7 +32,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bucketq.store import rights
+from bucketq.store import file_permissions
 
 _TEMP_NAME = re.compile(r"\.bucketq\.\d+\.tmp")
 _SPARE_NAME = re.compile(r"\.bucketq\.(.+)\.\d\.spare", re.DOTALL)
@@ -206,7 +206,7 @@ def _claim_temp(directory: int, name: str) -> int | None:
             return None
         info = os.fstat(file)
         if info.st_uid == os.geteuid() and info.st_nlink == 1:
-            os.fchmod(file, rights.PRIVATE)
+            os.fchmod(file, file_permissions.PRIVATE)
             return file
         release(file)
     return None
@@ -220,9 +220,8 @@ def _claim(directory: int, name: str, flags: int) -> int | None:
     """
     try:
         # Non-blocking, because its owner may have a lease on it.
-        file = os.open(
-            name, os.O_RDWR | os.O_NONBLOCK | flags | SAFE, rights.PRIVATE, dir_fd=directory
-        )
+        flags |= os.O_RDWR | os.O_NONBLOCK | SAFE
+        file = os.open(name, flags, file_permissions.PRIVATE, dir_fd=directory)
     except BlockingIOError:
         return None
     except PermissionError:

@@ -7,12 +7,18 @@ runs handlers on the thread of the test, and moves time.
 repeat requests, and a ``Process`` can be killed or frozen at any await.
 """
 
-from bucketq.testing.inline import Ran
-from bucketq.testing.loop import DeadlockError, LivelockError, VirtualLoop, current_loop, run
-from bucketq.testing.process import Process, SimulationError
+from bucketq.testing.inline_worker import Ran
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.simulated_process import Process, SimulationError
 from bucketq.testing.simulated_store import SimulatedStore, StoreLink
 from bucketq.testing.store_faults import Faults
+from bucketq.testing.virtual_loop import (
+    DeadlockError,
+    LivelockError,
+    VirtualLoop,
+    current_loop,
+    run,
+)
 from bucketq.testing.workbench import Workbench
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random  # noqa: TID251  # for the type: streams come from the loop, and so from the seed
 from datetime import UTC, datetime, timedelta
 
-from bucketq.testing.loop import VirtualLoop
+from bucketq.testing.virtual_loop import VirtualLoop
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of a correct clock when virtual time is 0."""

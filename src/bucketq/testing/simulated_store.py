@@ -24,10 +24,10 @@ from bucketq.store.base import (
     PreconditionFailedError,
     StoredObject,
 )
-from bucketq.testing.link import LIST_PAGE_SIZE, Direction, StoreLink
-from bucketq.testing.loop import VirtualLoop
 from bucketq.testing.simulated_clock import EPOCH
 from bucketq.testing.store_faults import READ_FAULTS, WRITE_FAULTS, FaultDice, Faults
+from bucketq.testing.store_link import LIST_PAGE_SIZE, Direction, StoreLink
+from bucketq.testing.virtual_loop import VirtualLoop
 
 __all__ = ["Operation", "SimulatedStore", "StoreCommit", "StoreLink"]
 

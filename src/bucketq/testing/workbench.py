@@ -35,7 +35,7 @@ from bucketq.model import check
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 from bucketq.store.memory import forget_memory_store, shared_memory_store
-from bucketq.testing.inline import InlineWorker, Ran
+from bucketq.testing.inline_worker import InlineWorker, Ran
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers
 from bucketq.worker.worker import Worker

@@ -12,8 +12,8 @@ from bucketq.broker.server import Server
 from bucketq.commit.register import Register
 from bucketq.model.records import BrokerRecord
 from bucketq.rpc.messages import Ping, Pong
-from bucketq.testing.loop import current_loop
-from bucketq.testing.process import Process
+from bucketq.testing.simulated_process import Process
+from bucketq.testing.virtual_loop import current_loop
 from simulator.simulated_network import SimulatedNetwork
 from tests.unit.commit.worlds import KEY, World
 

@@ -10,7 +10,7 @@ import pytest
 
 from bucketq.broker.election import SILENCE_S, Sign, ask_on
 from bucketq.rpc.transport import CannotDialError
-from bucketq.testing.loop import current_loop
+from bucketq.testing.virtual_loop import current_loop
 from tests.unit.broker.land import now_s
 from tests.unit.commit.worlds import virtual
 

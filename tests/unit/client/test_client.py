@@ -12,8 +12,8 @@ from bucketq.commit.base import CommitterLostError
 from bucketq.commit.direct import DirectCommitter
 from bucketq.errors import ClosedError, OverloadedError, SupersededError, UnavailableError
 from bucketq.model.operations import Request
-from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop
 from simulator.simulated_network import NetworkFaults
 from tests.unit.broker.land import now_s, until
 from tests.unit.client.clients import Realm, client_over, committer_of

@@ -17,8 +17,8 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.operations import Request
-from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop
 from tests.unit.client.clients import Realm, client_over, committer_of
 from tests.unit.client.test_client import FakeWay
 from tests.unit.commit.worlds import Gate, refuse, start, virtual

@@ -9,8 +9,8 @@ import pytest
 
 from bucketq.commit.pacing import Courtesy, Gather, Pacer
 from bucketq.store.backoff import RetryBackoff
-from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop
 from tests.unit.commit.worlds import virtual
 
 WRITE_S = 1.0

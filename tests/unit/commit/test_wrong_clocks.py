@@ -12,8 +12,8 @@ from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop
 from tests.unit.commit.worlds import KEY, World, virtual
 
 HOUR_S = 3600.0

@@ -17,8 +17,8 @@ from bucketq.model.state import State
 from bucketq.queue.queue import Queue
 from bucketq.store.base import ObjectInfo, PreconditionFailedError, StoredObject
 from bucketq.store.memory import MemoryStore
-from bucketq.testing.loop import current_loop, run
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop, run
 
 P = ParamSpec("P")
 

@@ -15,8 +15,8 @@ from bucketq.rpc.transport import (
     ServedConnection,
     Service,
 )
-from bucketq.testing.loop import VirtualLoop, run
-from bucketq.testing.process import Process
+from bucketq.testing.simulated_process import Process
+from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.simulated_network import (
     NetworkFaults,
     SimulatedNetwork,

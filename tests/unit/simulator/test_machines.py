@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
-from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_store import SimulatedStore
+from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.broker_invariants import BrokerTracker
 from simulator.call_history import CallHistory
 from simulator.machines import Machine, SimulatedLock

@@ -28,7 +28,7 @@ from bucketq.rpc.transport import (
     ServedConnection,
     Transport,
 )
-from bucketq.testing.loop import VirtualLoop, run
+from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.simulated_network import (
     MESSAGE_FAULTS,
     NOTICE_FAULTS,

@@ -11,7 +11,7 @@ from bucketq.rpc.transport import (
     ConnectionLostError,
     NoBrokerThereError,
 )
-from bucketq.testing.loop import VirtualLoop, run
+from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.simulated_network import (
     NetworkFaults,
     SimulatedNetwork,

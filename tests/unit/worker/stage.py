@@ -14,8 +14,8 @@ from bucketq.model.records import JobRecord
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.runner import Runner, TaskRunner

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.settings import Settings
-from bucketq.testing.loop import VirtualLoop, run
+from bucketq.testing.virtual_loop import VirtualLoop, run
 from bucketq.worker.lease import LeaseEvent, LeaseKeeper
 from tests.unit.commit.worlds import virtual
 

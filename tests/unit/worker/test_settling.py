@@ -19,8 +19,8 @@ from bucketq.errors import (
 from bucketq.queue.job import Job
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
-from bucketq.testing.loop import current_loop
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop
 from bucketq.worker.settling import Settling, Unsettled
 from tests.unit.commit.worlds import World, slowly, virtual
 from tests.unit.worker.stage import Way, burst, failing, handler, opened

@@ -11,10 +11,10 @@ import pytest
 
 from bucketq.errors import BucketQError, UnavailableError
 from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
-from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import EPOCH
 from bucketq.testing.simulated_store import SimulatedStore, StoreLink
 from bucketq.testing.store_faults import READ_FAULTS, WRITE_FAULTS, Faults
+from bucketq.testing.virtual_loop import VirtualLoop, run
 
 T = TypeVar("T")
 

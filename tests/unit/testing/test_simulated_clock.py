@@ -6,8 +6,8 @@ import asyncio
 from datetime import timedelta
 
 from bucketq.clock import Clock, new_id
-from bucketq.testing.loop import VirtualLoop, run
 from bucketq.testing.simulated_clock import EPOCH, SimulatedClock
+from bucketq.testing.virtual_loop import VirtualLoop, run
 
 
 def test_it_shows_virtual_time() -> None:

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from bucketq.testing.loop import (
+from bucketq.testing.simulated_process import Process
+from bucketq.testing.virtual_loop import (
     DeadlockError,
     VirtualLoop,
     current_loop,
     run,
 )
-from bucketq.testing.process import Process
 
 
 def test_a_kill_runs_no_finally_and_no_except() -> None:

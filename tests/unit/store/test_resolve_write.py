@@ -11,8 +11,8 @@ from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.resolve_write import Verdict, WriteOutcome, write_until_certain
-from bucketq.testing.loop import current_loop, run
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.virtual_loop import current_loop, run
 
 UNANSWERED = UnavailableError("no answer")
 CONFLICT = PreconditionFailedError("412")

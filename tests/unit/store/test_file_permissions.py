@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import bucketq
-from bucketq.store import atomic_file, directories, rights
+from bucketq.store import atomic_file, directories, file_permissions
 from bucketq.store.local import LocalStore
 
 KEY = "queue.json"
@@ -250,7 +250,7 @@ def test_a_group_that_cannot_be_kept_gives_no_rights_to_another(
     for mode, narrowed in ((0o640, 0o600), (0o660, 0o600), (0o664, 0o644), (0o666, 0o666)):
         model.chmod(mode)
         file = os.open(other, os.O_RDWR | os.O_CREAT)
-        rights.dress(file, model.stat())
+        file_permissions.copy_to_file(file, model.stat())
         os.close(file)
         assert mode_of(other) == narrowed
 

@@ -31,7 +31,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bucketq.testing.loop import VirtualLoop
+    from bucketq.testing.virtual_loop import VirtualLoop
 
 CURRENT: contextvars.ContextVar[Process] = contextvars.ContextVar("bucketq_simulated_process")
 

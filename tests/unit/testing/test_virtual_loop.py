@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bucketq.testing.loop import (
+from bucketq.testing.simulated_process import SimulationError
+from bucketq.testing.virtual_loop import (
     DeadlockError,
     LivelockError,
     VirtualLoop,
     current_loop,
     run,
 )
-from bucketq.testing.process import SimulationError
 
 
 def test_time_jumps_instead_of_passing() -> None:
@@ -97,7 +97,7 @@ import asyncio, sys
 from bucketq.errors import BucketQError
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.store_faults import Faults
-from bucketq.testing.loop import run
+from bucketq.testing.virtual_loop import run
 from bucketq.testing.simulated_store import SimulatedStore
 
 async def main(loop):
@@ -199,7 +199,7 @@ def test_a_deadlock_names_who_waits() -> None:
 
 
 def test_a_program_that_never_waits_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bucketq.testing.loop._STEPS_PER_INSTANT_MAX", 1000)
+    monkeypatch.setattr("bucketq.testing.virtual_loop._STEPS_PER_INSTANT_MAX", 1000)
 
     async def spin(_loop: VirtualLoop) -> None:
         while True:  # noqa: ASYNC110

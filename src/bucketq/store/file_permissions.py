@@ -18,7 +18,7 @@ PRIVATE = 0o600
 PRIVATE_DIRECTORY = 0o700
 
 
-def look(path: Path | None) -> os.stat_result | None:
+def regular_file(path: Path | None) -> os.stat_result | None:
     """Look at a file that others are to be like; None: there is none."""
     if path is None:
         return None
@@ -29,7 +29,7 @@ def look(path: Path | None) -> os.stat_result | None:
     return info if stat.S_ISREG(info.st_mode) else None
 
 
-def dress(file: int, model: os.stat_result) -> None:
+def copy_to_file(file: int, model: os.stat_result) -> None:
     """Give a file the owner, group and mode of another.
 
     The owner matters when root writes: the user would be locked out of a file of root's.
@@ -39,7 +39,7 @@ def dress(file: int, model: os.stat_result) -> None:
         os.fchmod(file, mode)
 
 
-def dress_directory(directory: int, model: os.stat_result) -> None:
+def copy_to_directory(directory: int, model: os.stat_result) -> None:
     """Let those list a directory who may read a file, and those add to it who may write it."""
     mode = _give(directory, model, stat.S_IMODE(model.st_mode) & 0o777)
     searchable = (mode & 0o444) >> 2

@@ -33,7 +33,7 @@ from contextvars import Context
 from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from bucketq.testing.process import (
+from bucketq.testing.simulated_process import (
     CURRENT,
     Process,
     SimulatedTask,
