@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
 
 ADDRESS_VARIABLE = "BUCKETQ_URL"
@@ -38,21 +39,19 @@ _OTHER_ADDRESS = (["source"], ["target"])
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _COMMON = {
     "as_json": (
-        Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")],
+        Annotated[bool, option("--json", "Print JSON, for scripts.")],
         False,
     ),
     "quiet": (
-        Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")],
+        Annotated[bool, option("--quiet -q", "Print results and errors only.")],
         False,
     ),
-    "debug": (Annotated[bool, typer.Option("--debug", help="Show tracebacks.")], False),
+    "debug": (Annotated[bool, option("--debug", "Show tracebacks.")], False),
     "timeout": (
         Annotated[
             str,
-            typer.Option(
-                "--timeout",
-                metavar="DURATION",
-                help="How long to retry before reporting the outcome as unknown.",
+            option(
+                "--timeout DURATION", "How long to retry before reporting the outcome as unknown."
             ),
         ],
         f"{DEFAULT_TIMEOUT_S:g}s",

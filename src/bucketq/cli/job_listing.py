@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-import typer
-
+from bucketq.cli.parameters import option
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 
-Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of jobs.", min=1)]
+Limit = Annotated[int, option("--limit -n", "Maximum number of jobs.", min=1)]
 
 After = Annotated[
     int,
-    typer.Option(
-        "--after",
-        metavar="N",
-        help="Continue after this number, which the previous page printed.",
-        min=0,
-    ),
+    option("--after N", "Continue after this number, which the previous page printed.", min=0),
 ]
 
 _PAGE = 1000

@@ -1,49 +1,45 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and how to write further ones."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+
+def option(usage: str, text: str, **limits: Any) -> Any:
+    """Describe an option, like ``option("--kind -k KIND", "Only jobs of this kind.")``."""
+    words = usage.split()
+    metavar = None if words[-1].startswith("-") else words.pop()
+    return typer.Option(*words, metavar=metavar, help=text, **limits)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """Describe an argument, like ``argument("JOB", "Id of the job.")``."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
 Url = Annotated[
     str,
-    typer.Argument(
-        metavar="URL",
-        help="Address of the queue, like file:///srv/jobs/queue.json or s3://bucket/queue.json; "
+    argument(
+        "URL",
+        "Address of the queue, like file:///srv/jobs/queue.json or s3://bucket/queue.json; "
         "BUCKETQ_URL if omitted.",
-        show_default=False,
     ),
 ]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.", show_default=False)]
-Lease = Annotated[
-    str,
-    typer.Argument(metavar="LEASE", help="The lease printed by `claim`.", show_default=False),
-]
+JobId = Annotated[str, argument("JOB", "Id of the job.")]
+Lease = Annotated[str, argument("LEASE", "The lease printed by `claim`.")]
 Request = Annotated[
-    str | None,
-    typer.Option("--request", metavar="TOKEN", help="Retry a request whose outcome is unknown."),
+    str | None, option("--request TOKEN", "Retry a request whose outcome is unknown.")
 ]
 Kinds = Annotated[
-    list[str] | None,
-    typer.Option("--kind", "-k", metavar="KIND", help="Only jobs of this kind; may be repeated."),
+    list[str] | None, option("--kind -k KIND", "Only jobs of this kind; may be repeated.")
 ]
-Jobs = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="JOB", help="Only these jobs; all if omitted.", show_default=False),
-]
-Kind = Annotated[
-    str | None,
-    typer.Argument(metavar="KIND", help="Only this kind; all if omitted.", show_default=False),
-]
+Jobs = Annotated[list[str] | None, argument("JOB", "Only these jobs; all if omitted.")]
+Kind = Annotated[str | None, argument("KIND", "Only this kind; all if omitted.")]
+Limit = Annotated[int, option("--limit -n", "Maximum number of jobs.", min=1)]
 Since = Annotated[
-    str,
-    typer.Option(
-        "--since", metavar="TIME", help="Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
-    ),
+    str, option("--since TIME", "Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z.")
 ]
-Until = Annotated[
-    str | None,
-    typer.Option("--until", metavar="TIME", help="End, exclusive; now by default."),
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Until = Annotated[str | None, option("--until TIME", "End, exclusive; now by default.")]
+Yes = Annotated[bool, option("--yes -y", "Do not ask for confirmation.")]

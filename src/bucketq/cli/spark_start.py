@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from bucketq.cli.parameters import option
 from bucketq.cli.terminal.output import Output
 from bucketq.client.archive import see_archive
 
@@ -21,21 +20,16 @@ if TYPE_CHECKING:
 
 Master = Annotated[
     str,
-    typer.Option(
-        "--master",
-        metavar="MASTER",
-        help="Spark master: local[*] for this host, spark://host:7077, or sc://host for Connect.",
+    option(
+        "--master MASTER",
+        "Spark master: local[*] for this host, spark://host:7077, or sc://host for Connect.",
     ),
 ]
 From = Annotated[
     str,
-    typer.Option(
-        "--from", metavar="TIME", help="Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."
-    ),
+    option("--from TIME", "Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."),
 ]
-To = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="End, exclusive; now by default.")
-]
+To = Annotated[str | None, option("--to TIME", "End, exclusive; now by default.")]
 
 
 @contextmanager

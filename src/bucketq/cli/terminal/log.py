@@ -15,17 +15,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
-import typer
 
+from bucketq.cli.parameters import option
 from bucketq.cli.terminal.output import Output, printable
 from bucketq.errors import InvalidRequestError
 
 Format = Literal["text", "json"]
 LogFormat = Annotated[
     str,
-    typer.Option(
-        "--log-format", metavar="text|json", help="Format of the log on stderr; json with --json."
-    ),
+    option("--log-format text|json", "Format of the log on stderr; json with --json."),
 ]
 
 _LOGGER = "bucketq"

@@ -12,10 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlsplit
 
-import typer
-
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.cli.broker_security import check_listen, check_tokens, outgoing, server_tls
+from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
 from bucketq.cli.terminal.output import Output
@@ -52,48 +51,39 @@ class _Wanted(NamedTuple):
 
 Urls = Annotated[
     list[str],
-    typer.Argument(
-        metavar="URL...",
-        help="Addresses of queues, or NAME=URL; by default a queue is named after its object, "
+    argument(
+        "URL...",
+        "Addresses of queues, or NAME=URL; by default a queue is named after its object, "
         "or after the folder if the object is called queue.json.",
-        show_default=False,
     ),
 ]
 Listen = Annotated[
     str,
-    typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one."),
+    option("--listen HOST:PORT", "Where to listen; port 0 picks a free one."),
 ]
 Advertise = Annotated[
     str,
-    typer.Option(
-        "--advertise", metavar="HOST:PORT", help="The address for clients, if it differs."
-    ),
+    option("--advertise HOST:PORT", "The address for clients, if it differs."),
 ]
-Takeover = Annotated[
-    bool, typer.Option("--takeover", help="Take over at once, even from a healthy broker.")
-]
+Takeover = Annotated[bool, option("--takeover", "Take over at once, even from a healthy broker.")]
 IdleExit = Annotated[
     str,
-    typer.Option("--idle-exit", metavar="DURATION", help="Exit after this long without clients."),
+    option("--idle-exit DURATION", "Exit after this long without clients."),
 ]
 TlsCert = Annotated[
     Path | None,
-    typer.Option("--tls-cert", metavar="FILE", help="Use TLS with this certificate (PEM)."),
+    option("--tls-cert FILE", "Use TLS with this certificate (PEM)."),
 ]
-TlsKey = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate.")
-]
+TlsKey = Annotated[Path | None, option("--tls-key FILE", "Private key of the certificate.")]
 TlsClientCa = Annotated[
     Path | None,
-    typer.Option(
-        "--tls-client-ca",
-        metavar="FILE",
-        help="Accept only clients whose certificate is signed by one of these.",
+    option(
+        "--tls-client-ca FILE", "Accept only clients whose certificate is signed by one of these."
     ),
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", help="Listen on other interfaces without TLS or authentication."),
+    option("--insecure", "Listen on other interfaces without TLS or authentication."),
 ]
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-import typer
-
 from bucketq.cli.job_listing import After, Limit, last_error, list_jobs
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Kinds, Url
+from bucketq.cli.parameters import Kinds, Url, option
 from bucketq.cli.parsing import now, parse_tags
 from bucketq.cli.terminal.output import Output, age, moment
 from bucketq.cli.terminal.text_table import Column
 from bucketq.model.records import STATUSES
 from bucketq.queue.job import Job
 
-All = Annotated[bool, typer.Option("--all", help="List all jobs, page by page.")]
+All = Annotated[bool, option("--all", "List all jobs, page by page.")]
 
 _COLUMNS = (
     Column("JOB"),
@@ -41,14 +39,12 @@ async def run(
     url: Url,
     statuses: Annotated[
         list[str] | None,
-        typer.Option("--status", "-s", help=f"Only this status: {', '.join(STATUSES)}."),
+        option("--status -s", f"Only this status: {', '.join(STATUSES)}."),
     ] = None,
     kinds: Kinds = None,
     tags: Annotated[
         list[str] | None,
-        typer.Option(
-            "--tag", "-t", metavar="NAME=VALUE", help="Only jobs with this tag; may be repeated."
-        ),
+        option("--tag -t NAME=VALUE", "Only jobs with this tag; may be repeated."),
     ] = None,
     limit: Limit = 50,
     after: After = 0,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import typer
 
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parameters import Request, Url, argument
 from bucketq.cli.parsing import parse_settings
 from bucketq.cli.terminal.output import Output, plain
 from bucketq.cli.terminal.text_table import Column
@@ -21,11 +20,7 @@ async def run(
     url: Url,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="NAME=VALUE",
-            help="Settings to change; shows all if omitted.",
-            show_default=False,
-        ),
+        argument("NAME=VALUE", "Settings to change; shows all if omitted."),
     ] = None,
     request: Request = None,
 ) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Jobs, Kinds, Request, Url, Yes
+from bucketq.cli.parameters import Jobs, Kinds, Request, Url, Yes, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.prompt import confirmed
@@ -21,9 +19,7 @@ async def run(
     kinds: Kinds = None,
     older_than: Annotated[
         str,
-        typer.Option(
-            "--older-than", metavar="DURATION", help="Only jobs dead for this long, like 7d."
-        ),
+        option("--older-than DURATION", "Only jobs dead for this long, like 7d."),
     ] = "0",
     yes: Yes = False,
     request: Request = None,

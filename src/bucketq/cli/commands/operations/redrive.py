@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Jobs, Kinds, Request, Url
+from bucketq.cli.parameters import Jobs, Kinds, Request, Url, option
 from bucketq.cli.terminal.output import Output, counted
 
 
@@ -19,7 +17,7 @@ async def run(
     kinds: Kinds = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", help="Maximum number of jobs, the longest dead first."),
+        option("--limit -n", "Maximum number of jobs, the longest dead first."),
     ] = None,
     request: Request = None,
 ) -> None:

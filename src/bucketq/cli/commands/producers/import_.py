@@ -7,14 +7,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
 from bucketq.cli.bulk.feeds import Defaults, QueueFeed, StreamFeed
 from bucketq.cli.bulk.progress_file import SUFFIX, read_record
 from bucketq.cli.commands.producers.push import BATCH, Batch, ProgressPath, Restart
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Kinds, Url
+from bucketq.cli.parameters import Kinds, Url, argument, option
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import InvalidRequestError
@@ -27,16 +25,12 @@ async def run(
     url: Url,
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A file of JSON lines, - for stdin, or the address of another queue.",
-            show_default=False,
-        ),
+        argument("SOURCE", "A file of JSON lines, - for stdin, or the address of another queue."),
     ],
     kinds: Kinds = None,
     statuses: Annotated[
         list[str] | None,
-        typer.Option("--status", "-s", help="Only jobs with this status; queued by default."),
+        option("--status -s", "Only jobs with this status; queued by default."),
     ] = None,
     batch: Batch = BATCH,
     progress: ProgressPath = None,

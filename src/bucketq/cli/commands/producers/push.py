@@ -6,13 +6,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
 from bucketq.cli.bulk.feeds import Defaults, StreamFeed
 from bucketq.cli.bulk.progress_file import SUFFIX
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parameters import Request, Url, argument, option
 from bucketq.cli.parsing import parse_duration, parse_json, parse_tags, parse_time, read_bytes
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
@@ -20,59 +18,39 @@ from bucketq.errors import InvalidRequestError
 
 BATCH = 10_000
 
-Batch = Annotated[
-    int, typer.Option("--batch", metavar="N", help="With --bulk: jobs per commit.", min=1)
-]
+Batch = Annotated[int, option("--batch N", "With --bulk: jobs per commit.", min=1)]
 ProgressPath = Annotated[
     Path | None,
-    typer.Option(
-        "--progress", metavar="PATH", help=f"Where to record progress; FILE{SUFFIX} by default."
-    ),
+    option("--progress PATH", f"Where to record progress; FILE{SUFFIX} by default."),
 ]
-Restart = Annotated[bool, typer.Option("--restart", help="Push every line again, as new jobs.")]
+Restart = Annotated[bool, option("--restart", "Push every line again, as new jobs.")]
 
 
 KindArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="KIND", help="Kind of the job, which selects its handler.", show_default=False
-    ),
+    argument("KIND", "Kind of the job, which selects its handler."),
 ]
 PayloadArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="PAYLOAD",
-        help="The payload as JSON; read from --file or stdin if omitted.",
-        show_default=False,
-    ),
+    argument("PAYLOAD", "The payload as JSON; read from --file or stdin if omitted."),
 ]
 FilePath = Annotated[
     Path | None,
-    typer.Option("--file", "-f", metavar="PATH", help="Read the payload from a file; - is stdin."),
+    option("--file -f PATH", "Read the payload from a file; - is stdin."),
 ]
-Encoding = Annotated[
-    str, typer.Option("--as", metavar="json|text|bytes", help="Format of the payload.")
-]
-Bulk = Annotated[
-    bool, typer.Option("--bulk", help="Push each line of the file (JSON lines) as a job.")
-]
-OwnId = Annotated[str | None, typer.Option("--id", help="Id of the job.")]
-Key = Annotated[
-    str | None, typer.Option("--key", help="Idempotency key: repeats within an hour are ignored.")
-]
-Priority = Annotated[int, typer.Option("--priority", "-p", help="Lower numbers run first.")]
-Delay = Annotated[
-    str | None, typer.Option("--delay", metavar="DURATION", help="Run after this long, like 15m.")
-]
-RunAt = Annotated[
-    str | None, typer.Option("--run-at", metavar="TIME", help="Run at this time or later.")
-]
+Encoding = Annotated[str, option("--as json|text|bytes", "Format of the payload.")]
+Bulk = Annotated[bool, option("--bulk", "Push each line of the file (JSON lines) as a job.")]
+OwnId = Annotated[str | None, option("--id", "Id of the job.")]
+Key = Annotated[str | None, option("--key", "Idempotency key: repeats within an hour are ignored.")]
+Priority = Annotated[int, option("--priority -p", "Lower numbers run first.")]
+Delay = Annotated[str | None, option("--delay DURATION", "Run after this long, like 15m.")]
+RunAt = Annotated[str | None, option("--run-at TIME", "Run at this time or later.")]
 MaxAttempts = Annotated[
-    int | None, typer.Option("--max-attempts", help="Attempts allowed, if not as in the settings.")
+    int | None, option("--max-attempts", "Attempts allowed, if not as in the settings.")
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", "-t", metavar="NAME=VALUE", help="A tag; may be repeated."),
+    option("--tag -t NAME=VALUE", "A tag; may be repeated."),
 ]
 
 

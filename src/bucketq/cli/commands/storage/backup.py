@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bucketq import admin
 from bucketq.cli.file_writing import write_file
 from bucketq.cli.opening import open_object
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, argument, option
 from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal.output import Output, plain, size
 
@@ -21,11 +19,9 @@ async def run(
     url: Url,
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE", help="A file, or the address of an object.", show_default=False
-        ),
+        argument("FILE", "A file, or the address of an object."),
     ],
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the target.")] = False,
+    force: Annotated[bool, option("--force -f", "Overwrite the target.")] = False,
 ) -> None:
     """Save a verified copy of a queue to a file or an object.
 

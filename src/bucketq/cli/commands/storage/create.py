@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq import admin
 from bucketq.cli.opening import open_object
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, argument
 from bucketq.cli.parsing import parse_settings
 from bucketq.cli.terminal.output import Output, plain
 
@@ -19,7 +17,7 @@ async def run(
     url: Url,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=VALUE", help="Initial settings.", show_default=False),
+        argument("NAME=VALUE", "Initial settings."),
     ] = None,
 ) -> None:
     """Create an empty queue. An existing queue is left unchanged (exit code 4).

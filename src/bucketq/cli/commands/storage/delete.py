@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq import admin
 from bucketq.admin.place import summarize
 from bucketq.cli.opening import open_object
-from bucketq.cli.parameters import Url, Yes
+from bucketq.cli.parameters import Url, Yes, option
 from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal.output import Output, counted, moment, size
 from bucketq.cli.terminal.prompt import confirmed
@@ -24,7 +22,7 @@ async def run(
     out: Output,
     *,
     url: Url,
-    archive: Annotated[bool, typer.Option("--archive", help="Delete its archive as well.")] = False,
+    archive: Annotated[bool, option("--archive", "Delete its archive as well.")] = False,
     yes: Yes = False,
 ) -> int:
     """Delete a queue and all its jobs. Asks for confirmation.

@@ -9,11 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bucketq import admin
 from bucketq.cli.opening import open_object
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, option
 from bucketq.cli.terminal.output import Output, counted, plain
 from bucketq.codec import TABLES
 from bucketq.errors import BucketQError, InvalidRequestError
@@ -24,7 +22,7 @@ async def run(
     *,
     url: Url,
     pretty: Annotated[
-        bool, typer.Option("--pretty", help="Indent the JSON instead of writing one job per line.")
+        bool, option("--pretty", "Indent the JSON instead of writing one job per line.")
     ] = False,
 ) -> int:
     """Edit the object of a queue in $VISUAL or $EDITOR.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq import admin
 from bucketq.cli.opening import open_object
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, option
 from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output, plain
@@ -18,7 +16,7 @@ async def run(
     out: Output,
     *,
     url: Url,
-    accept: Annotated[bool, typer.Option("--accept", help="Accept the object as it is.")] = False,
+    accept: Annotated[bool, option("--accept", "Accept the object as it is.")] = False,
 ) -> int:
     """Diagnose a damaged object, or accept it after a manual edit.
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bucketq import admin
 from bucketq.cli.opening import open_object
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, argument, option
 from bucketq.cli.parsing import read_bytes
 from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal.output import Output, plain
@@ -21,13 +19,9 @@ async def run(
     url: Url,
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="A saved copy: a file, - for stdin, or the address of an object.",
-            show_default=False,
-        ),
+        argument("FILE", "A saved copy: a file, - for stdin, or the address of an object."),
     ],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the existing queue.")] = False,
+    replace: Annotated[bool, option("--replace", "Replace the existing queue.")] = False,
 ) -> None:
     """Restore a queue from a saved copy.
 

@@ -6,10 +6,8 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Kinds, Request, Url
+from bucketq.cli.parameters import Kinds, Request, Url, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
@@ -27,21 +25,19 @@ async def run(
     *,
     url: Url,
     kinds: Kinds = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of jobs.", min=1)] = 1,
+    limit: Annotated[int, option("--limit -n", "Maximum number of jobs.", min=1)] = 1,
     wait: Annotated[
         str,
-        typer.Option("--wait", metavar="DURATION", help="How long to wait for a job, like 30s."),
+        option("--wait DURATION", "How long to wait for a job, like 30s."),
     ] = "0",
     worker: Annotated[
         str | None,
-        typer.Option("--worker", help="Name of the worker; host and process id by default."),
+        option("--worker", "Name of the worker; host and process id by default."),
     ] = None,
     lease: Annotated[
         str | None,
-        typer.Option(
-            "--lease",
-            metavar="DURATION",
-            help="How long the lease lasts without a heartbeat, like 10m; up to 7d.",
+        option(
+            "--lease DURATION", "How long the lease lasts without a heartbeat, like 10m; up to 7d."
         ),
     ] = None,
     request: Request = None,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import JobId, Lease, Request, Url
+from bucketq.cli.parameters import JobId, Lease, Request, Url, option
 from bucketq.cli.parsing import parse_json, read_bytes
 from bucketq.cli.terminal.output import Output
 from bucketq.errors import InvalidRequestError
@@ -21,14 +19,10 @@ async def run(
     url: Url,
     job: JobId,
     lease: Lease,
-    result: Annotated[
-        str | None, typer.Option("--result", metavar="JSON", help="Result of the job.")
-    ] = None,
+    result: Annotated[str | None, option("--result JSON", "Result of the job.")] = None,
     result_file: Annotated[
         Path | None,
-        typer.Option(
-            "--result-file", metavar="PATH", help="Read the result from a file; - is stdin."
-        ),
+        option("--result-file PATH", "Read the result from a file; - is stdin."),
     ] = None,
     request: Request = None,
 ) -> None:

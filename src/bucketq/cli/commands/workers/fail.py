@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import JobId, Lease, Request, Url
+from bucketq.cli.parameters import JobId, Lease, Request, Url, option
 from bucketq.cli.terminal.output import Output
 from bucketq.model.operations import LeaseRef
 
@@ -18,10 +16,8 @@ async def run(
     url: Url,
     job: JobId,
     lease: Lease,
-    error: Annotated[str, typer.Option("--error", "-e", help="What went wrong.")] = "failed",
-    no_retry: Annotated[
-        bool, typer.Option("--no-retry", help="Do not retry; the job becomes dead.")
-    ] = False,
+    error: Annotated[str, option("--error -e", "What went wrong.")] = "failed",
+    no_retry: Annotated[bool, option("--no-retry", "Do not retry; the job becomes dead.")] = False,
     request: Request = None,
 ) -> None:
     """Report a failed attempt; the job is retried or becomes dead.

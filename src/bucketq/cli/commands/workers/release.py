@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import JobId, Lease, Request, Url
+from bucketq.cli.parameters import JobId, Lease, Request, Url, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output
 from bucketq.model.operations import LeaseRef
@@ -21,9 +19,7 @@ async def run(
     lease: Lease,
     delay: Annotated[
         str,
-        typer.Option(
-            "--delay", metavar="DURATION", help="Do not hand it out again before, like 5m."
-        ),
+        option("--delay DURATION", "Do not hand it out again before, like 5m."),
     ] = "0",
     request: Request = None,
 ) -> None:

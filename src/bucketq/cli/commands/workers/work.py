@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
+from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.reloader import Reloader, ended_with_parent
 from bucketq.cli.terminal.log import Format, LineHandler, LogFormat, choose_format, log_to
@@ -35,46 +34,38 @@ _SPARK_NOTE_S = 60.0
 
 Where = Annotated[
     str,
-    typer.Argument(
-        metavar="MODULE:WORKER",
-        help="The worker: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; without a "
+    argument(
+        "MODULE:WORKER",
+        "The worker: tasks:worker, shop.tasks:worker or shop/tasks.py:worker; without a "
         "name, the one called worker, or the only one.",
-        show_default=False,
     ),
 ]
 Address = Annotated[
     str,
-    typer.Option(
-        "--url", metavar="URL", help="Address of the queue; overrides that of the worker."
-    ),
+    option("--url URL", "Address of the queue; overrides that of the worker."),
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option("--concurrency", "-c", metavar="N", help="How many handlers run at once."),
+    option("--concurrency -c N", "How many handlers run at once."),
 ]
-Kinds = Annotated[
-    str, typer.Option("--kinds", "-k", metavar="A,B", help="Only jobs of these kinds.")
-]
-Burst = Annotated[bool, typer.Option("--burst", help="Exit when no job is available.")]
+Kinds = Annotated[str, option("--kinds -k A,B", "Only jobs of these kinds.")]
+Burst = Annotated[bool, option("--burst", "Exit when no job is available.")]
 Drain = Annotated[
     str,
-    typer.Option("--drain", metavar="DURATION", help="Time limit for a graceful shutdown."),
+    option("--drain DURATION", "Time limit for a graceful shutdown."),
 ]
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the worker.")]
-Reload = Annotated[bool, typer.Option("--reload", help="Restart when the source changes.")]
+Name = Annotated[str, option("--name NAME", "Name of the worker.")]
+Reload = Annotated[bool, option("--reload", "Restart when the source changes.")]
 Spark = Annotated[
     str,
-    typer.Option(
-        "--spark",
-        metavar="MASTER",
-        help="Run handlers on Spark: local[4], spark://host:7077, yarn, or sc://host for Connect.",
+    option(
+        "--spark MASTER",
+        "Run handlers on Spark: local[4], spark://host:7077, yarn, or sc://host for Connect.",
     ),
 ]
 BatchJobs = Annotated[
     int | None,
-    typer.Option(
-        "--batch-jobs", metavar="N", help="With --spark: maximum number of jobs in a batch."
-    ),
+    option("--batch-jobs N", "With --spark: maximum number of jobs in a batch."),
 ]
 
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parameters import Request, Url, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output
 from bucketq.model.tokens import RIGHTS, Right, parse_token
 
-Name = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="Name for people; it need not be unique.")
-]
+Name = Annotated[str, option("--name NAME", "Name for people; it need not be unique.")]
 
 Rights = Annotated[
     str,
-    typer.Option(
-        "--rights",
-        metavar="RIGHTS",
-        help=f"Rights, separated by commas: {', '.join(RIGHTS)} (which includes all others).",
+    option(
+        "--rights RIGHTS",
+        f"Rights, separated by commas: {', '.join(RIGHTS)} (which includes all others).",
     ),
 ]
 
@@ -34,9 +29,7 @@ async def run(
     rights: Rights,
     ttl: Annotated[
         str | None,
-        typer.Option(
-            "--ttl", metavar="DURATION", help="How long it is valid, like 90d; forever by default."
-        ),
+        option("--ttl DURATION", "How long it is valid, like 90d; forever by default."),
     ] = None,
     request: Request = None,
 ) -> None:

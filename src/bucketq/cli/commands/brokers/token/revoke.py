@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parameters import Request, Url, argument
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
 
 TokenId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="Id of the token, as shown by `list`.", show_default=False),
+    argument("ID", "Id of the token, as shown by `list`."),
 ]
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, option
 from bucketq.cli.parsing import now, parse_moment
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.client.archive import open_archive
@@ -18,9 +16,7 @@ async def run(
     url: Url,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="Start of the time range; the beginning by default."
-        ),
+        option("--since TIME", "Start of the time range; the beginning by default."),
     ] = None,
 ) -> None:
     """Delete duplicate archive files that a crash left behind.

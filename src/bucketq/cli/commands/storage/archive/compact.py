@@ -6,9 +6,8 @@ from datetime import timedelta
 from typing import Annotated
 
 import msgspec
-import typer
 
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, option
 from bucketq.cli.parsing import now, parse_duration, parse_moment
 from bucketq.cli.spark_start import Master, started
 from bucketq.cli.terminal.output import Output, counted, size
@@ -22,21 +21,15 @@ def run(
     url: Url,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--from", metavar="TIME", help="Start of the time range; the beginning by default."
-        ),
+        option("--from TIME", "Start of the time range; the beginning by default."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            "--to", metavar="TIME", help="End of the time range, exclusive; the end by default."
-        ),
+        option("--to TIME", "End of the time range, exclusive; the end by default."),
     ] = None,
     settled_after: Annotated[
         str,
-        typer.Option(
-            "--settled-after", metavar="DURATION", help="Only hours that ended this long ago."
-        ),
+        option("--settled-after DURATION", "Only hours that ended this long ago."),
     ] = "1h",
     master: Master = "local[*]",
 ) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from bucketq.cli.parameters import Kinds, Since, Until, Url
+from bucketq.cli.parameters import Kinds, Since, Until, Url, option
 from bucketq.cli.parsing import moments
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
@@ -23,12 +21,8 @@ async def run(
     since: Since = "24h",
     until: Until = None,
     kinds: Kinds = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", help="Maximum number of jobs.", min=1)
-    ] = 50,
-    job: Annotated[
-        str | None, typer.Option("--id", metavar="JOB", help="Only the job with this id.")
-    ] = None,
+    limit: Annotated[int, option("--limit -n", "Maximum number of jobs.", min=1)] = 50,
+    job: Annotated[str | None, option("--id JOB", "Only the job with this id.")] = None,
 ) -> None:
     """List the jobs that finished in a time range.
 

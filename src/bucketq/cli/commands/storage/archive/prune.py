@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-import typer
-
-from bucketq.cli.parameters import Url, Yes
+from bucketq.cli.parameters import Url, Yes, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.prompt import confirmed
@@ -20,11 +18,7 @@ async def run(
     url: Url,
     older_than: Annotated[
         str,
-        typer.Option(
-            "--older-than",
-            metavar="DURATION",
-            help="Delete jobs that finished this long ago, like 90d.",
-        ),
+        option("--older-than DURATION", "Delete jobs that finished this long ago, like 90d."),
     ],
     yes: Yes = False,
 ) -> int:

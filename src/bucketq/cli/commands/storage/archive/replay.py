@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import typer
 
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, option
 from bucketq.cli.parsing import check_timeout, moments
 from bucketq.cli.spark_start import From, Master, To, started
 from bucketq.cli.terminal.output import Output, counted
@@ -22,19 +21,17 @@ def run(
     url: Url,
     where: Annotated[
         str,
-        typer.Option(
-            "--where", metavar="SQL", help="Which jobs: a condition on the columns of a job."
-        ),
+        option("--where SQL", "Which jobs: a condition on the columns of a job."),
     ],
     since: From = "24h",
     until: To = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the jobs.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Only count the jobs.")] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also push jobs that an earlier replay has pushed.")
+        bool, option("--again", "Also push jobs that an earlier replay has pushed.")
     ] = False,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="The replay to resume, as printed by it."),
+        option("--name NAME", "The replay to resume, as printed by it."),
     ] = None,
     master: Master = "local[*]",
 ) -> None:

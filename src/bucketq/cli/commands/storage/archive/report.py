@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bucketq.cli.file_writing import write_file
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, option
 from bucketq.cli.parsing import moments
 from bucketq.cli.spark_start import From, Master, To, started
 from bucketq.cli.terminal.output import Output, counted, printable
@@ -31,13 +29,11 @@ def run(
     until: To = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write an HTML page with charts to this file."),
+        option("--html FILE", "Write an HTML page with charts to this file."),
     ] = None,
     parquet: Annotated[
         Path | None,
-        typer.Option(
-            "--parquet", metavar="DIR", help="Write the tables to this folder, as Parquet."
-        ),
+        option("--parquet DIR", "Write the tables to this folder, as Parquet."),
     ] = None,
     master: Master = "local[*]",
 ) -> None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Request, Url
+from bucketq.cli.parameters import Request, Url, argument
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
 
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME", help="Name of the consumer, as shown by `list`.", show_default=False
-    ),
+    argument("NAME", "Name of the consumer, as shown by `list`."),
 ]
 
 
