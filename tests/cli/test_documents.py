@@ -30,7 +30,7 @@ _GROUP: Any = typer.main.get_command(app)
 def command(name: str) -> Any:
     found = _GROUP
     for word in name.split():
-        found = found.commands[word]
+        found = found.get_command(None, word)
     return found
 
 

@@ -23,12 +23,7 @@ from bucketq.admin.place import (
 from bucketq.archive import Layout
 from bucketq.clock import new_id
 from bucketq.codec import Document, decode
-from bucketq.errors import (
-    CorruptStateError,
-    NewerFormatError,
-    RejectedError,
-    UnavailableError,
-)
+from bucketq.errors import CorruptStateError, NewerFormatError, RejectedError, UnavailableError
 from bucketq.model.operations import Release, Request
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings, changed

@@ -18,12 +18,7 @@ import msgspec
 from bucketq.clock import Clock
 from bucketq.codec import decode
 from bucketq.commit.register import judge_commit
-from bucketq.errors import (
-    CorruptStateError,
-    QueueNotFoundError,
-    RejectedError,
-    UnavailableError,
-)
+from bucketq.errors import CorruptStateError, QueueNotFoundError, RejectedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore, StoredObject

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.core import TyperGroup
 
 import bucketq
-from bucketq.cli.command import (
-    QueueCommand,
-    ReportingGroup,
-    as_command,
-    help_of,
-)
+from bucketq.cli.command import QueueCommand, as_command, help_of, usage_errors_as_json
 from bucketq.cli.commands import GROUPS, SUBCOMMANDS, module_of
+from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -41,43 +38,22 @@ Exit codes:
 """ + "\n".join(f"  {code:>3}  {text}" for code, text in exit_codes.MEANING.items())
 
 
-class _Commands(Mapping[str, Any]):
-    """Commands by name; looking one up imports it."""
-
-    def __init__(self, path: tuple[str, ...], names: list[str]) -> None:
-        self._path = path
-        self._names = names
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._loaded:
-            self._loaded[name] = _load(*self._path, name)
-        return self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-class CommandGroup(ReportingGroup):
+class CommandGroup(TyperGroup):
     """``bucketq`` itself, or a command with commands of its own."""
 
     def __init__(self, **attributes: Any) -> None:
-        """List the commands; none is imported yet."""
         super().__init__(**attributes)
-        path = (self.name,) if self.name else ()
         self._sections = {"commands": SUBCOMMANDS[self.name]} if self.name else GROUPS
-        names = [name for commands in self._sections.values() for name in commands]
-        self.commands: Mapping[str, Any] = _Commands(path, names)  # type: ignore[assignment]  # typer reads it only
+        # Only the names are used: to list the commands, and to suggest one after a typo.
+        names = itertools.chain.from_iterable(self._sections.values())
+        self.commands = dict.fromkeys(names)  # type: ignore[assignment]
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands, in the order of --help."""
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import the command of this name, and build it."""
         del ctx
-        return list(self.commands)
+        if cmd_name not in self.commands:
+            return None
+        return _load(self.name, cmd_name) if self.name else _load(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the summaries of the commands, group by group."""
@@ -86,6 +62,16 @@ class CommandGroup(ReportingGroup):
         for title, commands in self._sections.items():
             with formatter.section(title.capitalize()):
                 formatter.write_dl([(f"{name:<{width}}", text) for name, text in commands.items()])
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options before the name of a command."""
+        with usage_errors_as_json(args):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the named command."""
+        with usage_errors_as_json(args):
+            return super().resolve_command(ctx, args)
 
 
 def _load(*words: str) -> Any:
@@ -134,11 +120,8 @@ app = _group(
 def root(
     *,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
+        bool, option("--version", "Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """A distributed job queue whose whole state is one JSON object on object storage."""
+    """Handle the options before a command."""
     del version

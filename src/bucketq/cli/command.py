@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
@@ -38,14 +38,8 @@ _OTHER_ADDRESS = (["source"], ["target"])
 # The base class of all usage errors, which typer does not export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _COMMON = {
-    "as_json": (
-        Annotated[bool, option("--json", "Print JSON, for scripts.")],
-        False,
-    ),
-    "quiet": (
-        Annotated[bool, option("--quiet -q", "Print results and errors only.")],
-        False,
-    ),
+    "as_json": (Annotated[bool, option("--json", "Print JSON, for scripts.")], False),
+    "quiet": (Annotated[bool, option("--quiet -q", "Print results and errors only.")], False),
     "debug": (Annotated[bool, option("--debug", "Show tracebacks.")], False),
     "timeout": (
         Annotated[
@@ -104,20 +98,6 @@ class QueueCommand(TyperCommand):
             if param.param_type_name == "option" and not getattr(param, "is_flag", False)
             for name in param.opts
         }
-
-
-class ReportingGroup(TyperGroup):
-    """Commands under one name, with usage errors as JSON if --json is given."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before the name of a command."""
-        with usage_errors_as_json(args):
-            return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the named command."""
-        with usage_errors_as_json(args):
-            return super().resolve_command(ctx, args)
 
 
 @contextlib.contextmanager

@@ -11,11 +11,8 @@ from bucketq.cli.terminal.text_table import Column
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 
-Limit = Annotated[int, option("--limit -n", "Maximum number of jobs.", min=1)]
-
 After = Annotated[
-    int,
-    option("--after N", "Continue after this number, which the previous page printed.", min=0),
+    int, option("--after N", "Continue after this number, which the previous page printed.", min=0)
 ]
 
 _PAGE = 1000

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 
-def option(usage: str, text: str, **limits: Any) -> Any:
+def option(usage: str, text: str, **others: Any) -> Any:
     """Describe an option, like ``option("--kind -k KIND", "Only jobs of this kind.")``."""
     words = usage.split()
     metavar = None if words[-1].startswith("-") else words.pop()
-    return typer.Option(*words, metavar=metavar, help=text, **limits)
+    return typer.Option(*words, metavar=metavar, help=text, **others)
 
 
 def argument(metavar: str, text: str) -> Any:

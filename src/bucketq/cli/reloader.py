@@ -75,9 +75,7 @@ class Reloader:
         heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             return subprocess.Popen(  # noqa: S603 - it is this program
-                self._command,
-                pass_fds=[self._life],
-                env=os.environ | {_LIFELINE: str(self._life)},
+                self._command, pass_fds=[self._life], env=os.environ | {_LIFELINE: str(self._life)}
             )
         finally:
             signal.signal(signal.SIGINT, heard)

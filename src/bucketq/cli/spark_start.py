@@ -26,8 +26,7 @@ Master = Annotated[
     ),
 ]
 From = Annotated[
-    str,
-    option("--from TIME", "Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z."),
+    str, option("--from TIME", "Start: 2h (ago), 2026-02-15, or 2026-02-15T10:00:00Z.")
 ]
 To = Annotated[str | None, option("--to TIME", "End, exclusive; now by default.")]
 

@@ -20,11 +20,7 @@ from bucketq.codec import decode
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.model.done import finished_at
 from bucketq.model.finished import is_due
-from bucketq.store.base import (
-    ObjectMissingError,
-    ObjectStore,
-    PreconditionFailedError,
-)
+from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
 
 Judgement = Literal["ok", "warn", "fail", "skip"]
 

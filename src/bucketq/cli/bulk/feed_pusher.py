@@ -27,12 +27,7 @@ from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.progress_bar import Bar
 from bucketq.client.archive import open_archive
 from bucketq.clock import Clock, SystemClock
-from bucketq.errors import (
-    BucketQError,
-    InvalidRequestError,
-    KeyConflictError,
-    PayloadTooLargeError,
-)
+from bucketq.errors import BucketQError, InvalidRequestError, KeyConflictError, PayloadTooLargeError
 from bucketq.model.operations import Snapshot
 from bucketq.model.settings import Settings
 from bucketq.queue.queue import Queue

@@ -22,8 +22,7 @@ from bucketq.errors import InvalidRequestError
 
 Format = Literal["text", "json"]
 LogFormat = Annotated[
-    str,
-    option("--log-format text|json", "Format of the log on stderr; json with --json."),
+    str, option("--log-format text|json", "Format of the log on stderr; json with --json.")
 ]
 
 _LOGGER = "bucketq"

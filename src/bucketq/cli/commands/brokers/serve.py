@@ -57,23 +57,13 @@ Urls = Annotated[
         "or after the folder if the object is called queue.json.",
     ),
 ]
-Listen = Annotated[
-    str,
-    option("--listen HOST:PORT", "Where to listen; port 0 picks a free one."),
-]
+Listen = Annotated[str, option("--listen HOST:PORT", "Where to listen; port 0 picks a free one.")]
 Advertise = Annotated[
-    str,
-    option("--advertise HOST:PORT", "The address for clients, if it differs."),
+    str, option("--advertise HOST:PORT", "The address for clients, if it differs.")
 ]
 Takeover = Annotated[bool, option("--takeover", "Take over at once, even from a healthy broker.")]
-IdleExit = Annotated[
-    str,
-    option("--idle-exit DURATION", "Exit after this long without clients."),
-]
-TlsCert = Annotated[
-    Path | None,
-    option("--tls-cert FILE", "Use TLS with this certificate (PEM)."),
-]
+IdleExit = Annotated[str, option("--idle-exit DURATION", "Exit after this long without clients.")]
+TlsCert = Annotated[Path | None, option("--tls-cert FILE", "Use TLS with this certificate (PEM).")]
 TlsKey = Annotated[Path | None, option("--tls-key FILE", "Private key of the certificate.")]
 TlsClientCa = Annotated[
     Path | None,
@@ -82,8 +72,7 @@ TlsClientCa = Annotated[
     ),
 ]
 Insecure = Annotated[
-    bool,
-    option("--insecure", "Listen on other interfaces without TLS or authentication."),
+    bool, option("--insecure", "Listen on other interfaces without TLS or authentication.")
 ]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bucketq.cli.job_listing import After, Limit, last_error, list_jobs
+from bucketq.cli.job_listing import After, last_error, list_jobs
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Kinds, Url
+from bucketq.cli.parameters import Kinds, Limit, Url
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
 

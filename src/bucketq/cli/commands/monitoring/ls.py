@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from bucketq.cli.job_listing import After, Limit, last_error, list_jobs
+from bucketq.cli.job_listing import After, last_error, list_jobs
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Kinds, Url, option
+from bucketq.cli.parameters import Kinds, Limit, Url, option
 from bucketq.cli.parsing import now, parse_tags
 from bucketq.cli.terminal.output import Output, age, moment
 from bucketq.cli.terminal.text_table import Column
@@ -38,13 +38,11 @@ async def run(
     *,
     url: Url,
     statuses: Annotated[
-        list[str] | None,
-        option("--status -s", f"Only this status: {', '.join(STATUSES)}."),
+        list[str] | None, option("--status -s", f"Only this status: {', '.join(STATUSES)}.")
     ] = None,
     kinds: Kinds = None,
     tags: Annotated[
-        list[str] | None,
-        option("--tag -t NAME=VALUE", "Only jobs with this tag; may be repeated."),
+        list[str] | None, option("--tag -t NAME=VALUE", "Only jobs with this tag; may be repeated.")
     ] = None,
     limit: Limit = 50,
     after: After = 0,

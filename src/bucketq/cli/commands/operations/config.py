@@ -19,8 +19,7 @@ async def run(
     *,
     url: Url,
     changes: Annotated[
-        list[str] | None,
-        argument("NAME=VALUE", "Settings to change; shows all if omitted."),
+        list[str] | None, argument("NAME=VALUE", "Settings to change; shows all if omitted.")
     ] = None,
     request: Request = None,
 ) -> None:

@@ -18,8 +18,7 @@ async def run(
     jobs: Jobs = None,
     kinds: Kinds = None,
     older_than: Annotated[
-        str,
-        option("--older-than DURATION", "Only jobs dead for this long, like 7d."),
+        str, option("--older-than DURATION", "Only jobs dead for this long, like 7d.")
     ] = "0",
     yes: Yes = False,
     request: Request = None,

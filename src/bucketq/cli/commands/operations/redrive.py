@@ -16,8 +16,7 @@ async def run(
     jobs: Jobs = None,
     kinds: Kinds = None,
     limit: Annotated[
-        int | None,
-        option("--limit -n", "Maximum number of jobs, the longest dead first."),
+        int | None, option("--limit -n", "Maximum number of jobs, the longest dead first.")
     ] = None,
     request: Request = None,
 ) -> None:

@@ -29,8 +29,7 @@ async def run(
     ],
     kinds: Kinds = None,
     statuses: Annotated[
-        list[str] | None,
-        option("--status -s", "Only jobs with this status; queued by default."),
+        list[str] | None, option("--status -s", "Only jobs with this status; queued by default.")
     ] = None,
     batch: Batch = BATCH,
     progress: ProgressPath = None,

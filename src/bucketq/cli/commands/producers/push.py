@@ -20,23 +20,19 @@ BATCH = 10_000
 
 Batch = Annotated[int, option("--batch N", "With --bulk: jobs per commit.", min=1)]
 ProgressPath = Annotated[
-    Path | None,
-    option("--progress PATH", f"Where to record progress; FILE{SUFFIX} by default."),
+    Path | None, option("--progress PATH", f"Where to record progress; FILE{SUFFIX} by default.")
 ]
 Restart = Annotated[bool, option("--restart", "Push every line again, as new jobs.")]
 
 
 KindArgument = Annotated[
-    str | None,
-    argument("KIND", "Kind of the job, which selects its handler."),
+    str | None, argument("KIND", "Kind of the job, which selects its handler.")
 ]
 PayloadArgument = Annotated[
-    str | None,
-    argument("PAYLOAD", "The payload as JSON; read from --file or stdin if omitted."),
+    str | None, argument("PAYLOAD", "The payload as JSON; read from --file or stdin if omitted.")
 ]
 FilePath = Annotated[
-    Path | None,
-    option("--file -f PATH", "Read the payload from a file; - is stdin."),
+    Path | None, option("--file -f PATH", "Read the payload from a file; - is stdin.")
 ]
 Encoding = Annotated[str, option("--as json|text|bytes", "Format of the payload.")]
 Bulk = Annotated[bool, option("--bulk", "Push each line of the file (JSON lines) as a job.")]
@@ -48,10 +44,7 @@ RunAt = Annotated[str | None, option("--run-at TIME", "Run at this time or later
 MaxAttempts = Annotated[
     int | None, option("--max-attempts", "Attempts allowed, if not as in the settings.")
 ]
-Tags = Annotated[
-    list[str] | None,
-    option("--tag -t NAME=VALUE", "A tag; may be repeated."),
-]
+Tags = Annotated[list[str] | None, option("--tag -t NAME=VALUE", "A tag; may be repeated.")]
 
 
 async def run(  # noqa: PLR0913 - each is an option

@@ -17,10 +17,7 @@ async def run(
     out: Output,
     *,
     url: Url,
-    target: Annotated[
-        str,
-        argument("FILE", "A file, or the address of an object."),
-    ],
+    target: Annotated[str, argument("FILE", "A file, or the address of an object.")],
     force: Annotated[bool, option("--force -f", "Overwrite the target.")] = False,
 ) -> None:
     """Save a verified copy of a queue to a file or an object.

@@ -15,10 +15,7 @@ async def run(
     out: Output,
     *,
     url: Url,
-    settings: Annotated[
-        list[str] | None,
-        argument("NAME=VALUE", "Initial settings."),
-    ] = None,
+    settings: Annotated[list[str] | None, argument("NAME=VALUE", "Initial settings.")] = None,
 ) -> None:
     """Create an empty queue. An existing queue is left unchanged (exit code 4).
 

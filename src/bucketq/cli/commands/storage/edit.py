@@ -64,8 +64,7 @@ async def run(
                 path.unlink(missing_ok=True)
     what = ", ".join(_describe(name, count) for name, count in edited.changes.items())
     out.done(
-        f"written as version {edited.summary.version:,}: {what or 'nothing'} changed",
-        plain(edited),
+        f"written as version {edited.summary.version:,}: {what or 'nothing'} changed", plain(edited)
     )
     for field in edited.unknown:
         out.note(f"kept, but bucketq does not know this field: {field}")

@@ -18,8 +18,7 @@ async def run(
     *,
     url: Url,
     source: Annotated[
-        str,
-        argument("FILE", "A saved copy: a file, - for stdin, or the address of an object."),
+        str, argument("FILE", "A saved copy: a file, - for stdin, or the address of an object.")
     ],
     replace: Annotated[bool, option("--replace", "Replace the existing queue.")] = False,
 ) -> None:

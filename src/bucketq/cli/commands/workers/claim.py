@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Kinds, Request, Url, option
+from bucketq.cli.parameters import Kinds, Limit, Request, Url, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
@@ -25,14 +25,10 @@ async def run(
     *,
     url: Url,
     kinds: Kinds = None,
-    limit: Annotated[int, option("--limit -n", "Maximum number of jobs.", min=1)] = 1,
-    wait: Annotated[
-        str,
-        option("--wait DURATION", "How long to wait for a job, like 30s."),
-    ] = "0",
+    limit: Limit = 1,
+    wait: Annotated[str, option("--wait DURATION", "How long to wait for a job, like 30s.")] = "0",
     worker: Annotated[
-        str | None,
-        option("--worker", "Name of the worker; host and process id by default."),
+        str | None, option("--worker", "Name of the worker; host and process id by default.")
     ] = None,
     lease: Annotated[
         str | None,

@@ -21,8 +21,7 @@ async def run(
     lease: Lease,
     result: Annotated[str | None, option("--result JSON", "Result of the job.")] = None,
     result_file: Annotated[
-        Path | None,
-        option("--result-file PATH", "Read the result from a file; - is stdin."),
+        Path | None, option("--result-file PATH", "Read the result from a file; - is stdin.")
     ] = None,
     request: Request = None,
 ) -> None:

@@ -18,8 +18,7 @@ async def run(
     job: JobId,
     lease: Lease,
     delay: Annotated[
-        str,
-        option("--delay DURATION", "Do not hand it out again before, like 5m."),
+        str, option("--delay DURATION", "Do not hand it out again before, like 5m.")
     ] = "0",
     request: Request = None,
 ) -> None:

@@ -40,20 +40,11 @@ Where = Annotated[
         "name, the one called worker, or the only one.",
     ),
 ]
-Address = Annotated[
-    str,
-    option("--url URL", "Address of the queue; overrides that of the worker."),
-]
-Concurrency = Annotated[
-    int | None,
-    option("--concurrency -c N", "How many handlers run at once."),
-]
+Address = Annotated[str, option("--url URL", "Address of the queue; overrides that of the worker.")]
+Concurrency = Annotated[int | None, option("--concurrency -c N", "How many handlers run at once.")]
 Kinds = Annotated[str, option("--kinds -k A,B", "Only jobs of these kinds.")]
 Burst = Annotated[bool, option("--burst", "Exit when no job is available.")]
-Drain = Annotated[
-    str,
-    option("--drain DURATION", "Time limit for a graceful shutdown."),
-]
+Drain = Annotated[str, option("--drain DURATION", "Time limit for a graceful shutdown.")]
 Name = Annotated[str, option("--name NAME", "Name of the worker.")]
 Reload = Annotated[bool, option("--reload", "Restart when the source changes.")]
 Spark = Annotated[
@@ -64,8 +55,7 @@ Spark = Annotated[
     ),
 ]
 BatchJobs = Annotated[
-    int | None,
-    option("--batch-jobs N", "With --spark: maximum number of jobs in a batch."),
+    int | None, option("--batch-jobs N", "With --spark: maximum number of jobs in a batch.")
 ]
 
 

@@ -28,8 +28,7 @@ async def run(
     name: Name,
     rights: Rights,
     ttl: Annotated[
-        str | None,
-        option("--ttl DURATION", "How long it is valid, like 90d; forever by default."),
+        str | None, option("--ttl DURATION", "How long it is valid, like 90d; forever by default.")
     ] = None,
     request: Request = None,
 ) -> None:

@@ -9,10 +9,7 @@ from bucketq.cli.parameters import Request, Url, argument
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
 
-TokenId = Annotated[
-    str,
-    argument("ID", "Id of the token, as shown by `list`."),
-]
+TokenId = Annotated[str, argument("ID", "Id of the token, as shown by `list`.")]
 
 
 async def run(out: Output, *, url: Url, token_id: TokenId, request: Request = None) -> int:

@@ -15,8 +15,7 @@ async def run(
     *,
     url: Url,
     since: Annotated[
-        str | None,
-        option("--since TIME", "Start of the time range; the beginning by default."),
+        str | None, option("--since TIME", "Start of the time range; the beginning by default.")
     ] = None,
 ) -> None:
     """Delete duplicate archive files that a crash left behind.

@@ -20,16 +20,13 @@ def run(
     *,
     url: Url,
     since: Annotated[
-        str | None,
-        option("--from TIME", "Start of the time range; the beginning by default."),
+        str | None, option("--from TIME", "Start of the time range; the beginning by default.")
     ] = None,
     until: Annotated[
-        str | None,
-        option("--to TIME", "End of the time range, exclusive; the end by default."),
+        str | None, option("--to TIME", "End of the time range, exclusive; the end by default.")
     ] = None,
     settled_after: Annotated[
-        str,
-        option("--settled-after DURATION", "Only hours that ended this long ago."),
+        str, option("--settled-after DURATION", "Only hours that ended this long ago.")
     ] = "1h",
     master: Master = "local[*]",
 ) -> None:
@@ -58,14 +55,7 @@ def run(
         from bucketq.spark.archive.compact_archive import compact
 
         bar.begin("compacting", 0)
-        done = compact(
-            spark,
-            url,
-            since=begin,
-            until=end,
-            settled_after=age,
-            on_progress=bar.show,
-        )
+        done = compact(spark, url, since=begin, until=end, settled_after=age, on_progress=bar.show)
     text = (
         f"{counted(done.jobs, 'job')} of {counted(done.archive_files, 'archive file')} compacted "
         f"into {counted(done.files, 'file')} ({size(done.size_bytes)})"

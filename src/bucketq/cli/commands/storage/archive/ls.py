@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from bucketq.cli.parameters import Kinds, Since, Until, Url, option
+from bucketq.cli.parameters import Kinds, Limit, Since, Until, Url, option
 from bucketq.cli.parsing import moments
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
@@ -21,7 +21,7 @@ async def run(
     since: Since = "24h",
     until: Until = None,
     kinds: Kinds = None,
-    limit: Annotated[int, option("--limit -n", "Maximum number of jobs.", min=1)] = 50,
+    limit: Limit = 50,
     job: Annotated[str | None, option("--id JOB", "Only the job with this id.")] = None,
 ) -> None:
     """List the jobs that finished in a time range.

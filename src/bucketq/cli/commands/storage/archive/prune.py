@@ -17,8 +17,7 @@ async def run(
     *,
     url: Url,
     older_than: Annotated[
-        str,
-        option("--older-than DURATION", "Delete jobs that finished this long ago, like 90d."),
+        str, option("--older-than DURATION", "Delete jobs that finished this long ago, like 90d.")
     ],
     yes: Yes = False,
 ) -> int:

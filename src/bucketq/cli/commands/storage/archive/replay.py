@@ -20,8 +20,7 @@ def run(
     *,
     url: Url,
     where: Annotated[
-        str,
-        option("--where SQL", "Which jobs: a condition on the columns of a job."),
+        str, option("--where SQL", "Which jobs: a condition on the columns of a job.")
     ],
     since: From = "24h",
     until: To = None,
@@ -30,8 +29,7 @@ def run(
         bool, option("--again", "Also push jobs that an earlier replay has pushed.")
     ] = False,
     name: Annotated[
-        str | None,
-        option("--name NAME", "The replay to resume, as printed by it."),
+        str | None, option("--name NAME", "The replay to resume, as printed by it.")
     ] = None,
     master: Master = "local[*]",
 ) -> None:

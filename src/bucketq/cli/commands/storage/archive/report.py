@@ -28,12 +28,10 @@ def run(
     since: From = "24h",
     until: To = None,
     html: Annotated[
-        Path | None,
-        option("--html FILE", "Write an HTML page with charts to this file."),
+        Path | None, option("--html FILE", "Write an HTML page with charts to this file.")
     ] = None,
     parquet: Annotated[
-        Path | None,
-        option("--parquet DIR", "Write the tables to this folder, as Parquet."),
+        Path | None, option("--parquet DIR", "Write the tables to this folder, as Parquet.")
     ] = None,
     master: Master = "local[*]",
 ) -> None:

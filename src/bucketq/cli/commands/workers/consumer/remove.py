@@ -9,10 +9,7 @@ from bucketq.cli.parameters import Request, Url, argument
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output
 
-Name = Annotated[
-    str,
-    argument("NAME", "Name of the consumer, as shown by `list`."),
-]
+Name = Annotated[str, argument("NAME", "Name of the consumer, as shown by `list`.")]
 
 
 async def run(out: Output, *, url: Url, name: Name, request: Request = None) -> int:
