@@ -33,13 +33,7 @@ from bucketq.rpc.grpc.grpc_stream import MAX_REQUEST_BYTES, MIB
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import read_answer
-from bucketq.rpc.protobuf.call_codec import (
-    read_pong,
-    read_welcome,
-    write_call,
-    write_hello,
-    write_ping,
-)
+from bucketq.rpc.protobuf.call_codec import HELLO, PING, WELCOME, read_pong, write_call
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, Service, UntrustedError
 
@@ -94,7 +88,7 @@ class GrpcTransport:
         channel = line.dial()
         try:
             method = channel.unary_unary(f"/{SERVICE}/Ping", None, None)
-            request = write_ping(ping).SerializeToString()
+            request = PING.encode(ping).SerializeToString()
             body = await method(request, timeout=timeout_s, metadata=((PING_KEY, request),))
             pong = read_pong(pb.PingResponse.FromString(body))
         except DecodeError as error:
@@ -341,7 +335,7 @@ def _refuse_size(size_bytes: int) -> None:
 
 async def _greet(stream: _Stream, hello: Hello) -> Welcome:
     """Exchange the first messages; raises what gRPC raises."""
-    first = pb.SessionRequest(hello=write_hello(hello)).SerializeToString()
+    first = pb.SessionRequest(hello=HELLO.encode(hello)).SerializeToString()
     with suppress(asyncio.InvalidStateError):  # It is over already; reading reports why.
         await stream.write(first)
     body = await stream.read()
@@ -352,4 +346,4 @@ async def _greet(stream: _Stream, hello: Hello) -> Welcome:
     if not response.HasField("welcome"):
         message = "the first message has no welcome"
         raise DecodeError(message)
-    return read_welcome(response.welcome)
+    return WELCOME.read(response.welcome)

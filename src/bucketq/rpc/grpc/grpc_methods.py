@@ -22,7 +22,7 @@ from bucketq.rpc.grpc.grpc_stream import Context, ServerStream, abort, parse, tu
 from bucketq.rpc.messages import Answer, Answers, Hello
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import write_value
-from bucketq.rpc.protobuf.call_codec import DEFAULT_TTL_S, read_ping, read_unary, write_pong
+from bucketq.rpc.protobuf.call_codec import DEFAULT_TTL_S, PING, read_unary, write_pong
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ServedConnection, Service
 
@@ -34,37 +34,9 @@ _NAMES = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
 _Method = Callable[[object, Context], Awaitable[Any]]
 
 UNARY: dict[str, tuple[Any, str]] = {
-    "Push": (pb.PushRequest, "push"),
-    "Claim": (pb.ClaimRequest, "claim"),
-    "Heartbeat": (pb.HeartbeatRequest, "heartbeat"),
-    "Complete": (pb.CompleteRequest, "complete"),
-    "CompleteMany": (pb.CompleteManyRequest, "complete_many"),
-    "Fail": (pb.FailRequest, "fail"),
-    "Release": (pb.ReleaseRequest, "release"),
-    "Withdraw": (pb.WithdrawRequest, "withdraw"),
-    "ReleaseMany": (pb.ReleaseManyRequest, "release_many"),
-    "Cancel": (pb.CancelRequest, "cancel"),
-    "Redrive": (pb.RedriveRequest, "redrive"),
-    "Purge": (pb.PurgeRequest, "purge"),
-    "Pause": (pb.PauseRequest, "pause"),
-    "Resume": (pb.ResumeRequest, "resume"),
-    "Configure": (pb.ConfigureRequest, "configure"),
-    "Get": (pb.GetRequest, "get"),
-    "List": (pb.ListRequest, "list"),
-    "Stats": (pb.StatsRequest, "stats"),
-    "Snapshot": (pb.SnapshotRequest, "snapshot"),
-    "FlushArchive": (pb.FlushArchiveRequest, "flush_archive"),
-    "GrantToken": (pb.GrantTokenRequest, "grant_token"),
-    "RevokeToken": (pb.RevokeTokenRequest, "revoke_token"),
-    "Tokens": (pb.TokensRequest, "tokens"),
-    "OpenConsumer": (pb.OpenConsumerRequest, "open_consumer"),
-    "ClaimBatch": (pb.ClaimBatchRequest, "claim_batch"),
-    "ReadBatch": (pb.ReadBatchRequest, "read_batch"),
-    "AckBatch": (pb.AckBatchRequest, "ack_batch"),
-    "ReleaseBatch": (pb.ReleaseBatchRequest, "release_batch"),
-    "Consumers": (pb.ConsumersRequest, "consumers"),
-    "RemoveConsumer": (pb.RemoveConsumerRequest, "remove_consumer"),
-    "Publish": (pb.PublishRequest, "publish"),
+    method.name: (getattr(pb, method.input_type.name), method.input_type.fields[-1].name)
+    for method in pb.DESCRIPTOR.services_by_name["Queue"].methods
+    if "target" in method.input_type.fields_by_name
 }
 """Each unary method, the message that it takes, and the field with the operation."""
 
@@ -135,7 +107,7 @@ def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Me
 
 def _ping(service: Service, admission: Admission) -> _Method:
     def answer(request: pb.PingRequest) -> bytes:
-        return write_pong(service.ping(read_ping(request))).SerializeToString()
+        return write_pong(service.ping(PING.read(request))).SerializeToString()
 
     async def serve(active: ActiveCall, context: Context) -> bytes:
         return answer(await _only_request(active, context, pb.PingRequest))

@@ -33,7 +33,7 @@ from bucketq.rpc.grpc.admission import ActiveCall, Admission, stopping
 from bucketq.rpc.messages import Answer, Answers, Call, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import write_answer
-from bucketq.rpc.protobuf.call_codec import read_call, read_hello, write_welcome
+from bucketq.rpc.protobuf.call_codec import HELLO, WELCOME, read_call
 from bucketq.rpc.protobuf.refusal_status import code_of, details_of, metadata_of
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ServedConnection, Service
@@ -142,8 +142,8 @@ class ServerStream(ActiveCall):
             message = "the first message of a session must carry `hello`"
             raise InvalidRequestError(message)
         # Stored at once: if the client hangs up just as this ends, the result is lost.
-        connection = self._connection = service.open(read_hello(request.hello), self._collect)
-        welcome = pb.SessionResponse(welcome=write_welcome(connection.welcome))
+        connection = self._connection = service.open(HELLO.read(request.hello), self._collect)
+        welcome = pb.SessionResponse(welcome=WELCOME.encode(connection.welcome))
         await self._context.write(welcome.SerializeToString())
         self._is_greeted = True
         while True:

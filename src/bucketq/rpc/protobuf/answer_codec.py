@@ -8,23 +8,32 @@ name of its field.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from math import ceil
+from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
-from bucketq.errors import UnavailableError
-from bucketq.model.operations import Page, Pulse
+from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
+from bucketq.model.operations import Page, Pulse, Snapshot, Stats
+from bucketq.model.records import JobRecord
+from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import Answer, Refusal
-from bucketq.rpc.protobuf import batch_codec, json_documents
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.item_codec import Reader, Writer
+from bucketq.rpc.protobuf.json_documents import decode, decode_job, decode_jobs, encode, encode_all
+from bucketq.rpc.protobuf.struct_codec import StructCodec
 from bucketq.rpc.refusals import refusal_of
 
 _BASE_BYTES = 16
+"""About the size of an answer without its value."""
 _NAME_BYTES = 40
+"""About the size of a job's id."""
 _MAX_RETRY_AFTER_S = 1e6
+"""Eleven days. A time to wait may be infinite, which milliseconds cannot represent."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +51,9 @@ def write_answer(answers: SentAnswers, answer: Answer, verb: str) -> int:
         sent = answers.add()
         sent.tag = answer.tag
         try:
-            return _WRITERS[verb](sent, answer.value)
+            return _write_value(sent, answer.value, verb)
         except Exception as error:  # noqa: BLE001 - one bad answer fails alone
-            _log.exception("an answer to %s cannot be written", verb)
+            _log.exception("an answer to %s cannot be encoded", verb)
             del answers[-1]
             refusal = refusal_of(error)
     sent = answers.add()
@@ -56,12 +65,20 @@ def write_answer(answers: SentAnswers, answer: Answer, verb: str) -> int:
 def write_value(verb: str, value: Any) -> bytes:
     """Encode the answer to a unary call of ``verb``."""
     sent = pb.Answer()
-    _WRITERS[verb](sent, value)
-    name = sent.WhichOneof("outcome")
-    if name == "done" or name is None:
-        return pb.Done().SerializeToString()
-    written: bytes = getattr(sent, name).SerializeToString()
+    _write_value(sent, value, verb)
+    name = _OUTCOMES[verb]
+    written: bytes = (pb.Done() if name == "done" else getattr(sent, name)).SerializeToString()
     return written
+
+
+def _write_value(sent: pb.Answer, value: Any, verb: str) -> int:
+    name = _OUTCOMES[verb]
+    if name == "done":
+        sent.done = True
+        return _BASE_BYTES
+    outcome = getattr(sent, name)
+    outcome.SetInParent()
+    return _BASE_BYTES + _CODECS[name][0](outcome, value)
 
 
 def read_answer(sent: pb.Answer) -> Answer:
@@ -71,13 +88,13 @@ def read_answer(sent: pb.Answer) -> Answer:
         return Answer(sent.tag)
     if name == "error":
         return Answer(sent.tag, None, _read_error(sent.error))
-    reader = _READERS.get(name or "")
-    if reader is None:
+    codec = _CODECS.get(name or "")
+    if codec is None:
         message = "the broker gave an answer that this client does not know: upgrade it"
         return Answer(sent.tag, None, refusal_of(UnavailableError(message)))
     try:
-        return Answer(sent.tag, reader(getattr(sent, name or "")))
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        return Answer(sent.tag, codec[1](getattr(sent, name or "")))
+    except (msgspec.MsgspecError, RecursionError, ValueError, InvalidRequestError) as error:
         message = f"the broker gave an answer that this client cannot read: {error}; upgrade it"
         return Answer(sent.tag, None, refusal_of(UnavailableError(message)))
 
@@ -108,33 +125,60 @@ def _read_error(sent: pb.Error) -> Refusal:
     )
 
 
-def _write_done(sent: pb.Answer, _value: None) -> int:
-    sent.done = True
-    return _BASE_BYTES
+_Codec = tuple[Writer, Reader]
 
 
-def _write_pushed(sent: pb.Answer, ids: tuple[str, ...]) -> int:
-    pushed = sent.pushed
-    pushed.SetInParent()
-    pushed.ids.extend(ids)
-    return _BASE_BYTES + _NAME_BYTES * len(ids)
+def _single(name: str) -> _Codec:
+    """Return the codec of an answer that is one value."""
+
+    def write(sent: Any, value: Any) -> int:
+        setattr(sent, name, value)
+        return 0
+
+    return write, attrgetter(name)
 
 
-def _write_claimed(sent: pb.Answer, jobs: Any) -> int:
-    claimed = sent.claimed
-    claimed.SetInParent()
-    if not jobs:
-        return _BASE_BYTES
-    encode = json_documents.encode
-    written = [encode(job) for job in jobs]
-    claimed.jobs.extend(written)
-    return _BASE_BYTES + sum(map(len, written))
+def _many(name: str) -> _Codec:
+    """Return the codec of an answer that is a tuple of ids or flags."""
+
+    def write(sent: Any, values: tuple[Any, ...]) -> int:
+        getattr(sent, name).extend(values)
+        return _NAME_BYTES * len(values)
+
+    return write, lambda sent: tuple(getattr(sent, name))
 
 
-def _write_pulses(sent: pb.Answer, pulses: tuple[Pulse, ...]) -> int:
-    answered = sent.pulses
-    answered.SetInParent()
-    add = answered.pulses.add
+def _document(kind: type) -> _Codec:
+    """Return the codec of an answer that is a JSON document."""
+
+    def write(sent: pb.Document, value: Any) -> int:
+        # All settings, including defaults, which other clients may not know.
+        sent.json = encode(structs.asdict(value) if kind is Settings else value)
+        return len(sent.json)
+
+    return write, lambda sent: decode(sent.json, kind)
+
+
+def _documents(name: str, kind: type) -> _Codec:
+    """Return the codec of an answer that is a tuple of JSON documents."""
+
+    def write(sent: Any, values: tuple[Any, ...]) -> int:
+        return encode_all(getattr(sent, name), values)
+
+    return write, lambda sent: tuple([decode(each, kind) for each in getattr(sent, name)])
+
+
+def _struct(kind: type, shape: Any) -> _Codec:
+    codec = StructCodec[Any](kind, shape)
+    return codec.write, codec.read
+
+
+def _write_claimed(sent: pb.Claimed, jobs: tuple[JobRecord, ...]) -> int:
+    return encode_all(sent.jobs, jobs)
+
+
+def _write_pulses(sent: pb.Pulses, pulses: tuple[Pulse, ...]) -> int:
+    add = sent.pulses.add
     for pulse in pulses:
         written = add()
         written.job = pulse.job
@@ -142,125 +186,70 @@ def _write_pulses(sent: pb.Answer, pulses: tuple[Pulse, ...]) -> int:
             written.held = True
         if pulse.cancel_requested:
             written.cancel_requested = True
-    return _BASE_BYTES + _NAME_BYTES * len(pulses)
-
-
-def _write_completions(sent: pb.Answer, finished: tuple[bool, ...]) -> int:
-    sent.completions.SetInParent()
-    sent.completions.finished.extend(finished)
-    return _BASE_BYTES + len(finished)
-
-
-def _write_releases(sent: pb.Answer, released: tuple[bool, ...]) -> int:
-    sent.releases.SetInParent()
-    sent.releases.released.extend(released)
-    return _BASE_BYTES + len(released)
-
-
-def _write_failed(sent: pb.Answer, status: str) -> int:
-    sent.failed.status = status
-    return _BASE_BYTES
-
-
-def _write_cancelled(sent: pb.Answer, result: str) -> int:
-    sent.cancelled.result = result
-    return _BASE_BYTES
-
-
-def _write_count(sent: pb.Answer, jobs: int) -> int:
-    sent.count.SetInParent()
-    sent.count.jobs = jobs
-    return _BASE_BYTES
-
-
-def _write_page(sent: pb.Answer, page: Page) -> int:
-    written = [json_documents.encode(job) for job in page.jobs]
-    sent.page.SetInParent()
-    sent.page.jobs.extend(written)
-    if page.next_after is not None:
-        sent.page.next_after = page.next_after
-    return _BASE_BYTES + sum(map(len, written))
-
-
-def _write_settings(sent: pb.Answer, settings: Any) -> int:
-    sent.settings.json = json_documents.write_settings(settings)
-    return _BASE_BYTES + len(sent.settings.json)
-
-
-def _write_revoked(sent: pb.Answer, found: bool) -> int:  # noqa: FBT001 - an answer as it is
-    sent.revoked.SetInParent()
-    sent.revoked.found = found
-    return _BASE_BYTES
-
-
-def _write_tokens(sent: pb.Answer, tokens: tuple[TokenInfo, ...]) -> int:
-    written = [json_documents.encode(token) for token in tokens]
-    sent.token_list.SetInParent()
-    sent.token_list.tokens.extend(written)
-    return _BASE_BYTES + sum(map(len, written))
-
-
-def _document(name: str) -> Callable[[pb.Answer, Any], int]:
-    def write(sent: pb.Answer, value: Any) -> int:
-        document = json_documents.encode(value)
-        getattr(sent, name).json = document
-        return _BASE_BYTES + len(document)
-
-    return write
-
-
-def _read_page(sent: pb.Page) -> Page:
-    next_after = sent.next_after if sent.HasField("next_after") else None
-    return Page(json_documents.read_jobs(sent.jobs), next_after)
+    return _NAME_BYTES * len(pulses)
 
 
 def _read_pulses(sent: pb.Pulses) -> tuple[Pulse, ...]:
     return tuple([Pulse(pulse.job, pulse.held, pulse.cancel_requested) for pulse in sent.pulses])
 
 
-_WRITERS: dict[str, Callable[[pb.Answer, Any], int]] = {
-    "push": _write_pushed,
-    "claim": _write_claimed,
-    "heartbeat": _write_pulses,
-    "complete": _write_done,
-    "complete_many": _write_completions,
-    "fail": _write_failed,
-    "release": _write_done,
-    "withdraw": _write_count,
-    "release_many": _write_releases,
-    "cancel": _write_cancelled,
-    "redrive": _write_count,
-    "purge": _write_count,
-    "pause": _write_done,
-    "resume": _write_done,
-    "configure": _write_settings,
-    "get": _document("job"),
-    "list": _write_page,
-    "stats": _document("stats"),
-    "snapshot": _document("snapshot"),
-    "flush_archive": _write_count,
-    "grant_token": _document("token"),
-    "revoke_token": _write_revoked,
-    "tokens": _write_tokens,
-    **batch_codec.ANSWER_WRITERS,
+_OUTCOMES = {
+    "push": "pushed",
+    "claim": "claimed",
+    "heartbeat": "pulses",
+    "complete": "done",
+    "complete_many": "completions",
+    "fail": "failed",
+    "release": "done",
+    "withdraw": "count",
+    "release_many": "releases",
+    "cancel": "cancelled",
+    "redrive": "count",
+    "purge": "count",
+    "pause": "done",
+    "resume": "done",
+    "configure": "settings",
+    "get": "job",
+    "list": "page",
+    "stats": "stats",
+    "snapshot": "snapshot",
+    "flush_archive": "count",
+    "grant_token": "token",
+    "revoke_token": "revoked",
+    "tokens": "token_list",
+    "open_consumer": "opened",
+    "claim_batch": "batch",
+    "read_batch": "batch_page",
+    "ack_batch": "batch",
+    "release_batch": "batch",
+    "consumers": "consumer_list",
+    "remove_consumer": "removed",
+    "publish": "published",
 }
+"""The field of an answer, by the verb of its call."""
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "pushed": lambda m: tuple(m.ids),
-    "claimed": lambda m: json_documents.read_jobs(m.jobs),
-    "pulses": _read_pulses,
-    "completions": lambda m: tuple(m.finished),
-    "releases": lambda m: tuple(m.released),
-    "failed": lambda m: m.status,
-    "cancelled": lambda m: m.result,
-    "count": lambda m: m.jobs,
-    "settings": lambda m: json_documents.read_settings(m.json),
-    "job": lambda m: json_documents.read_job(m.json),
-    "page": _read_page,
-    "stats": lambda m: json_documents.read_stats(m.json),
-    "snapshot": lambda m: json_documents.read_snapshot(m.json),
-    "token": lambda m: json_documents.read_token(m.json),
-    "revoked": lambda m: m.found,
-    "token_list": lambda m: tuple([json_documents.read_token(token) for token in m.tokens]),
-    **batch_codec.ANSWER_READERS,
+_CODECS: dict[str, _Codec] = {
+    "pushed": _many("ids"),
+    "claimed": (_write_claimed, lambda sent: decode_jobs(sent.jobs)),
+    "pulses": (_write_pulses, _read_pulses),
+    "completions": _many("finished"),
+    "releases": _many("released"),
+    "failed": _single("status"),
+    "cancelled": _single("result"),
+    "count": _single("jobs"),
+    "settings": _document(Settings),
+    "job": (_document(JobRecord)[0], lambda sent: decode_job(sent.json)),
+    "page": _struct(Page, pb.Page),
+    "stats": _document(Stats),
+    "snapshot": _document(Snapshot),
+    "token": _document(TokenInfo),
+    "revoked": _single("found"),
+    "token_list": _documents("tokens", TokenInfo),
+    "opened": _struct(ConsumerState, pb.Opened),
+    "batch": _struct(BatchState, pb.Batch),
+    "batch_page": _struct(BatchPage, pb.BatchPage),
+    "consumer_list": _documents("consumers", ConsumerInfo),
+    "removed": _single("found"),
+    "published": _single("fresh"),
 }
+"""How each field of an answer is encoded and decoded."""

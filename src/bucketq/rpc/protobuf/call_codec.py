@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from google.protobuf.message import Message
+from msgspec import structs
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model.operations import Request
 from bucketq.rpc.messages import Call, FlushArchive, Hello, Ping, Pong, Role, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.operation_codec import read_operation, unknown_operation, write_operation
+from bucketq.rpc.protobuf.struct_codec import StructCodec
 
 DEFAULT_TTL_S = 60.0
 """How long a call may wait that sets no limit; documented in ``bucketq.proto``."""
@@ -52,8 +55,7 @@ def write_call(calls: Calls, call: Call) -> int:
         sent.ttl_ms = ttl_ms if 0 < ttl_ms < _MAX_TTL_MS else _MAX_TTL_MS if ttl_ms > 0 else 1
         request: Any = call.request
         if type(request) is FlushArchive:
-            sent.flush_archive.SetInParent()
-            return _BASE_BYTES
+            return _BASE_BYTES + write_operation(sent, request)
         if request.session:
             sent.session = request.session
             sent.number = request.number
@@ -78,17 +80,9 @@ def read_call(sent: pb.Call, tag: int) -> tuple[Call, str]:
     verb = sent.WhichOneof("operation")
     if verb is None:
         raise unknown_operation()
-    operation = read_operation(verb, getattr(sent, verb))
     ttl_ms = sent.ttl_ms
-    ttl_s = ttl_ms / 1000 if ttl_ms else DEFAULT_TTL_S
-    if verb == "flush_archive":
-        return Call(tag, operation, ttl_s), verb
-    session = sent.session
-    if not session:
-        return Call(tag, Request(operation), ttl_s), verb
-    since = sent.since if sent.HasField("since") else None
-    request = Request(operation, session, sent.number, sent.acknowledged_below, since)
-    return Call(tag, request, ttl_s), verb
+    request = _read_request(verb, getattr(sent, verb), sent)
+    return Call(tag, request, ttl_ms / 1000 if ttl_ms else DEFAULT_TTL_S), verb
 
 
 def read_unary(verb: str, sent: Any, ttl_s: float) -> Call:
@@ -98,94 +92,31 @@ def read_unary(verb: str, sent: Any, ttl_s: float) -> Call:
     """
     if not sent.HasField(verb):
         raise unknown_operation()
-    operation = read_operation(verb, getattr(sent, verb))
-    if verb == "flush_archive":
-        return Call(0, operation, ttl_s)
-    name: pb.RequestId = sent.id
-    since = name.since if name.HasField("since") else None
-    request = Request(operation, name.session, name.number, name.acknowledged_below, since)
-    return Call(0, request, ttl_s)
+    return Call(0, _read_request(verb, getattr(sent, verb), sent.id), ttl_s)
 
 
-def write_hello(hello: Hello) -> pb.Hello:
-    """Encode the first message of a client."""
-    return pb.Hello(
-        queue=hello.queue,
-        incarnation=hello.incarnation,
-        broker=hello.broker,
-        client=hello.client,
-        token_id=hello.token_id,
-        nonce=hello.nonce,
-    )
+def _read_request(
+    verb: str, body: Message, sent_id: pb.Call | pb.RequestId
+) -> Request | FlushArchive:
+    operation: Any = read_operation(verb, body)
+    session = sent_id.session
+    if not session or verb == "flush_archive":
+        return operation if verb == "flush_archive" else Request(operation)
+    since = sent_id.since if sent_id.HasField("since") else None
+    return Request(operation, session, sent_id.number, sent_id.acknowledged_below, since)
 
 
-def read_hello(sent: pb.Hello) -> Hello:
-    """Decode the first message of a client."""
-    return Hello(
-        queue=sent.queue,
-        incarnation=sent.incarnation,
-        broker=sent.broker,
-        client=sent.client,
-        token_id=sent.token_id,
-        nonce=sent.nonce,
-    )
-
-
-def write_welcome(welcome: Welcome) -> pb.Welcome:
-    """Encode the first answer of a broker."""
-    return pb.Welcome(
-        incarnation=welcome.incarnation,
-        broker=welcome.broker,
-        epoch=welcome.epoch,
-        version=welcome.version,
-        proof=welcome.proof,
-        operations=welcome.operations,
-    )
-
-
-def read_welcome(sent: pb.Welcome) -> Welcome:
-    """Decode the first answer of a broker."""
-    return Welcome(
-        incarnation=sent.incarnation,
-        broker=sent.broker,
-        epoch=sent.epoch,
-        version=sent.version,
-        proof=sent.proof,
-        operations=tuple(sent.operations),
-    )
-
-
-def write_ping(ping: Ping) -> pb.PingRequest:
-    """Encode a ping."""
-    return pb.PingRequest(queue=ping.queue, incarnation=ping.incarnation)
-
-
-def read_ping(sent: pb.PingRequest) -> Ping:
-    """Decode a ping."""
-    return Ping(queue=sent.queue, incarnation=sent.incarnation)
+HELLO = StructCodec(Hello, pb.Hello)
+WELCOME = StructCodec(Welcome, pb.Welcome)
+PING = StructCodec(Ping, pb.PingRequest)
 
 
 def write_pong(pong: Pong) -> pb.PingResponse:
     """Encode the answer to a ping."""
-    return pb.PingResponse(
-        incarnation=pong.incarnation,
-        broker=pong.broker,
-        role=_ROLE_NUMBERS[pong.role],
-        epoch=pong.epoch,
-        version=pong.version,
-        commit_age_s=pong.commit_age_s,
-        leader=pong.leader,
-    )
+    return pb.PingResponse(**structs.asdict(pong) | {"role": _ROLE_NUMBERS[pong.role]})
 
 
 def read_pong(sent: pb.PingResponse) -> Pong:
     """Decode the answer to a ping. An unknown role is not that of a leader."""
-    return Pong(
-        incarnation=sent.incarnation,
-        broker=sent.broker,
-        role=_ROLES.get(sent.role, "standing by"),
-        epoch=sent.epoch,
-        version=sent.version,
-        commit_age_s=sent.commit_age_s,
-        leader=sent.leader,
-    )
+    fields = {field.name: getattr(sent, field.name) for field in sent.DESCRIPTOR.fields}
+    return Pong(**fields | {"role": _ROLES.get(sent.role, "standing by")})

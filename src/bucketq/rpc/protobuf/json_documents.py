@@ -7,16 +7,13 @@ object keeps them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw, inspect, structs
+from msgspec import Raw, inspect
 
-from bucketq.model.numbered_batches import ConsumerInfo
-from bucketq.model.operations import Snapshot, Stats
 from bucketq.model.records import JobRecord
-from bucketq.model.settings import Settings
-from bucketq.model.tokens import TokenInfo
 
 _T = TypeVar("_T")
 
@@ -26,56 +23,37 @@ _as_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _as_list = msgspec.json.Decoder(list[Raw]).decode
 
 
-def read_job(document: bytes) -> JobRecord:
+def decode_job(document: bytes) -> JobRecord:
     """Decode a job. Raises ``msgspec.MsgspecError`` if it is not valid."""
     try:
         return _as_job(document)
     except msgspec.ValidationError:
-        return _read_known(document, JobRecord)
+        return decode(document, JobRecord)
 
 
-def read_jobs(documents: Any) -> tuple[JobRecord, ...]:
+def decode_jobs(documents: Iterable[bytes]) -> tuple[JobRecord, ...]:
     """Decode jobs."""
-    return tuple([read_job(document) for document in documents])
+    return tuple([decode_job(document) for document in documents])
 
 
-def write_settings(settings: Settings) -> bytes:
-    """Encode all settings, including defaults, which other clients may not know."""
-    return encode(structs.asdict(settings))
+def encode_all(sent: Any, values: Iterable[Any]) -> int:
+    """Append values to a repeated field, and return their size."""
+    documents = [encode(value) for value in values]
+    sent.extend(documents)
+    return sum(map(len, documents))
 
 
-def read_settings(document: bytes) -> Settings:
-    """Decode settings."""
-    return _read_known(document, Settings)
+DOCUMENTS = (encode_all, decode_jobs)
+"""How a list of jobs is encoded and decoded."""
 
 
-def read_stats(document: bytes) -> Stats:
-    """Decode stats."""
-    return _read_known(document, Stats)
-
-
-def read_snapshot(document: bytes) -> Snapshot:
-    """Decode a snapshot."""
-    return _read_known(document, Snapshot)
-
-
-def read_token(document: bytes) -> TokenInfo:
-    """Decode the public part of a token."""
-    return _read_known(document, TokenInfo)
-
-
-def read_consumer(document: bytes) -> ConsumerInfo:
-    """Decode a consumer."""
-    return _read_known(document, ConsumerInfo)
-
-
-def _read_known(document: bytes, shape: type[_T]) -> _T:
-    """Decode the known fields of a document. Raises if they are not valid."""
+def decode(document: bytes, kind: type[_T]) -> _T:
+    """Decode the known fields of a document. Raises ``msgspec.MsgspecError`` if it is not valid."""
     try:
-        return msgspec.json.decode(document, type=shape)
+        return msgspec.json.decode(document, type=kind)
     except msgspec.ValidationError:
-        known = _without_unknown(Raw(document), inspect.type_info(shape))
-        return msgspec.json.decode(known, type=shape)
+        known = _without_unknown(Raw(document), inspect.type_info(kind))
+        return msgspec.json.decode(known, type=kind)
 
 
 def _without_unknown(document: Raw, shape: inspect.Type) -> Raw:

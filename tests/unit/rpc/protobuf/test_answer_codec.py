@@ -12,6 +12,7 @@ from msgspec import Raw
 from bucketq import errors
 from bucketq.model import operations as ops
 from bucketq.model.records import JobRecord
+from bucketq.model.settings import Settings
 from bucketq.rpc.messages import Answer, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf import json_documents
@@ -96,7 +97,7 @@ def test_a_value_that_cannot_be_written_is_unknown_to_its_caller_alone(
     got = [read_answer(answer) for answer in message.answers]
     assert [(answer.tag, answer.value) for answer in got] == [(1, 7), (2, None), (3, None), (4, 8)]
     assert [answer.refusal.kind for answer in got if answer.refusal] == ["UnavailableError"] * 2
-    assert "cannot be written" in caplog.text
+    assert "cannot be encoded" in caplog.text
 
 
 def test_an_answer_of_a_later_version_is_unknown() -> None:
@@ -135,23 +136,25 @@ def with_unknown(document: bytes, *path: str) -> bytes:
 def test_fields_of_a_newer_broker_are_left_out() -> None:
     encode = json_documents.encode
     for job in (WAITING, DONE):
-        assert json_documents.read_job(with_unknown(encode(job))) == job
-    settings = json_documents.write_settings(SNAPSHOT.settings)
-    assert json_documents.read_settings(with_unknown(settings)) == SNAPSHOT.settings
-    assert json_documents.read_stats(with_unknown(encode(STATS), "broker")) == STATS
+        assert json_documents.decode_job(with_unknown(encode(job))) == job
+    settings = pb.Document.FromString(write_value("configure", SNAPSHOT.settings)).json
+    decode = json_documents.decode
+    assert decode(with_unknown(settings), Settings) == SNAPSHOT.settings
+    assert decode(with_unknown(encode(STATS), "broker"), ops.Stats) == STATS
     for path in ((), ("settings",), ("jobs", "1"), ("jobs", "1", "errors", "0")):
-        assert json_documents.read_snapshot(with_unknown(encode(SNAPSHOT), *path)) == SNAPSHOT
+        assert decode(with_unknown(encode(SNAPSHOT), *path), ops.Snapshot) == SNAPSHOT
 
 
 def test_a_payload_is_not_looked_into_for_fields_that_are_unknown() -> None:
     raw = b'{"n":123456789012345678901234567890}'
     job = msgspec.structs.replace(DONE, payload=Raw(raw))
     newer = json_documents.encode(job)[:-1] + b',"of_tomorrow":1}'
-    assert bytes(json_documents.read_job(newer).payload) == raw
+    assert bytes(json_documents.decode_job(newer).payload) == raw
 
 
 def test_settings_are_written_with_their_defaults_for_those_who_do_not_know_them() -> None:
-    written = msgspec.json.decode(json_documents.write_settings(SNAPSHOT.settings))
+    document = pb.Document.FromString(write_value("configure", SNAPSHOT.settings))
+    written = msgspec.json.decode(document.json)
     assert written["lease_s"] == 60.0
     assert written["heartbeat_s"] == 5.0
     assert written["backoff"] == {"base_s": 1.0, "factor": 2.0, "max_s": 3600.0}

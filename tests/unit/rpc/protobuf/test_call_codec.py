@@ -19,16 +19,13 @@ from bucketq.rpc.messages import OFFERED, Call, FlushArchive, Hello, Ping, Pong,
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.call_codec import (
     DEFAULT_TTL_S,
+    HELLO,
+    PING,
+    WELCOME,
     read_call,
-    read_hello,
-    read_ping,
     read_pong,
-    read_welcome,
     write_call,
-    write_hello,
-    write_ping,
     write_pong,
-    write_welcome,
 )
 from tests.unit.rpc.samples import OPERATIONS, PLAIN_JOB
 
@@ -296,13 +293,12 @@ def test_a_configure_without_changes_reads_the_settings() -> None:
 def test_greetings_arrive_as_they_were_sent() -> None:
     hello = Hello(queue="q", incarnation="i", broker="b", client="größer")
     welcome = Welcome(incarnation="i", broker="b", epoch=3, version=2**53)
-    assert read_hello(write_hello(hello)) == hello
-    assert read_hello(write_hello(Hello())) == Hello()
-    assert read_welcome(write_welcome(welcome)) == welcome
-    assert read_welcome(pb.Welcome(broker="older")).operations == ()
-    assert read_ping(write_ping(Ping(queue="q", incarnation="i"))) == Ping(
-        queue="q", incarnation="i"
-    )
+    ping = Ping(queue="q", incarnation="i")
+    assert HELLO.read(HELLO.encode(hello)) == hello
+    assert HELLO.read(HELLO.encode(Hello())) == Hello()
+    assert WELCOME.read(WELCOME.encode(welcome)) == welcome
+    assert WELCOME.read(pb.Welcome(broker="older")).operations == ()
+    assert PING.read(PING.encode(ping)) == ping
 
 
 @pytest.mark.parametrize("role", ["leading", "cut off", "standing by", "retired"])

@@ -1,0 +1,198 @@
+"""Encodes and decodes what a request has many of: new jobs, leases, completions and names.
+
+Tens of thousands of jobs are decoded each second, so these functions are written for speed. Reading
+a field of a protobuf message from Python costs more than parsing it, so options that are rarely set
+are in a nested message, which is looked up once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from sys import intern
+from typing import Any, cast
+
+from msgspec import Raw
+
+from bucketq.errors import InvalidRequestError
+from bucketq.model.base import NewJob
+from bucketq.model.operations import Complete, Completion, LeaseRef
+from bucketq.model.records import NOTHING, Backoff, Encoding
+from bucketq.rpc.protobuf import bucketq_pb2 as pb
+
+_MAX_ITEMS = 100_000
+"""How many jobs, leases or names one operation may have; no queue's settings allow more."""
+ITEM_BYTES = 80
+"""About the size of the names and numbers of one item, without its payload."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _check_count(items: Sequence[object], what: str) -> None:
+    if len(items) > _MAX_ITEMS:
+        message = f"{len(items):,} {what} in one request, at most {_MAX_ITEMS:,} are allowed"
+        raise InvalidRequestError(message)
+
+
+def _write_names(sent: Any, values: Sequence[str]) -> int:
+    sent.extend(values)
+    return sum(map(len, values))
+
+
+def read_names(sent: Any) -> tuple[str, ...]:
+    """Decode names."""
+    _check_count(sent, "names")
+    return tuple(sent)
+
+
+def _write_tags(sent: Any, tags: Mapping[str, str]) -> int:
+    sent.update(tags)
+    return ITEM_BYTES * len(tags)
+
+
+def _encoding(value: str) -> Encoding | None:
+    """Decode the encoding of a payload or result; the model rejects unknown ones."""
+    return cast("Encoding", value) if value else None
+
+
+def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
+    add = sent.add
+    size = 0
+    for job in jobs:
+        payload = bytes(job.payload)
+        new = add()
+        new.id = job.id
+        new.kind = job.kind
+        new.payload = payload
+        size += len(payload) + ITEM_BYTES
+        if job.priority:
+            new.priority = job.priority
+        if job.payload_encoding is not None:
+            new.payload_encoding = job.payload_encoding
+        if (
+            job.key is not None
+            or job.delay_s is not None
+            or job.run_at is not None
+            or job.tags is not None
+            or job.max_attempts is not None
+            or job.backoff is not None
+            or job.replay_of is not None
+        ):
+            size += _write_options(new.options, job)
+    return size
+
+
+def _write_options(options: pb.JobOptions, job: NewJob) -> int:
+    options.SetInParent()
+    for name in ("key", "delay_s", "max_attempts", "replay_of"):
+        value = getattr(job, name)
+        if value is not None:
+            setattr(options, name, value)
+    if job.run_at is not None:
+        since_epoch = job.run_at - _EPOCH
+        options.run_at.seconds = since_epoch.days * 86_400 + since_epoch.seconds
+        options.run_at.nanos = since_epoch.microseconds * 1000
+    if job.backoff is not None:
+        options.backoff.base_s = job.backoff.base_s
+        options.backoff.factor = job.backoff.factor
+        options.backoff.max_s = job.backoff.max_s
+    return ITEM_BYTES + _write_tags(options.tags, job.tags or {})
+
+
+def _read_jobs(jobs: Any) -> tuple[NewJob, ...]:
+    _check_count(jobs, "jobs")
+    # A queue holds the name of a kind once, and not once for each job.
+    return tuple(
+        [
+            NewJob(
+                id=job.id,
+                kind=intern(job.kind),
+                payload=Raw(job.payload),
+                payload_encoding=job.payload_encoding or None,
+                priority=job.priority,
+            )
+            if not job.HasField("options")
+            else _read_job(job)
+            for job in jobs
+        ]
+    )
+
+
+def _read_job(job: pb.NewJob) -> NewJob:
+    """Decode a job with options; an option that is not set has the default of ``NewJob``."""
+    fields = (*job.ListFields(), *job.options.ListFields())
+    given: dict[str, Any] = {field.name: value for field, value in fields}
+    del given["options"]
+    given |= {"id": job.id, "kind": intern(job.kind), "payload": Raw(job.payload)}
+    if "run_at" in given:
+        at = job.options.run_at
+        given["run_at"] = _EPOCH + timedelta(seconds=at.seconds, microseconds=at.nanos // 1000)
+    if "backoff" in given:
+        given["backoff"] = Backoff(**{f.name: value for f, value in given["backoff"].ListFields()})
+    if "tags" in given:
+        given["tags"] = dict(given["tags"])
+    return NewJob(**given)
+
+
+def _write_leases(sent: Any, leases: Sequence[LeaseRef]) -> int:
+    add = sent.add
+    for lease in leases:
+        held = add()
+        held.job = lease.job
+        held.lease = lease.lease
+    return ITEM_BYTES * len(leases)
+
+
+def _read_leases(sent: Any) -> tuple[LeaseRef, ...]:
+    _check_count(sent, "leases")
+    return tuple([LeaseRef(held.job, held.lease) for held in sent])
+
+
+def write_completion(sent: pb.Complete, completion: Complete | Completion) -> int:
+    """Encode the completion of one job, and return its approximate size."""
+    sent.job = completion.job
+    sent.lease = completion.lease
+    if completion.result is NOTHING:
+        return ITEM_BYTES
+    result = bytes(completion.result)
+    sent.result = result
+    if completion.result_encoding is not None:
+        sent.result_encoding = completion.result_encoding
+    return ITEM_BYTES + len(result)
+
+
+def read_completion(sent: Any, kind: Any = Complete) -> Any:
+    """Decode the completion of one job: an operation, or one of many."""
+    result = sent.result
+    if not result:
+        return kind(job=sent.job, lease=sent.lease)
+    return kind(
+        job=sent.job,
+        lease=sent.lease,
+        result=Raw(result),
+        result_encoding=_encoding(sent.result_encoding),
+    )
+
+
+def _write_completions(sent: Any, completions: Sequence[Completion]) -> int:
+    add = sent.add
+    return sum([write_completion(add(), completion) for completion in completions])
+
+
+def _read_completions(sent: Any) -> tuple[Completion, ...]:
+    _check_count(sent, "jobs")
+    return tuple([read_completion(job, Completion) for job in sent])
+
+
+Writer = Callable[[Any, Any], int]
+"""Fills a repeated field, and returns the approximate size of what it has added."""
+Reader = Callable[[Any], Any]
+
+NAMES: tuple[Writer, Reader] = (_write_names, read_names)
+ITEMS: dict[str, tuple[Writer, Reader]] = {
+    "NewJob": (_write_jobs, _read_jobs),
+    "LeaseRef": (_write_leases, _read_leases),
+    "Complete": (_write_completions, _read_completions),
+    "TagsEntry": (_write_tags, dict),
+}
+"""How repeated messages are encoded and decoded, by the name of their type."""
