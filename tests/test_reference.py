@@ -16,8 +16,8 @@ from bucketq.client.connect import Launch, Mode
 from bucketq.codec import Document, decode
 from bucketq.commit.request_ids import RequestId
 from bucketq.model.base import NewJob
-from bucketq.model.content import digest
 from bucketq.model.operations import Claim, Push, Request
+from bucketq.model.request_digest import digest
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.rpc.grpc.grpc_methods import UNARY

@@ -18,8 +18,8 @@ from bucketq.cli.terminal.output import counted
 from bucketq.clock import Clock, new_id
 from bucketq.codec import decode
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
-from bucketq.model.done import finished_at
-from bucketq.model.finished import is_due
+from bucketq.model.archiving import is_due
+from bucketq.model.finished_jobs import finished_at
 from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
 
 Judgement = Literal["ok", "warn", "fail", "skip"]

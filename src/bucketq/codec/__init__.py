@@ -18,7 +18,7 @@ line. ``docs/reference/protocol.md`` is the specification.
 
 from bucketq.codec.decode import decode
 from bucketq.codec.document import Document, Prepared
-from bucketq.codec.head import Heading, read_heading
+from bucketq.codec.heading import Heading, read_heading
 from bucketq.codec.layout import FORMAT, TABLES
 from bucketq.codec.lines import read_job_lines
 

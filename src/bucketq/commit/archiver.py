@@ -26,8 +26,8 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.done import line_bytes
-from bucketq.model.finished import is_due
+from bucketq.model.archiving import is_due
+from bucketq.model.finished_jobs import line_bytes
 from bucketq.model.operations import Archived, NoteTime, Outbox, ReadOutbox, Request
 from bucketq.model.state import State
 from bucketq.model.timekeeping import agreed

@@ -18,9 +18,9 @@ from bucketq.errors import (
 )
 from bucketq.model import check
 from bucketq.model.base import NewJob
-from bucketq.model.content import normalized
 from bucketq.model.operations import Push
 from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.request_digest import normalized
 from bucketq.model.settings import MIB
 from bucketq.model.state import State
 

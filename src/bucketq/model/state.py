@@ -17,8 +17,8 @@ from heapq import heappop, heappush
 
 from msgspec import Raw
 
-from bucketq.model.ages import Ages
-from bucketq.model.done import Done
+from bucketq.model.age_index import AgeIndex
+from bucketq.model.finished_jobs import FinishedJobs
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
@@ -73,18 +73,18 @@ class State:
         self.delayed: list[tuple[datetime, int, str]] = []
         self.running: dict[str, None] = {}
         self.dead: dict[str, None] = {}
-        self.done = Done()
+        self.done = FinishedJobs()
         """The outbox: jobs that wait to be archived."""
         self.archive_trouble = ""
         """Why this process cannot archive them, for errors that result from it."""
         self.counts: dict[tuple[str, Status], int] = {}
         self.token_expires_at: datetime | None = None
         """When the next token expires; None: none ever does."""
-        self.key_ages = Ages(self.keys, _always)
+        self.key_ages = AgeIndex(self.keys, _always)
         self.latest_key_at = created_at
         """No key has a later time than this."""
-        self.consumer_ages = Ages(self.consumers, _is_closed)
-        self.writer_ages = Ages(self.writers, _always)
+        self.consumer_ages = AgeIndex(self.consumers, _is_closed)
+        self.writer_ages = AgeIndex(self.writers, _always)
         self._left_delayed = 0
         self._deaths: list[tuple[datetime, int, str]] = []
 
@@ -99,14 +99,14 @@ class State:
         """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
         self.jobs = Table(jobs)
         self.keys = Table(keys)
-        self.key_ages = Ages(self.keys, _always)
+        self.key_ages = AgeIndex(self.keys, _always)
         self.latest_key_at = max((key.at for key in self.keys), default=self.created_at)
         self.tokens = Table(tokens)
         self._note_token_expiry()
         self.consumers = Table(consumers)
-        self.consumer_ages = Ages(self.consumers, _is_closed)
+        self.consumer_ages = AgeIndex(self.consumers, _is_closed)
         self.writers = Table(writers)
-        self.writer_ages = Ages(self.writers, _always)
+        self.writer_ages = AgeIndex(self.writers, _always)
         waiting: dict[str, list[JobRecord]] = {}
         for job in self.jobs:
             if job.status == "queued" and job.run_at is None:

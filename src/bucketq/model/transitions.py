@@ -22,15 +22,15 @@ from bucketq.errors import (
 )
 from bucketq.model import (
     access,
+    archiving,
     brokers,
     check,
     consumers,
-    content,
-    finished,
     leases,
     operators,
     pushes,
     reads,
+    request_digest,
     timekeeping,
     writers,
 )
@@ -126,8 +126,8 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     RevokeToken: access.revoke,
     NoteTime: timekeeping.note,
     Tidy: operators.tidy,
-    Archived: finished.let_go,
-    ReadOutbox: finished.outbox,
+    Archived: archiving.remove_archived,
+    ReadOutbox: archiving.read_outbox,
     Get: reads.get,
     List: reads.page,
     ReadStats: reads.stats,
@@ -245,7 +245,7 @@ def _find_earlier(state: State, request: Request) -> object:
 
 def _check_same(request: Request, digest: str | None) -> None:
     """Reject a request whose id was used for another: its answer would be that of the other."""
-    if digest is not None and not content.is_same(request.operation, digest):
+    if digest is not None and not request_digest.is_same(request.operation, digest):
         message = (
             f"request id reused: number {request.number} of session {request.session} was another "
             "request, which took effect; send this one under an id of its own"
@@ -261,7 +261,7 @@ def _remember(state: State, request: Request, answer: object, now: datetime) -> 
         request.session,
         request.number,
         stored,
-        content.digest(request.operation),
+        request_digest.digest(request.operation),
         now,
         version=version,
         floor=floor,

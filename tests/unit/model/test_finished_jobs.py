@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bucketq.model.done import Done
-from bucketq.model.finished import is_due
+from bucketq.model.archiving import is_due
+from bucketq.model.finished_jobs import FinishedJobs
 from bucketq.model.operations import Archived, ReadOutbox
 from bucketq.model.records import JobRecord
 from tests.unit.model.driver import START, Driver
@@ -37,7 +37,7 @@ def after(seconds: float) -> datetime:
 def test_they_come_in_order_whatever_the_clock_did_and_whoever_has_left(
     steps: list[tuple[int, bool]],
 ) -> None:
-    done = Done()
+    done = FinishedJobs()
     there: list[JobRecord] = []
     for seq, (at_s, leaves) in enumerate(steps, start=1):
         job = finished(seq, at_s)
@@ -57,7 +57,7 @@ def test_they_come_in_order_whatever_the_clock_did_and_whoever_has_left(
 
 
 def test_a_later_job_under_the_same_id_is_not_taken_for_the_one_that_left() -> None:
-    done = Done()
+    done = FinishedJobs()
     done.add(finished(1, job_id="again"))
     done.remove("again")
     done.add(finished(2, job_id="again"))
@@ -65,7 +65,7 @@ def test_a_later_job_under_the_same_id_is_not_taken_for_the_one_that_left() -> N
 
 
 def test_jobs_that_left_are_forgotten() -> None:
-    done = Done()
+    done = FinishedJobs()
     for seq in range(20_000):
         done.add(finished(seq, -seq if seq % 2 else seq))
         if seq >= 10:
@@ -74,7 +74,7 @@ def test_jobs_that_left_are_forgotten() -> None:
 
 
 def test_a_job_is_due_by_its_age_or_if_it_finished_far_in_the_future() -> None:
-    done = Done()
+    done = FinishedJobs()
     assert not is_due(done, 0.0, after(0))
     done.add(finished(1))
     assert is_due(done, 0.0, after(0))

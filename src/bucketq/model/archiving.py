@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from bucketq.model import check
-from bucketq.model.done import Done, finished_at, line_bytes
+from bucketq.model.finished_jobs import FinishedJobs, finished_at, line_bytes
 from bucketq.model.operations import Archived, Outbox, ReadOutbox
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
@@ -15,7 +15,7 @@ from bucketq.model.state import State
 _MAX_NUMBER = 2**63 - 1
 
 
-def outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
+def read_outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
     """Read the finished jobs that are to leave, those that finished first before the others."""
     check.delay(operation.min_age_s, "min_age_s")
     check.whole_number(operation.limit, "limit", 0, _MAX_NUMBER)
@@ -25,7 +25,7 @@ def outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
     return Outbox(state.version, tuple((job, state.extra.get(("jobs", job.id))) for job in chosen))
 
 
-def is_due(done: Done, age_s: float, now: datetime) -> bool:
+def is_due(done: FinishedJobs, age_s: float, now: datetime) -> bool:
     """Whether a finished job has waited for this long, or finished that far in the future."""
     oldest, newest, age = done.oldest(), done.newest(), timedelta(seconds=age_s)
     if oldest is None or newest is None:
@@ -33,7 +33,7 @@ def is_due(done: Done, age_s: float, now: datetime) -> bool:
     return now - finished_at(oldest) >= age or newest - now >= age
 
 
-def _leaving(done: Done, operation: ReadOutbox, now: datetime) -> Iterator[JobRecord]:
+def _leaving(done: FinishedJobs, operation: ReadOutbox, now: datetime) -> Iterator[JobRecord]:
     age = timedelta(seconds=operation.min_age_s)
     newest = done.newest()
     is_any_ahead = newest is not None and newest - now >= age
@@ -47,7 +47,7 @@ def _leaving(done: Done, operation: ReadOutbox, now: datetime) -> Iterator[JobRe
             return  # They come in order: the others are younger still.
 
 
-def let_go(state: State, operation: Archived, now: datetime) -> int:
+def remove_archived(state: State, operation: Archived, now: datetime) -> int:
     """Remove jobs that are done.
 
     One that is gone already or not done is left alone, and so is a later job under the same id.

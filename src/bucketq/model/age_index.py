@@ -29,7 +29,7 @@ class Aging(Row, Protocol):
 R = TypeVar("R", bound=Aging)
 
 
-class Ages(Generic[R]):
+class AgeIndex(Generic[R]):
     """The rows of one table that may be forgotten, by age."""
 
     __slots__ = ("_entries", "_may_go", "_table")

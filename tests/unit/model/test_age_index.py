@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bucketq.model.ages import Ages
+from bucketq.model.age_index import AgeIndex
 from bucketq.model.numbered_batches import WriterRecord
 from bucketq.model.table import Table
 from tests.unit.model.driver import START
@@ -15,9 +15,9 @@ def writer(number: int, second: int) -> WriterRecord:
     return WriterRecord(id=f"w{number}", seq=number, batch=0, part=0, at=at)
 
 
-def filled(*seconds: int) -> tuple[Table[WriterRecord], Ages[WriterRecord]]:
+def filled(*seconds: int) -> tuple[Table[WriterRecord], AgeIndex[WriterRecord]]:
     table = Table([writer(number, second) for number, second in enumerate(seconds, 1)])
-    return table, Ages(table, lambda row: row.part == 0)
+    return table, AgeIndex(table, lambda row: row.part == 0)
 
 
 def test_the_oldest_is_the_one_with_the_earliest_time_and_then_the_smallest_number() -> None:

@@ -20,7 +20,7 @@ _SWEEP_ABOVE = 1024
 _encode = msgspec.json.Encoder().encode
 
 
-class Done:
+class FinishedJobs:
     """Jobs that are done, by id and by the time at which they finished."""
 
     __slots__ = ("_jobs", "_late", "_left", "_run", "size_bytes")
