@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from bucketq.client.portal import Portal
+from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
 from bucketq.errors import UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse, Stats
@@ -116,15 +116,15 @@ async def _run_all(runner: Runner, handler: Handler, count: int) -> None:
 
 async def _at_home(count: int) -> None:
     """Run handlers on this loop, from an engine on another."""
-    home, portal = asyncio.get_running_loop(), Portal()
+    home, loop_thread = asyncio.get_running_loop(), LoopThread()
 
     async def visit() -> None:
         await _run_all(CallerLoopRunner(home), ON_LOOP, count)
 
     try:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(visit(), portal.loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(visit(), loop_thread.loop))
     finally:
-        await asyncio.to_thread(portal.stop)
+        await asyncio.to_thread(loop_thread.stop)
 
 
 async def _in_threads(count: int) -> None:

@@ -36,9 +36,9 @@ class BlockingQueue(Generic[T]):
     It runs on an event loop in a thread of its own. Ctrl-C interrupts the waiting, not the commit.
     """
 
-    def __init__(self, portal: Portal, queue: Queue[T]) -> None:
-        """Wrap a queue that lives on the portal's loop."""
-        self._portal = portal
+    def __init__(self, loop_thread: LoopThread, queue: Queue[T]) -> None:
+        """Wrap a queue that lives on the loop of that thread."""
+        self._call = loop_thread.call
         self._queue = queue
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class BlockingQueue(Generic[T]):
 '''
 ALWAYS = [
     "from typing import Generic, TypeVar",
-    "from bucketq.client.portal import Portal",
+    "from bucketq.client.loop_thread import LoopThread",
     "from bucketq.queue.queue import Queue",
 ]
 
@@ -72,13 +72,11 @@ def method(verb: ast.AsyncFunctionDef) -> str:
     if arguments.kwarg is not None:
         passed.append(f"**{arguments.kwarg.arg}")
     returns = "None" if verb.returns is None else ast.unparse(verb.returns)
-    call = f"self._queue.{verb.name}"
-    if passed:
-        call = f"lambda: {call}({', '.join(passed)})"
+    passed.insert(0, f"self._queue.{verb.name}")
     return (
         f"    def {verb.name}({ast.unparse(arguments)}) -> {returns}:\n"
         f'        """{words}"""\n'
-        f"        return self._portal.call({call})\n"
+        f"        return self._call({', '.join(passed)})\n"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, NoReturn, TypeVar, Unpack, overload
 
 from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.client.connect import Options, UnopenedQueue, connect
-from bucketq.client.portal import Portal
+from bucketq.client.loop_thread import LoopThread
 from bucketq.errors import ClosedError
 
 T = TypeVar("T")
@@ -22,28 +22,28 @@ class UnopenedBlockingQueue(Generic[T]):
     def __init__(self, connection: UnopenedQueue[T]) -> None:
         """Keep the connection until it is entered."""
         self._connection = connection
-        self._portal: Portal | None = None
+        self._loop_thread: LoopThread | None = None
 
     def __enter__(self) -> BlockingQueue[T]:
         """Open the queue."""
-        portal = Portal()
+        loop_thread = LoopThread()
         try:
-            queue = portal.call(self._connection.__aenter__)
+            queue = loop_thread.call(self._connection.__aenter__)
         except BaseException:
-            portal.stop()
+            loop_thread.stop()
             raise
-        self._portal = portal
-        return BlockingQueue(portal, queue)
+        self._loop_thread = loop_thread
+        return BlockingQueue(loop_thread, queue)
 
     def __exit__(self, *error: object) -> None:
         """Commit what is under way, and close."""
-        portal, self._portal = self._portal, None
-        if portal is None or portal.is_inherited:
+        loop_thread, self._loop_thread = self._loop_thread, None
+        if loop_thread is None or loop_thread.is_inherited:
             return
         try:
-            portal.call(self._connection.__aexit__)
+            loop_thread.call(self._connection.__aexit__)
         finally:
-            portal.stop()
+            loop_thread.stop()
 
     def __getattr__(self, name: str) -> NoReturn:
         """Explain how to open it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar, Unpack
 
-from bucketq.client.portal import Portal
+from bucketq.client.loop_thread import LoopThread
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
@@ -30,9 +30,9 @@ class BlockingQueue(Generic[T]):
     It runs on an event loop in a thread of its own. Ctrl-C interrupts the waiting, not the commit.
     """
 
-    def __init__(self, portal: Portal, queue: Queue[T]) -> None:
-        """Wrap a queue that lives on the portal's loop."""
-        self._portal = portal
+    def __init__(self, loop_thread: LoopThread, queue: Queue[T]) -> None:
+        """Wrap a queue that lives on the loop of that thread."""
+        self._call = loop_thread.call
         self._queue = queue
 
     def __repr__(self) -> str:
@@ -47,13 +47,11 @@ class BlockingQueue(Generic[T]):
         With a ``key`` that was used within its retention, nothing is added: the same content
         returns the id of the first job, other content is rejected with ``KeyConflictError``.
         """
-        return self._portal.call(
-            lambda: self._queue.push(kind, payload, request=request, **options)
-        )
+        return self._call(self._queue.push, kind, payload, request=request, **options)
 
     def push_many(self, jobs: Iterable[JobSpec[T]], *, request: str | None = None) -> list[str]:
         """Add jobs, all or none, in one commit; return their ids in order."""
-        return self._portal.call(lambda: self._queue.push_many(jobs, request=request))
+        return self._call(self._queue.push_many, jobs, request=request)
 
     def claim(
         self,
@@ -71,19 +69,23 @@ class BlockingQueue(Generic[T]):
         ``lease_s`` a worker may be silent for that long instead of for what the settings say. If
         the caller is cancelled, jobs that the claim got are released.
         """
-        return self._portal.call(
-            lambda: self._queue.claim(
-                kinds, limit=limit, wait_s=wait_s, worker=worker, lease_s=lease_s, request=request
-            )
+        return self._call(
+            self._queue.claim,
+            kinds,
+            limit=limit,
+            wait_s=wait_s,
+            worker=worker,
+            lease_s=lease_s,
+            request=request,
         )
 
     def heartbeat(self, jobs: Held[T] | Iterable[Held[T]]) -> list[ops.Pulse]:
         """Report that jobs are still being worked on; the answer names those that are lost."""
-        return self._portal.call(lambda: self._queue.heartbeat(jobs))
+        return self._call(self._queue.heartbeat, jobs)
 
     def complete(self, job: Held[T], result: Any = None, *, request: str | None = None) -> None:
         """Finish a job, with an optional result."""
-        return self._portal.call(lambda: self._queue.complete(job, result, request=request))
+        return self._call(self._queue.complete, job, result, request=request)
 
     def complete_many(
         self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
@@ -93,7 +95,7 @@ class BlockingQueue(Generic[T]):
         Each is finished for itself: the answer says of each, in order, whether it is done, or
         its lease was lost and another worker may have it.
         """
-        return self._portal.call(lambda: self._queue.complete_many(jobs, request=request))
+        return self._call(self._queue.complete_many, jobs, request=request)
 
     def fail(
         self,
@@ -111,15 +113,19 @@ class BlockingQueue(Generic[T]):
         ``max_attempts`` is the limit from now on for a job that was pushed without one. The status
         is ``queued`` again, ``dead``, or ``done`` if its cancellation was requested.
         """
-        return self._portal.call(
-            lambda: self._queue.fail(
-                job, error, retry=retry, delay_s=delay_s, max_attempts=max_attempts, request=request
-            )
+        return self._call(
+            self._queue.fail,
+            job,
+            error,
+            retry=retry,
+            delay_s=delay_s,
+            max_attempts=max_attempts,
+            request=request,
         )
 
     def release(self, job: Held[T], *, delay_s: Duration = 0.0, request: str | None = None) -> None:
         """Give a job back; that costs none of its attempts."""
-        return self._portal.call(lambda: self._queue.release(job, delay_s=delay_s, request=request))
+        return self._call(self._queue.release, job, delay_s=delay_s, request=request)
 
     def release_many(
         self, jobs: Iterable[Held[T]], *, delay_s: Duration = 0.0, request: str | None = None
@@ -129,13 +135,11 @@ class BlockingQueue(Generic[T]):
         Each is released for itself: the answer says of each, in order, whether it was given back,
         or its lease was lost and another worker may have it.
         """
-        return self._portal.call(
-            lambda: self._queue.release_many(jobs, delay_s=delay_s, request=request)
-        )
+        return self._call(self._queue.release_many, jobs, delay_s=delay_s, request=request)
 
     def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""
-        return self._portal.call(lambda: self._queue.cancel(job_id, request=request))
+        return self._call(self._queue.cancel, job_id, request=request)
 
     def redrive(
         self,
@@ -146,9 +150,7 @@ class BlockingQueue(Generic[T]):
         request: str | None = None,
     ) -> int:
         """Queue dead jobs again, with no failures; return how many."""
-        return self._portal.call(
-            lambda: self._queue.redrive(jobs, kinds=kinds, limit=limit, request=request)
-        )
+        return self._call(self._queue.redrive, jobs, kinds=kinds, limit=limit, request=request)
 
     def purge(
         self,
@@ -159,29 +161,29 @@ class BlockingQueue(Generic[T]):
         request: str | None = None,
     ) -> int:
         """Finish dead jobs for good; return how many."""
-        return self._portal.call(
-            lambda: self._queue.purge(jobs, kinds=kinds, older_than_s=older_than_s, request=request)
+        return self._call(
+            self._queue.purge, jobs, kinds=kinds, older_than_s=older_than_s, request=request
         )
 
     def pause(self, kind: str | None = None, *, request: str | None = None) -> None:
         """Hand out no more jobs of a kind, or none at all."""
-        return self._portal.call(lambda: self._queue.pause(kind, request=request))
+        return self._call(self._queue.pause, kind, request=request)
 
     def resume(self, kind: str | None = None, *, request: str | None = None) -> None:
         """Undo the pause of a kind, or every pause."""
-        return self._portal.call(lambda: self._queue.resume(kind, request=request))
+        return self._call(self._queue.resume, kind, request=request)
 
     def settings(self) -> Settings:
         """Read the settings that all processes of the queue share."""
-        return self._portal.call(self._queue.settings)
+        return self._call(self._queue.settings)
 
     def configure(self, /, *, request: str | None = None, **changes: object) -> Settings:
         """Change settings, all or none; return all of them."""
-        return self._portal.call(lambda: self._queue.configure(request=request, **changes))
+        return self._call(self._queue.configure, request=request, **changes)
 
     def get(self, job_id: str) -> Job[T]:
         """Read one job."""
-        return self._portal.call(lambda: self._queue.get(job_id))
+        return self._call(self._queue.get, job_id)
 
     def jobs(
         self,
@@ -193,19 +195,17 @@ class BlockingQueue(Generic[T]):
         limit: int = 100,
     ) -> JobPage[T]:
         """Read a page of jobs, in the order of their pushes."""
-        return self._portal.call(
-            lambda: self._queue.jobs(
-                statuses=statuses, kinds=kinds, tags=tags, after=after, limit=limit
-            )
+        return self._call(
+            self._queue.jobs, statuses=statuses, kinds=kinds, tags=tags, after=after, limit=limit
         )
 
     def stats(self) -> ops.Stats:
         """Count the jobs."""
-        return self._portal.call(self._queue.stats)
+        return self._call(self._queue.stats)
 
     def snapshot(self) -> ops.Snapshot:
         """Read everything at one version."""
-        return self._portal.call(self._queue.snapshot)
+        return self._call(self._queue.snapshot)
 
     def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call.
@@ -213,7 +213,7 @@ class BlockingQueue(Generic[T]):
         All of it has left when this returns, also if another process archives at the same time.
         A queue that stays open does that by itself, ``archive_after_s`` after a job has finished.
         """
-        return self._portal.call(self._queue.flush_archive)
+        return self._call(self._queue.flush_archive)
 
     def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
         """Take a consumer over, or make it; the answer has its epoch and its last batch.
@@ -221,7 +221,7 @@ class BlockingQueue(Generic[T]):
         A consumer is a name under which batches are claimed one after the other. The process that
         opened it before is rejected from now on, with ``ConsumerFencedError``.
         """
-        return self._portal.call(lambda: self._queue.open_consumer(consumer, request=request))
+        return self._call(self._queue.open_consumer, consumer, request=request)
 
     def claim_batch(
         self,
@@ -241,19 +241,22 @@ class BlockingQueue(Generic[T]):
         ran out meanwhile are taken back, and those that are held by another worker, finished or
         gone are reported as ``lost``. Heartbeat the jobs as usual.
         """
-        return self._portal.call(
-            lambda: self._queue.claim_batch(
-                consumer, epoch, batch, kinds, limit=limit, worker=worker, lease_s=lease_s
-            )
+        return self._call(
+            self._queue.claim_batch,
+            consumer,
+            epoch,
+            batch,
+            kinds,
+            limit=limit,
+            worker=worker,
+            lease_s=lease_s,
         )
 
     def read_batch(
         self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000
     ) -> JobBatch[T]:
         """Read a slice of the open batch, in the order of its claim; it needs no epoch."""
-        return self._portal.call(
-            lambda: self._queue.read_batch(consumer, batch, start=start, limit=limit)
-        )
+        return self._call(self._queue.read_batch, consumer, batch, start=start, limit=limit)
 
     def ack_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None
@@ -262,25 +265,21 @@ class BlockingQueue(Generic[T]):
 
         The answer says how many that were. For a batch that was closed before it is 0.
         """
-        return self._portal.call(
-            lambda: self._queue.ack_batch(consumer, epoch, batch, request=request)
-        )
+        return self._call(self._queue.ack_batch, consumer, epoch, batch, request=request)
 
     def release_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None
     ) -> BatchState:
         """Give the jobs of a batch back, and close it; its number is used up."""
-        return self._portal.call(
-            lambda: self._queue.release_batch(consumer, epoch, batch, request=request)
-        )
+        return self._call(self._queue.release_batch, consumer, epoch, batch, request=request)
 
     def consumers(self) -> list[ConsumerInfo]:
         """Read which consumers there are, in the order in which they were first opened."""
-        return self._portal.call(self._queue.consumers)
+        return self._call(self._queue.consumers)
 
     def remove_consumer(self, consumer: str, *, request: str | None = None) -> bool:
         """Give back what a consumer holds, and forget it; return whether there was one."""
-        return self._portal.call(lambda: self._queue.remove_consumer(consumer, request=request))
+        return self._call(self._queue.remove_consumer, consumer, request=request)
 
     def publish(
         self,
@@ -297,9 +296,7 @@ class BlockingQueue(Generic[T]):
         that it published changes nothing, however often it comes, and returns False. A ``NewJob``
         is encoded already, and is pushed as it is.
         """
-        return self._portal.call(
-            lambda: self._queue.publish(writer, batch, jobs, part=part, request=request)
-        )
+        return self._call(self._queue.publish, writer, batch, jobs, part=part, request=request)
 
     def create_token(
         self,
@@ -316,17 +313,15 @@ class BlockingQueue(Generic[T]):
         token on, brokers ask for tokens (setting ``require_token``). To retry after an
         ``UnavailableError``, use the same open queue: no other can make the same token again.
         """
-        return self._portal.call(
-            lambda: self._queue.create_token(name, rights, ttl_s=ttl_s, request=request)
-        )
+        return self._call(self._queue.create_token, name, rights, ttl_s=ttl_s, request=request)
 
     def tokens(self) -> list[TokenInfo]:
         """List the valid tokens, in the order in which they were created."""
-        return self._portal.call(self._queue.tokens)
+        return self._call(self._queue.tokens)
 
     def revoke_token(self, token_id: str, *, request: str | None = None) -> bool:
         """Revoke a token; return whether there was one.
 
         The queue still requires tokens after that, even if it was the last one.
         """
-        return self._portal.call(lambda: self._queue.revoke_token(token_id, request=request))
+        return self._call(self._queue.revoke_token, token_id, request=request)

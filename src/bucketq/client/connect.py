@@ -93,7 +93,7 @@ class UnopenedQueue(Generic[T]):
         """Choose how requests are committed."""
         place, wishes = self._place, self._wishes
         if isinstance(place, str):
-            remote: Committer = _brokered().open_remote(
+            remote: Committer = _broker_client().open_remote(
                 place,
                 self._clock,
                 credentials=wishes.credentials,
@@ -110,7 +110,7 @@ class UnopenedQueue(Generic[T]):
         if mode == "auto" and (not _has_grpc() or _is_forked()):
             mode = "direct"
         if mode in {"auto", "remote"}:
-            client: Committer = _brokered().open_client(
+            client: Committer = _broker_client().open_client(
                 place,
                 self._clock,
                 may_write=mode == "auto",
@@ -234,7 +234,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         if mode not in {"auto", "remote"}:
             message = f"{url} leads to a broker, so mode {mode!r} is impossible"
             raise InvalidRequestError(message)
-        _brokered().parse_address(url)
+        _broker_client().parse_address(url)
         return UnopenedQueue(url, wishes, SystemClock())
     location = open_store(url, store=store, credential_provider=credential_provider)
     return UnopenedQueue(location, wishes, location.clock or SystemClock())
@@ -268,12 +268,12 @@ def _has_grpc() -> bool:
 
 def _is_forked() -> bool:
     """Whether gRPC was used before this process was forked, and cannot be used in it."""
-    loaded = sys.modules.get("bucketq.client.brokered")
+    loaded = sys.modules.get("bucketq.client.broker_client")
     # Another thread may be importing it at this moment, and then it was not used before.
     return loaded is not None and os.getpid() != getattr(loaded, "PROCESS", os.getpid())
 
 
-def _brokered() -> ModuleType:
+def _broker_client() -> ModuleType:
     """Whatever talks to brokers; an extra, so it is imported when it is needed."""
     if not _has_grpc():
         message = 'brokers need one more package: pip install "bucketq[broker]"'
@@ -284,6 +284,6 @@ def _brokered() -> ModuleType:
             'processes with "spawn", or connect with mode "direct"'
         )
         raise InvalidRequestError(message)
-    from bucketq.client import brokered  # noqa: PLC0415 - an extra
+    from bucketq.client import broker_client  # noqa: PLC0415 - an extra
 
-    return brokered
+    return broker_client

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.client.connect import connect
-from bucketq.client.portal import Portal
+from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock, new_token
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
@@ -100,11 +100,11 @@ class Workbench:
         with ExitStack() as stack:
             store = shared_memory_store(name, clock)
             stack.callback(forget_memory_store, name)
-            portal = Portal()
-            stack.callback(portal.stop)
+            loop_thread = LoopThread()
+            stack.callback(loop_thread.stop)
             connection = connect(store.url, mode="direct", worker=_NAME)
-            bridge = _Bridge(portal, portal.call(connection.__aenter__))
-            stack.callback(portal.call, connection.__aexit__)
+            bridge = _Bridge(loop_thread, loop_thread.call(connection.__aenter__))
+            stack.callback(loop_thread.call, connection.__aexit__)
             runner = asyncio.Runner()
             stack.callback(runner.close)
             opened = _Opened(store.url, clock, bridge, runner)
@@ -248,10 +248,10 @@ class Workbench:
 
 
 class _Bridge:
-    """A queue on the loop of a portal, which can be awaited on any other loop."""
+    """A queue on the loop of a thread, which can be awaited on any other loop."""
 
-    def __init__(self, portal: Portal, queue: Queue[Any]) -> None:
-        self.portal = portal
+    def __init__(self, loop_thread: LoopThread, queue: Queue[Any]) -> None:
+        self.loop_thread = loop_thread
         self.queue = queue
 
     def __getattr__(self, name: str) -> Any:
@@ -261,12 +261,12 @@ class _Bridge:
         verb = getattr(self.queue, name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            if self.portal.loop.is_closed():
+            if self.loop_thread.loop.is_closed():
                 message = "the workbench is closed, and its queue with it"
                 raise ClosedError(message)
             there: Coroutine[Any, Any, Any] = verb(*args, **kwargs)
             return await asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(there, self.portal.loop)
+                asyncio.run_coroutine_threadsafe(there, self.loop_thread.loop)
             )
 
         return call
@@ -282,7 +282,7 @@ class _Opened(NamedTuple):
 
     @property
     def blocking(self) -> BlockingQueue[Any]:
-        return BlockingQueue(self.bridge.portal, self.bridge.queue)
+        return BlockingQueue(self.bridge.loop_thread, self.bridge.queue)
 
 
 def _shortened(handlers: dict[str, Handler], limit_s: float | None) -> dict[str, Handler]:

@@ -31,7 +31,7 @@ from threading import Thread
 from typing import Any, Unpack
 
 from bucketq.client.connect import Options, UnopenedQueue, connect
-from bucketq.client.portal import Portal
+from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
@@ -90,7 +90,7 @@ class Worker:
         self._options: Options = {}
         self._handlers = Handlers()
         self._engine: Engine | None = None
-        self._portal: Portal | None = None
+        self._loop_thread: LoopThread | None = None
         self._serving: asyncio.Task[Any] | None = None
         self._is_stopped = False
         self.configure(url, concurrency=concurrency, drain_s=drain_s, **options)
@@ -192,15 +192,15 @@ class Worker:
         Cancelling it stops all handlers and releases their jobs.
         """
         handlers = self._wanted(kinds)
-        if self._portal is not None:
+        if self._loop_thread is not None:
             message = "this worker is already running"
             raise InvalidRequestError(message)
         caller = asyncio.get_running_loop()
         self._engine = None
         self._is_stopped = False
-        self._portal = portal = Portal()
+        self._loop_thread = loop_thread = LoopThread()
         serving = self._serve(caller, handlers, burst=burst)
-        running = asyncio.run_coroutine_threadsafe(serving, portal.loop)
+        running = asyncio.run_coroutine_threadsafe(serving, loop_thread.loop)
         over = asyncio.wrap_future(running)
         try:
             await asyncio.shield(over)
@@ -209,8 +209,8 @@ class Worker:
             await asyncio.wait([over])
             raise
         finally:
-            self._portal = None
-            await _stop(portal)
+            self._loop_thread = None
+            await _stop(loop_thread)
 
     def run_sync(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
         """Run jobs from code without asyncio, in the main thread, until Ctrl-C or SIGTERM.
@@ -237,18 +237,18 @@ class Worker:
         self._request_stop(hurry=hurry)
 
     def _request_stop(self, *, hurry: bool, forced_exit: ForcedExit | None = None) -> None:
-        portal = self._portal
-        if portal is not None:
+        loop_thread = self._loop_thread
+        if loop_thread is not None:
             stop = partial(self._stop_serving, hurry=hurry, forced_exit=forced_exit)
-            portal.loop.call_soon_threadsafe(stop)
+            loop_thread.loop.call_soon_threadsafe(stop)
 
     async def stats(self) -> Stats:
         """Count the jobs of its queue, without changing it."""
-        portal, engine = self._portal, self._engine
-        if portal is None or engine is None or not engine.is_running:
+        loop_thread, engine = self._loop_thread, self._engine
+        if loop_thread is None or engine is None or not engine.is_running:
             message = "the worker is not running, so it has no open queue"
             raise ClosedError(message)
-        looking = asyncio.run_coroutine_threadsafe(engine.stats(), portal.loop)
+        looking = asyncio.run_coroutine_threadsafe(engine.stats(), loop_thread.loop)
         return await asyncio.wrap_future(looking)
 
     @contextmanager
@@ -322,7 +322,7 @@ class Worker:
     async def _serve(
         self, caller: asyncio.AbstractEventLoop, handlers: dict[str, Handler], *, burst: bool
     ) -> None:
-        """Open the queue and run jobs, on the portal's loop, until stopped."""
+        """Open the queue and run jobs, on the thread's loop, until stopped."""
         if self._is_stopped:
             return
         self._serving = asyncio.current_task()
@@ -385,7 +385,7 @@ class Worker:
         )
 
     def _stop_serving(self, *, hurry: bool, forced_exit: ForcedExit | None) -> None:
-        """Stop, on the portal's loop."""
+        """Stop, on the thread's loop."""
         if self._is_stopped and not hurry:
             return  # It is stopping already.
         self._is_stopped = True
@@ -411,11 +411,11 @@ def _runners(
     return runners
 
 
-async def _stop(portal: Portal) -> None:
-    """Stop a portal in a new thread: handlers may keep all threads of the loop busy."""
+async def _stop(loop_thread: LoopThread) -> None:
+    """Stop a thread's loop from a new thread: handlers may keep all threads of the loop busy."""
     threads = ThreadRunner()
     try:
-        await threads.call(portal.stop)
+        await threads.call(loop_thread.stop)
     finally:
         await threads.close()
 

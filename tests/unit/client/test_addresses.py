@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import bucketq
-from bucketq.client.brokered import parse_address
+from bucketq.client.broker_client import parse_address
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.address import Whereabouts, is_loopback, split_address, this_host
 

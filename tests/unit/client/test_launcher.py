@@ -198,7 +198,7 @@ async def test_a_spawned_broker_outlives_its_client_and_ends_when_it_is_idle(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Longer than a client lets pass between two looks, or nobody may have seen it.
-    monkeypatch.setattr("bucketq.client.brokered._IDLE_EXIT_S", 3.0)
+    monkeypatch.setattr("bucketq.client.broker_client._IDLE_EXIT_S", 3.0)
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
     async with asyncio.timeout(30):
         async with bucketq.connect(url, launch="spawn") as queue:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.client.portal import Portal
+from bucketq.client.loop_thread import LoopThread
 from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
@@ -241,9 +241,9 @@ async def test_closing_waits_for_no_handler_at_home() -> None:
 
 async def elsewhere(engine: Any) -> Any:
     """Run an engine on a loop of its own."""
-    portal = Portal()
+    loop_thread = LoopThread()
     try:
-        running = asyncio.run_coroutine_threadsafe(engine(), portal.loop)
+        running = asyncio.run_coroutine_threadsafe(engine(), loop_thread.loop)
         return await asyncio.wait_for(asyncio.wrap_future(running), 30)
     finally:
-        await asyncio.to_thread(portal.stop)
+        await asyncio.to_thread(loop_thread.stop)

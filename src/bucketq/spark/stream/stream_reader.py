@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from bucketq.client.portal import Portal
+from bucketq.client.loop_thread import LoopThread
 from bucketq.errors import InvalidRequestError
 from bucketq.model.records import JobRecord
 from bucketq.spark.format_options import StreamOptions, stream_options
@@ -44,9 +44,9 @@ class _OpenStream:
 
     def __init__(self, options: StreamOptions) -> None:
         self._stack = AsyncExitStack()
-        self._portal = Portal()
+        self._loop_thread = LoopThread()
         try:
-            self.batches = self._portal.call(lambda: self._open(options))
+            self.batches = self._loop_thread.call(self._open, options)
         except BaseException:
             self.close()
             raise
@@ -57,14 +57,14 @@ class _OpenStream:
 
     def call(self, make: Callable[[], Coroutine[Any, Any, A]]) -> A:
         """Run a coroutine on the loop, and wait for its result."""
-        return self._portal.call(make)
+        return self._loop_thread.call(make)
 
     def close(self) -> None:
         """Stop renewing leases, and close the queue."""
         try:
-            self._portal.call(self._stack.aclose)
+            self._loop_thread.call(self._stack.aclose)
         finally:
-            self._portal.stop()
+            self._loop_thread.stop()
 
 
 class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -1,7 +1,7 @@
-"""``Portal``: an event loop in a thread of its own, and the ways to it.
+"""``LoopThread``: an event loop in a thread of its own.
 
-Code that must run while other code blocks runs on such a loop: a queue that is used without
-asyncio, and what a worker says to its queue while handlers run.
+It runs what must not stop while other code blocks: a queue that is used without asyncio, and a
+worker's requests while handlers run.
 """
 
 from __future__ import annotations
@@ -10,22 +10,21 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from bucketq.errors import ClosedError
 
 A = TypeVar("A")
-
+P = ParamSpec("P")
 
 _CANCEL_S = 1.0
-"""How long tasks that were left behind may take to end."""
+"""How long tasks that were left behind may take to end; one that ignores it is destroyed."""
 
 
-class Portal:
-    """An event loop in a thread."""
+class LoopThread:
+    """An event loop in a thread, which starts at once."""
 
     def __init__(self) -> None:
-        """Start the thread."""
         self._process = os.getpid()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="bucketq", daemon=True)
@@ -37,7 +36,9 @@ class Portal:
         """Whether this is a forked child, which has the loop but not its thread."""
         return os.getpid() != self._process
 
-    def call(self, make: Callable[[], Coroutine[Any, Any, A]]) -> A:
+    def call(
+        self, make: Callable[P, Coroutine[Any, Any, A]], *args: P.args, **kwargs: P.kwargs
+    ) -> A:
         """Run a coroutine on the loop and wait for it."""
         if self.is_inherited:
             message = (
@@ -51,7 +52,7 @@ class Portal:
         if threading.current_thread() is self._thread:
             message = "a blocking call from the queue's own thread would never return"
             raise ClosedError(message)
-        running = asyncio.run_coroutine_threadsafe(make(), self.loop)
+        running = asyncio.run_coroutine_threadsafe(make(*args, **kwargs), self.loop)
         try:
             return running.result()
         except BaseException:
@@ -70,7 +71,7 @@ class Portal:
 
 
 async def _cancel_others() -> None:
-    """Cancel what was left behind on this loop, so that nothing is destroyed while it waits."""
+    """Cancel the tasks left on this loop, so that none is destroyed while it waits."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
