@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 import bucketq
+from bucketq.admin import QueueObject
 from bucketq.cli.commands.storage.doctor import PRICES, describe, expect
 from bucketq.cli.store_checks import StoreChecks, check_store
 from bucketq.clock import SystemClock
@@ -23,7 +24,7 @@ def judged(checkup: StoreChecks) -> dict[str, str]:
 
 
 async def checked(store: MemoryStore, url: str = "s3://bucket/queue.json") -> StoreChecks:
-    checkup = await check_store(store, "queue.json", url, SystemClock())
+    checkup = await check_store(QueueObject(store, "queue.json", url, SystemClock()))
     assert [info.key async for info in MemoryStore.list(store, "queue.json.doctor")] == []
     return checkup
 
@@ -43,7 +44,8 @@ async def test_finished_jobs_that_nothing_archives_are_warned_of() -> None:
         for job in await queue.claim():
             await queue.complete(job)
     for clock.ahead_s, expected in ((60.0, []), (71.0, ["warn"])):
-        checkup = await check_store(store, "queue.json", "s3://bucket/queue.json", clock)
+        target = QueueObject(store, "queue.json", "s3://bucket/queue.json", clock)
+        checkup = await check_store(target)
         found = [finding for finding in checkup.findings if finding.name == "archive"]
         assert [finding.judgement for finding in found] == expected
         assert checkup.is_fit

@@ -1,21 +1,21 @@
-"""Care of the object, for people: create, delete, back up, restore, repair, edit.
+"""Administer the object of a queue: create, delete, back up, restore, repair, edit.
 
-Everything here is a compare-and-set against what was seen, never a blind write, and resolves
-its own doubt as a commit does. What a running process sees of it:
+Every write here is conditional on what was read before, and is repeated until its outcome is
+certain. Processes that use the queue meanwhile notice this:
 
 =========  ==================================  ==============================================
-what       what becomes of the object          what a process that was using it meets
+operation  what becomes of the object          what a process that uses the queue notices
 =========  ==================================  ==============================================
-edit       the next version                    nothing: it goes on, on what was edited
-repair     the next version                    ``CorruptStateError`` until then, then it goes on
+edit       the next version                    nothing: it continues with what was edited
+repair     the next version                    ``CorruptStateError`` until then, then nothing
 restore    a new incarnation, a later version  ``SupersededError``: it connects again
-delete     gone                                ``SupersededError``: nothing is created again
+delete     deleted                             ``SupersededError``: it does not recreate the queue
 =========  ==================================  ==============================================
 """
 
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
 from bucketq.admin.lifecycle import Copy, Restored, backup, create, delete, restore, save_to
-from bucketq.admin.place import ChangedMeanwhileError, Place, Summary, look
+from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Diagnosis",
     "Draft",
     "Edited",
-    "Place",
+    "QueueObject",
     "Restored",
     "Summary",
     "backup",
@@ -32,8 +32,8 @@ __all__ = [
     "create",
     "delete",
     "finish_edit",
-    "look",
     "repair",
     "restore",
     "save_to",
+    "summarize",
 ]

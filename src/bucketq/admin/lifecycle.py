@@ -1,4 +1,4 @@
-"""How an object comes and goes: create, delete, back up, restore."""
+"""Creates, deletes, backs up and restores the object of a queue."""
 
 from __future__ import annotations
 
@@ -7,35 +7,31 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from bucketq.admin.place import (
-    ChangedMeanwhileError,
-    Place,
+from bucketq.admin.queue_object import (
+    QueueObject,
     Summary,
-    find,
     is_tombstone,
-    look,
-    new_commit,
-    save_beside,
     summarize,
     tombstone,
-    write,
 )
 from bucketq.archive import Layout
 from bucketq.clock import new_id
-from bucketq.codec import Document, decode
+from bucketq.codec import decode
 from bucketq.errors import CorruptStateError, NewerFormatError, RejectedError, UnavailableError
 from bucketq.model.operations import Release, Request
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
-from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import StoredObject
 
+# More attempts than a job makes between a backup and its restore, and still readable.
 _ATTEMPT_STEP = 1000
-"""How far a restore raises attempts: further than a job gets between a copy and its return."""
 _VERSION = re.compile(rb'"version":\s*(\d{1,18})')
+# The version is among the first fields; payloads, which may quote one, come later.
 _HEAD_BYTES = 64 * 1024
+# With the backoff about half a minute; the command can be repeated at any later time.
+_DELETE_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -48,116 +44,113 @@ class Copy:
 
 @dataclass(frozen=True)
 class Restored:
-    """What came back, and what it took the place of."""
+    """The restored queue, and what it replaced."""
 
     summary: Summary
     released: int
-    """Jobs that were running in the copy, and wait again."""
+    """Jobs that were running in the copy, and are queued again."""
     saved: str | None
-    """The key under which what was there before is kept."""
+    """The key of a copy of the replaced object."""
 
 
-async def create(place: Place, settings: dict[str, object] | None = None) -> Summary:
+async def create(target: QueueObject, settings: dict[str, object] | None = None) -> Summary:
     """Create an empty queue.
 
     Raises:
-        RejectedError: There is one already, or something else.
-        InvalidRequestError: A setting is not known or makes no sense.
+        RejectedError: There is an object already.
+        InvalidRequestError: A setting is unknown or invalid.
     """
     chosen = changed(Settings(), settings or {})
-    found = await find(place)
+    found = await target.find()
     if found is not None and not is_tombstone(found.body):
-        message = f"there is a queue at {place.where} already; it is left as it is"
+        message = f"there is a queue at {target.url} already; it is left as it is"
         raise RejectedError(message)
-    state = State(incarnation=new_id(place.clock), created_at=place.clock.now())
+    state = State(incarnation=new_id(target.clock), created_at=target.clock.now())
     state.settings = chosen
-    await _stamp_and_write(place, Document(state), None if found is None else found.etag)
+    await target.write_state(state, None if found is None else found.etag)
     return summarize(state)
 
 
-async def delete(place: Place, seen: StoredObject, *, archive: bool = False) -> int:
-    """Delete the object if it still is what was seen; return how many archive objects went with it.
+async def delete(target: QueueObject, seen: StoredObject, *, archive: bool = False) -> int:
+    """Delete the object if it is still the one that was seen; return how many archive files too.
 
     A store deletes whatever is there. So the object is first replaced, under its etag, by one
-    that is not a queue: from then on no process commits to it, and no job can slip in between.
+    that is not a queue: from then on no process commits to it, and no job can be added in between.
 
     Raises:
-        ChangedMeanwhileError: It is not.
+        ChangedMeanwhileError: It was changed; nothing was deleted.
     """
     stone = seen.body
     if not is_tombstone(stone):
-        stone = tombstone(place, new_commit(place))
-        await write(place, stone, seen.etag)
-    await _remove(place, stone)
+        stone = tombstone(target)
+        await target.write(stone, seen.etag)
+    await _remove(target, stone)
     if not archive:
         return 0
-    layout = Layout.of(place.store.url, place.key)
-    keys = [info.key async for info in place.store.list(layout.root) if layout.owns(info.key)]
+    layout = Layout.of(target.store.url, target.key)
+    keys = [info.key async for info in target.store.list(layout.root) if layout.owns(info.key)]
     for key in keys:
-        await place.store.delete(key)
+        await target.store.delete(key)
     return len(keys)
 
 
-async def backup(place: Place) -> Copy:
-    """Read the object and see that it can be trusted.
+async def backup(target: QueueObject) -> Copy:
+    """Read and verify the object.
 
     Raises:
-        QueueNotFoundError: There is none.
-        CorruptStateError: It cannot be trusted; a copy of it would not be a backup.
+        QueueNotFoundError: It does not exist.
+        CorruptStateError: It is damaged; a copy of it would not be a backup.
     """
-    body = (await look(place)).body
-    return Copy(body, summarize(decode(body, place.where).state))
+    body = (await target.read()).body
+    return Copy(body, summarize(decode(body, target.url).state))
 
 
-async def save_to(place: Place, copy: Copy, *, overwrite: bool = False) -> None:
-    """Write a copy to another object.
+async def save_to(target: QueueObject, copy: Copy, *, overwrite: bool = False) -> None:
+    """Write a copy to another object, and verify it.
 
     Raises:
-        ChangedMeanwhileError: There is an object, and it is not to be overwritten.
+        ChangedMeanwhileError: There is an object, and ``overwrite`` is not set.
     """
-    etag = None
-    if overwrite:
-        found = await find(place)
-        etag = None if found is None else found.etag
-    await write(place, copy.body, etag)
-    found = await find(place)
+    found = await target.find() if overwrite else None
+    await target.write(copy.body, None if found is None else found.etag)
+    found = await target.find()
     if found is None or found.body != copy.body:
-        message = f"the copy at {place.where} is not what was written; do not rely on it"
+        message = f"the copy at {target.url} is not what was written; do not rely on it"
         raise CorruptStateError(message)
 
 
-async def restore(place: Place, body: bytes, *, overwrite: bool = False) -> Restored:
-    """Bring a saved copy back, as a new incarnation.
+async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) -> Restored:
+    """Restore a saved copy as a new incarnation.
 
-    Its version goes on above both that of the copy and that of what is there, and requests of
-    before are answered *unknown*. Jobs that were running wait again at no cost, since their
-    workers are cut off. Attempts are raised beyond what any of those workers can hold, so that
-    what fences by them refuses the old ones.
+    Its version is above those of the copy and of the replaced object, and earlier requests are
+    answered *unknown*. Jobs that were running are queued again without using up an attempt, since
+    their workers are disconnected. Attempt numbers are raised beyond those that any of these
+    workers can hold, so that systems that fence by them reject the old workers.
 
     Raises:
-        RejectedError: There is a queue, and it is not to be replaced.
-        CorruptStateError: The copy cannot be trusted, or a newer bucketq has written what is there.
+        RejectedError: There is a queue, and ``overwrite`` is not set.
+        CorruptStateError: The copy is damaged, or a newer bucketq wrote the present object.
     """
-    document = decode(body, "the copy")
-    found = await find(place)
+    state = decode(body, "the copy").state
+    found = await target.find()
     is_free = found is None or is_tombstone(found.body)
     if not is_free and not overwrite:
         message = (
-            f"there is a queue at {place.where} already; to put the copy in its place, and lose "
-            "what it holds, use --replace"
+            f"there is a queue at {target.url} already; to replace it with the copy, and lose its "
+            "jobs, use --replace"
         )
         raise RejectedError(message)
-    label, present = ("replaced", None) if found is None else _read_present(place, found.body)
-    saved = None if found is None or is_free else await save_beside(place, found.body, label)
-    released = _renew(place, document.state, present, _version_of(found))
-    await _stamp_and_write(place, document, None if found is None else found.etag)
-    return Restored(summarize(document.state), released, saved)
+    label, present = ("replaced", None) if found is None else _read_present(target, found.body)
+    saved = None if found is None or is_free else await target.save_beside(found.body, label)
+    released = _renew(target, state, present, _version_of(found))
+    await target.write_state(state, None if found is None else found.etag)
+    return Restored(summarize(state), released, saved)
 
 
-def _read_present(place: Place, body: bytes) -> tuple[str, State | None]:
-    """What to call a copy of what is there, and what it holds where it can be read."""
+def _read_present(target: QueueObject, body: bytes) -> tuple[str, State | None]:
+    """Return the label for a copy of the present object, and its state if it can be read."""
     try:
-        return "replaced", decode(body, place.where).state
+        return "replaced", decode(body, target.url).state
     except NewerFormatError:
         raise
     except CorruptStateError:
@@ -165,14 +158,14 @@ def _read_present(place: Place, body: bytes) -> tuple[str, State | None]:
 
 
 def _version_of(found: StoredObject | None) -> int:
-    """The version of an object, also of a damaged one as far as it can be read."""
+    """The version of an object, even of a damaged one if it can be read; 0 if not."""
     written = None if found is None else _VERSION.search(found.body, 0, _HEAD_BYTES)
     return int(written[1]) if written else 0
 
 
-def _renew(place: Place, state: State, present: State | None, present_version: int) -> int:
-    """Make a state that was read the first one of a new incarnation; return what was released."""
-    now = place.clock.now()
+def _renew(target: QueueObject, state: State, present: State | None, present_version: int) -> int:
+    """Make a state the first of a new incarnation; return how many jobs were released."""
+    now = target.clock.now()
     running = [state.jobs.by_id[job_id] for job_id in state.running]
     for job in running:
         apply(state, Request(Release(job=job.id, lease=job.lease or "")), now).result()
@@ -182,7 +175,7 @@ def _renew(place: Place, state: State, present: State | None, present_version: i
         other = None if present is None else present.jobs.get(job.id)
         attempt = max(job.attempt, 0 if other is None else other.attempt)
         state.put_job(replace(job, attempt=attempt + _ATTEMPT_STEP))
-    state.incarnation = new_id(place.clock)
+    state.incarnation = new_id(target.clock)
     state.version = max(state.version, present_version)
     state.commits.clear()
     state.broker = None
@@ -190,28 +183,16 @@ def _renew(place: Place, state: State, present: State | None, present_version: i
     return len(running)
 
 
-async def _stamp_and_write(place: Place, document: Document, etag: str | None) -> None:
-    # A fresh document, because the sections of one that was read hold on to the old tables.
-    prepared = Document(document.state).prepare(new_commit(place))
-    try:
-        await write(place, prepared.body, etag, prepared.commit)
-    except ChangedMeanwhileError as error:
-        if etag is None:
-            message = f"there is a queue at {place.where} already; it is left as it is"
-            raise ChangedMeanwhileError(message) from error
-        raise
-
-
-async def _remove(place: Place, stone: bytes) -> None:
-    """Delete a tombstone, looking before each further try whether it still is there."""
-    backoff = RetryBackoff(place.clock, 0.05, 3.0)
-    for _ in range(20):
+async def _remove(target: QueueObject, stone: bytes) -> None:
+    """Delete a tombstone, checking before each retry that it is still there."""
+    backoff = target.backoff()
+    for _ in range(_DELETE_TRIES):
         try:
-            await place.store.delete(place.key)
+            await target.store.delete(target.key)
         except UnavailableError:
             await backoff.wait()
-        found = await find(place)
+        found = await target.find()
         if found is None or found.body != stone:
             return
-    message = f"{place.where} could not be deleted; it takes no jobs any more, try again"
+    message = f"{target.url} could not be deleted; it accepts no more jobs, try again"
     raise UnavailableError(message)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bucketq.cli.parsing import check_timeout
 
 if TYPE_CHECKING:
-    from bucketq.admin import Place
+    from bucketq.admin import QueueObject
     from bucketq.queue.queue import Queue
 
 
@@ -29,15 +29,15 @@ async def open_queue(
 
 
 @asynccontextmanager
-async def open_object(url: str, timeout_s: float) -> AsyncIterator[Place]:
+async def open_object(url: str, timeout_s: float) -> AsyncIterator[QueueObject]:
     """Open the object of a queue, for commands that work on the storage."""
-    from bucketq.admin import Place
+    from bucketq.admin import QueueObject
     from bucketq.clock import SystemClock
     from bucketq.store.url import open_store
 
-    patience_s = check_timeout(timeout_s)
+    check_timeout(timeout_s)
     location = open_store(url)
     try:
-        yield Place(location.store, location.key, location.url, SystemClock(), patience_s)
+        yield QueueObject(location.store, location.key, location.url, SystemClock(), timeout_s)
     finally:
         await location.store.close()

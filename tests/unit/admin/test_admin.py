@@ -39,8 +39,8 @@ from tests.unit.commit.worlds import (
 )
 
 
-def place(world: World, key: str = KEY) -> admin.Place:
-    return admin.Place(world.store, key, "test://queue", world.clock)
+def stored(world: World, key: str = KEY) -> admin.QueueObject:
+    return admin.QueueObject(world.store, key, "test://queue", world.clock)
 
 
 async def keys(world: World) -> list[str]:
@@ -54,7 +54,7 @@ async def spoil(world: World, old: bytes, new: bytes) -> None:
 @virtual
 async def test_create_makes_an_empty_queue_with_its_settings() -> None:
     world = World()
-    summary = await admin.create(place(world), {"lease_s": 90, "max_jobs": 7})
+    summary = await admin.create(stored(world), {"lease_s": 90, "max_jobs": 7})
     assert (summary.version, summary.jobs) == (1, {})
     async with world.direct(create=False) as queue:
         assert (await queue.settings()).lease_s == 90
@@ -64,12 +64,12 @@ async def test_create_makes_an_empty_queue_with_its_settings() -> None:
 async def test_create_refuses_where_there_is_one_and_where_a_setting_is_bad() -> None:
     world = World()
     with pytest.raises(InvalidRequestError, match="unknown setting"):
-        await admin.create(place(world), {"leese_s": 90})
+        await admin.create(stored(world), {"leese_s": 90})
     assert await keys(world) == []
     await world.rival_pushes()
     before = await world.body()
     with pytest.raises(RejectedError, match="already"):
-        await admin.create(place(world))
+        await admin.create(stored(world))
     assert await world.body() == before
 
 
@@ -78,7 +78,7 @@ async def test_create_refuses_where_there_is_one_and_where_a_setting_is_bad() ->
 async def test_create_is_certain_of_itself(fault: Any) -> None:
     world = World()
     world.store.plan("create", fault)
-    await admin.create(place(world))
+    await admin.create(stored(world))
     assert (await world.state()).version == 1
 
 
@@ -87,7 +87,7 @@ async def test_of_two_creators_one_is_told_that_he_lost() -> None:
     world = World()
     world.store.plan("create", first(world.rival_pushes))
     with pytest.raises(admin.ChangedMeanwhileError, match="already"):
-        await admin.create(place(world))
+        await admin.create(stored(world))
     assert len(await world.ids()) == 1
 
 
@@ -96,23 +96,23 @@ async def test_delete_removes_what_was_seen_and_its_user_is_told() -> None:
     world = World()
     async with world.direct() as queue:
         await queue.push("a", 1)
-        await admin.delete(place(world), await admin.look(place(world)))
+        await admin.delete(stored(world), await stored(world).read())
         assert await keys(world) == []
         with pytest.raises(SupersededError, match="deleted"):
             await queue.push("a", 2)
     assert await keys(world) == []
     with pytest.raises(QueueNotFoundError, match="bucketq create"):
-        await admin.look(place(world))
+        await stored(world).read()
 
 
 @virtual
 async def test_delete_refuses_once_something_was_added() -> None:
     world = World()
     await world.rival_pushes()
-    seen = await admin.look(place(world))
+    seen = await stored(world).read()
     await world.rival_pushes()
     with pytest.raises(admin.ChangedMeanwhileError, match="changed meanwhile"):
-        await admin.delete(place(world), seen)
+        await admin.delete(stored(world), seen)
     assert len(await world.ids()) == 2
 
 
@@ -128,13 +128,13 @@ async def test_nobody_can_push_between_the_two_steps_of_a_deletion() -> None:
 
     world.store.memory.delete = killed  # type: ignore[assignment,method-assign]
     with pytest.raises(RuntimeError):
-        await admin.delete(place(world), await admin.look(place(world)))
+        await admin.delete(stored(world), await stored(world).read())
     with pytest.raises(CorruptStateError):
         await world.rival_pushes()
-    diagnosis = await admin.repair(place(world), accept=True)
-    assert diagnosis.problem == "its deletion was cut off"
+    diagnosis = await admin.repair(stored(world), accept=True)
+    assert diagnosis.problem == "its deletion was interrupted"
     world.store.memory.delete = original  # type: ignore[method-assign]
-    await admin.delete(place(world), await admin.look(place(world)))
+    await admin.delete(stored(world), await stored(world).read())
     assert await keys(world) == []
 
 
@@ -142,13 +142,13 @@ async def test_nobody_can_push_between_the_two_steps_of_a_deletion() -> None:
 async def test_create_and_restore_take_the_place_of_a_deletion_that_was_cut_off() -> None:
     world = World()
     await world.rival_pushes()
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     stone = b'{"deleted_at":"2026-01-01T00:00:00Z","commit":"00"}\n'
     await world.store.memory.put(KEY, stone)
-    await admin.create(place(world))
+    await admin.create(stored(world))
     assert await world.ids() == []
     await world.store.memory.put(KEY, stone)
-    restored = await admin.restore(place(world), copy.body)
+    restored = await admin.restore(stored(world), copy.body)
     assert (restored.saved, len(await world.ids())) == (None, 1)
 
 
@@ -160,7 +160,7 @@ async def test_delete_takes_the_archive_along_where_asked() -> None:
     archive_file = layout.file_key(world.clock.now(), 3, b"{}")
     for key in (archive_file, f"{layout.root}notes.txt", "queue.json.broken-x"):
         await world.store.put(key, b"{}")
-    assert await admin.delete(place(world), await admin.look(place(world)), archive=True) == 1
+    assert await admin.delete(stored(world), await stored(world).read(), archive=True) == 1
     assert await keys(world) == ["queue.json.broken-x", f"{layout.root}notes.txt"]
 
 
@@ -168,22 +168,22 @@ async def test_delete_takes_the_archive_along_where_asked() -> None:
 async def test_backup_is_verified_and_can_be_kept_in_another_object() -> None:
     world = World()
     with pytest.raises(QueueNotFoundError):
-        await admin.backup(place(world))
+        await admin.backup(stored(world))
     await world.rival_pushes(3)
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     assert copy.summary.jobs == {"queued": 3}
-    other = place(world, "copies/monday.json")
+    other = stored(world, "copies/monday.json")
     await admin.save_to(other, copy)
     assert (await world.store.memory.get("copies/monday.json")).body == copy.body
     await world.rival_pushes()
-    later = await admin.backup(place(world))
+    later = await admin.backup(stored(world))
     with pytest.raises(admin.ChangedMeanwhileError, match="already"):
         await admin.save_to(other, later)
     await admin.save_to(other, later, overwrite=True)
     assert (await world.store.memory.get("copies/monday.json")).body == later.body
     await spoil(world, b'"rival"', b'"revil"')
     with pytest.raises(CorruptStateError):
-        await admin.backup(place(world))
+        await admin.backup(stored(world))
 
 
 @virtual
@@ -192,11 +192,11 @@ async def test_restore_is_a_new_incarnation_and_cuts_off_whoever_was_running() -
     async with world.direct() as queue:
         await queue.push("a", 1)
         [job] = await queue.claim("a")
-        copy = await admin.backup(place(world))
+        copy = await admin.backup(stored(world))
         await queue.complete(job)
         await queue.push("a", 2)
         before = await world.state()
-        restored = await admin.restore(place(world), copy.body, overwrite=True)
+        restored = await admin.restore(stored(world), copy.body, overwrite=True)
         assert restored.released == 1
         with pytest.raises(SupersededError, match="incarnation"):
             await queue.push("a", 3)
@@ -215,9 +215,9 @@ async def test_after_a_restore_the_old_lease_is_lost_and_attempts_never_repeat()
     world = World()
     async with world.direct() as queue:
         await queue.push("a", 1)
-        copy = await admin.backup(place(world))
+        copy = await admin.backup(stored(world))
         [job] = await queue.claim("a")
-        await admin.restore(place(world), copy.body, overwrite=True)
+        await admin.restore(stored(world), copy.body, overwrite=True)
     async with world.direct() as queue:
         [again] = await queue.claim("a")
         assert again.attempt > job.attempt
@@ -233,9 +233,9 @@ async def test_after_a_restore_an_old_request_is_answered_unknown() -> None:
         request = queue._sender.new_id(Push, None).request(Push(jobs=()))
         token = token_of(request, queue._committer.version)
         await queue.push("a", 1, request=token)
-        copy = await admin.backup(place(world))
-    await admin.delete(place(world), await admin.look(place(world)))
-    await admin.restore(place(world), copy.body)
+        copy = await admin.backup(stored(world))
+    await admin.delete(stored(world), await stored(world).read())
+    await admin.restore(stored(world), copy.body)
     async with world.direct() as queue:
         with pytest.raises(UnavailableError, match="unknown"):
             await queue.push("a", 1, request=token)
@@ -246,13 +246,13 @@ async def test_after_a_restore_an_old_request_is_answered_unknown() -> None:
 async def test_restore_replaces_only_when_told_and_keeps_what_was_there() -> None:
     world = World()
     await world.rival_pushes(2)
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     await world.rival_pushes(1)
     before = await world.body()
     with pytest.raises(RejectedError, match="--replace"):
-        await admin.restore(place(world), copy.body)
+        await admin.restore(stored(world), copy.body)
     assert await world.body() == before
-    restored = await admin.restore(place(world), copy.body, overwrite=True)
+    restored = await admin.restore(stored(world), copy.body, overwrite=True)
     assert restored.saved
     assert re.fullmatch(r"queue\.json\.replaced-\d{8}T\d{6}Z", restored.saved)
     assert (await world.store.memory.get(restored.saved)).body == before
@@ -263,13 +263,13 @@ async def test_restore_replaces_only_when_told_and_keeps_what_was_there() -> Non
 async def test_restore_refuses_a_bad_copy_and_an_object_of_a_newer_format() -> None:
     world = World()
     await world.rival_pushes()
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     with pytest.raises(CorruptStateError, match="truncated"):
-        await admin.restore(place(world), copy.body[:-20], overwrite=True)
+        await admin.restore(stored(world), copy.body[:-20], overwrite=True)
     await spoil(world, b'{"format":1', b'{"format":2')
     newer = await world.body()
     with pytest.raises(NewerFormatError):
-        await admin.restore(place(world), copy.body, overwrite=True)
+        await admin.restore(stored(world), copy.body, overwrite=True)
     assert await world.body() == newer
 
 
@@ -277,11 +277,11 @@ async def test_restore_refuses_a_bad_copy_and_an_object_of_a_newer_format() -> N
 async def test_restore_over_a_damaged_object_goes_on_above_its_version() -> None:
     world = World()
     await world.rival_pushes()
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     await world.rival_pushes(5)
     version = (await world.state()).version
     await world.store.memory.put(KEY, (await world.body())[:-30])
-    restored = await admin.restore(place(world), copy.body, overwrite=True)
+    restored = await admin.restore(stored(world), copy.body, overwrite=True)
     assert restored.summary.version == version + 1
     assert restored.saved
     assert ".broken-" in restored.saved
@@ -291,13 +291,13 @@ async def test_restore_over_a_damaged_object_goes_on_above_its_version() -> None
 async def test_restore_that_meets_a_writer_is_refused_and_one_in_doubt_is_resolved() -> None:
     world = World()
     await world.rival_pushes()
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     world.store.plan("replace", first(world.rival_pushes))
     with pytest.raises(admin.ChangedMeanwhileError):
-        await admin.restore(place(world), copy.body, overwrite=True)
+        await admin.restore(stored(world), copy.body, overwrite=True)
     assert len(await world.ids()) == 2
     world.store.plan("replace", then_lost(world.rival_pushes))
-    restored = await admin.restore(place(world), copy.body, overwrite=True)
+    restored = await admin.restore(stored(world), copy.body, overwrite=True)
     state = await world.state()
     assert state.incarnation == restored.summary.incarnation
     assert len(state.jobs) == 2
@@ -307,10 +307,10 @@ async def test_restore_that_meets_a_writer_is_refused_and_one_in_doubt_is_resolv
 async def test_repair_says_what_is_wrong_and_changes_nothing_by_itself() -> None:
     world = World()
     await world.rival_pushes()
-    assert (await admin.repair(place(world), accept=True)).problem is None
+    assert (await admin.repair(stored(world), accept=True)).problem is None
     await spoil(world, b'"rival"', b'"reval!"')
     before = await world.body()
-    diagnosis = await admin.repair(place(world))
+    diagnosis = await admin.repair(stored(world))
     assert diagnosis.problem
     assert diagnosis.problem.startswith("changed by hand or damaged")
     assert "repair" not in diagnosis.problem
@@ -328,7 +328,7 @@ async def test_repair_accepts_a_hand_edit_and_running_processes_go_on() -> None:
         broken = await world.body()
         with pytest.raises(CorruptStateError):
             await queue.push("mail", 2)
-        diagnosis = await admin.repair(place(world), accept=True)
+        diagnosis = await admin.repair(stored(world), accept=True)
         assert diagnosis.saved
         assert (await world.store.memory.get(diagnosis.saved)).body == broken
         await queue.push("mail", 2)
@@ -341,7 +341,7 @@ async def test_repair_does_not_take_half_an_object() -> None:
     world = World()
     await world.rival_pushes(3)
     await world.store.memory.put(KEY, (await world.body())[:-40])
-    diagnosis = await admin.repair(place(world), accept=True)
+    diagnosis = await admin.repair(stored(world), accept=True)
     assert diagnosis.problem
     assert "truncated" in diagnosis.problem
     assert diagnosis.refusal
@@ -354,26 +354,26 @@ async def test_a_store_that_says_no_is_heard_and_one_that_is_mute_is_given_up() 
     world = World()
     world.store.plan("create", refuse)
     with pytest.raises(StoreRefusedError):
-        await admin.create(place(world))
+        await admin.create(stored(world))
     world.store.plan("create", lose_request, refuse)
-    await admin.create(place(world, "other.json"))
+    await admin.create(stored(world, "other.json"))
     world.store.break_down(say_nothing)
     with pytest.raises(UnavailableError, match="could not be read"):
-        await admin.look(place(world))
+        await stored(world).read()
     world.store.break_down(None)
     world.store.stand("create", say_nothing)
     with pytest.raises(UnavailableError, match="may have landed"):
-        await admin.create(place(world))
+        await admin.create(stored(world))
 
 
 @virtual
 async def test_copies_of_one_second_get_names_of_their_own() -> None:
     world = World()
     await world.rival_pushes()
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     saved = set()
     for _ in range(3):
-        restored = await admin.restore(place(world), copy.body, overwrite=True)
+        restored = await admin.restore(stored(world), copy.body, overwrite=True)
         saved.add(restored.saved)
     assert len(saved) == 3
 
@@ -386,11 +386,11 @@ async def test_a_creation_and_a_restore_are_certain_however_many_commits_follow(
     """Both begin an incarnation, so whatever bears its name descends from them."""
     world = World()
     world.store.plan("create", then_lost(lambda: world.rival_pushes(commits)))
-    created = await admin.create(place(world))
+    created = await admin.create(stored(world))
     assert (await world.state()).incarnation == created.incarnation
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     world.store.plan("replace", then_lost(lambda: world.rival_pushes(commits)))
-    restored = await admin.restore(place(world), copy.body, overwrite=True)
+    restored = await admin.restore(stored(world), copy.body, overwrite=True)
     assert (await world.state()).incarnation == restored.summary.incarnation
 
 
@@ -399,14 +399,14 @@ async def test_a_restore_or_deletion_that_meets_many_commits_is_refused_as_lost(
     """The old incarnation is still there, so the write that would have ended it never landed."""
     world = World()
     await world.rival_pushes()
-    copy = await admin.backup(place(world))
+    copy = await admin.backup(stored(world))
     world.store.plan("replace", lost_then(lambda: world.rival_pushes(RING_LENGTH + 6)))
     with pytest.raises(admin.ChangedMeanwhileError):
-        await admin.restore(place(world), copy.body, overwrite=True)
-    seen = await admin.look(place(world))
+        await admin.restore(stored(world), copy.body, overwrite=True)
+    seen = await stored(world).read()
     world.store.plan("replace", lost_then(lambda: world.rival_pushes(RING_LENGTH + 6)))
     with pytest.raises(admin.ChangedMeanwhileError):
-        await admin.delete(place(world), seen)
+        await admin.delete(stored(world), seen)
 
 
 @virtual
@@ -415,17 +415,17 @@ async def test_a_repair_whose_answer_was_lost_many_commits_ago_has_an_unknown_ou
     await world.rival_pushes()
     await spoil(world, b'"rival"', b'"reval"')
     world.store.plan("replace", then_lost(lambda: world.rival_pushes(RING_LENGTH)))
-    with pytest.raises(UnavailableError, match=r"unknown.*look whether your change is there"):
-        await admin.repair(place(world), accept=True)
+    with pytest.raises(UnavailableError, match=r"unknown.*check whether your change is there"):
+        await admin.repair(stored(world), accept=True)
 
 
 @virtual
 async def test_a_write_in_doubt_is_not_called_refused_because_reading_is_refused() -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     text = draft.text.replace(b'"rival"', b'"other"')
     world.store.plan("replace", lose_answer)
     world.store.plan("get", slowly(0), refuse, refuse)
-    edited = await admin.finish_edit(place(world), draft, text)
+    edited = await admin.finish_edit(stored(world), draft, text)
     assert edited.changed == 1

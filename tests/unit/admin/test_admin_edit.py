@@ -23,8 +23,8 @@ from tests.unit.commit.worlds import (
 )
 
 
-def place(world: World) -> admin.Place:
-    return admin.Place(world.store, KEY, "test://queue", world.clock)
+def stored(world: World) -> admin.QueueObject:
+    return admin.QueueObject(world.store, KEY, "test://queue", world.clock)
 
 
 @virtual
@@ -33,10 +33,10 @@ async def test_an_edit_is_the_next_version_and_running_processes_go_on() -> None
     async with world.direct() as queue:
         await queue.push("mail", {"to": "ada"}, priority=5)
         version = (await world.state()).version
-        draft = await admin.begin_edit(place(world))
+        draft = await admin.begin_edit(stored(world))
         assert draft.text == await world.body()
         text = draft.text.replace(b'"priority":5', b'"priority":-1')
-        edited = await admin.finish_edit(place(world), draft, text)
+        edited = await admin.finish_edit(stored(world), draft, text)
         assert (edited.summary.version, edited.changed) == (version + 1, 1)
         await queue.push("mail", 2)
         [job] = await queue.claim()
@@ -47,9 +47,9 @@ async def test_an_edit_is_the_next_version_and_running_processes_go_on() -> None
 async def test_an_edit_may_be_made_in_indented_text() -> None:
     world = World()
     await world.rival_pushes(2)
-    draft = await admin.begin_edit(place(world), pretty=True)
+    draft = await admin.begin_edit(stored(world), pretty=True)
     assert b'\n      "kind": "rival",' in draft.text
-    edited = await admin.finish_edit(place(world), draft, draft.text.replace(b"rival", b"other"))
+    edited = await admin.finish_edit(stored(world), draft, draft.text.replace(b"rival", b"other"))
     assert edited.changed == 2
     assert {job.kind for job in (await world.state()).jobs} == {"other"}
 
@@ -70,11 +70,11 @@ async def test_a_text_that_makes_no_sense_is_refused_with_its_place(
 ) -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     before = await world.body()
     assert old in draft.text
     with pytest.raises(InvalidRequestError, match=reason) as raised:
-        await admin.finish_edit(place(world), draft, draft.text.replace(old, new))
+        await admin.finish_edit(stored(world), draft, draft.text.replace(old, new))
     assert "repair" not in str(raised.value)
     assert await world.body() == before
 
@@ -85,14 +85,14 @@ async def test_an_edit_is_carried_over_to_what_others_have_changed_meanwhile() -
     async with world.direct() as queue:
         for number in range(3):
             await queue.push("mail", number, priority=7)
-        draft = await admin.begin_edit(place(world))
+        draft = await admin.begin_edit(stored(world))
         lines = draft.text.splitlines(keepends=True)
         del lines[-2]  # The last job.
         lines[-2] = lines[-2].replace(b'"priority":7', b'"priority":1').replace(b"},\n", b"}\n")
         text = b"".join(lines).replace(b'"paused":false', b'"paused":true')
         [claimed] = await queue.claim(limit=1)
         world.store.plan("replace", first(lambda: queue.push("late", 4)))
-        edited = await admin.finish_edit(place(world), draft, text)
+        edited = await admin.finish_edit(stored(world), draft, text)
         assert edited.changes == {"jobs": 2, "paused": 1}
         state = await world.state()
         assert [(job.kind, job.priority, job.status) for job in state.jobs] == [
@@ -108,12 +108,12 @@ async def test_an_edit_is_carried_over_to_what_others_have_changed_meanwhile() -
 async def test_an_added_job_gets_a_place_of_its_own_behind_those_that_came_meanwhile() -> None:
     world = World()
     await world.rival_pushes(1)
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     [line] = [line for line in draft.text.splitlines() if b'"kind"' in line]
     mine = line.replace(b'"id":"', b'"id":"mine-').replace(b'"seq":1', b'"seq":2')
     text = draft.text.replace(line, line + b",\n" + mine).replace(b'"next_seq":2', b'"next_seq":3')
     await world.rival_pushes(1)
-    await admin.finish_edit(place(world), draft, text)
+    await admin.finish_edit(stored(world), draft, text)
     state = await world.state()
     assert [job.seq for job in state.jobs] == [1, 2, 3]
     assert list(state.jobs)[2].id.startswith("mine-")
@@ -124,12 +124,12 @@ async def test_an_edit_of_what_somebody_else_has_changed_is_refused() -> None:
     world = World()
     async with world.direct() as queue:
         job_id = await queue.push("mail", 1, priority=7, key="k")
-        draft = await admin.begin_edit(place(world))
+        draft = await admin.begin_edit(stored(world))
         await queue.claim()
         before = await world.body()
         changed = draft.text.replace(b'"priority":7', b'"priority":1')
         with pytest.raises(admin.ChangedMeanwhileError, match=f"job {job_id}"):
-            await admin.finish_edit(place(world), draft, changed)
+            await admin.finish_edit(stored(world), draft, changed)
         assert await world.body() == before
 
 
@@ -137,27 +137,27 @@ async def test_an_edit_of_what_somebody_else_has_changed_is_refused() -> None:
 async def test_an_edit_of_a_queue_that_is_gone_or_replaced_or_broken_is_refused() -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
-    await admin.restore(place(world), draft.body, overwrite=True)
+    draft = await admin.begin_edit(stored(world))
+    await admin.restore(stored(world), draft.body, overwrite=True)
     text = draft.text.replace(b"rival", b"other")
     with pytest.raises(admin.ChangedMeanwhileError, match="replaced"):
-        await admin.finish_edit(place(world), draft, text)
+        await admin.finish_edit(stored(world), draft, text)
     await world.store.delete(KEY)
     with pytest.raises(QueueNotFoundError, match="deleted while you edited"):
-        await admin.finish_edit(place(world), draft, text)
+        await admin.finish_edit(stored(world), draft, text)
     await world.store.put(KEY, draft.body[:-9])
     with pytest.raises(CorruptStateError):
-        await admin.begin_edit(place(world))
+        await admin.begin_edit(stored(world))
 
 
 @virtual
 async def test_an_edit_tells_of_fields_that_it_does_not_know_and_resolves_its_doubt() -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     world.store.plan("replace", lose_answer)
     text = draft.text.replace(b'"kind":"rival"', b'"kind":"rival","prioritty":3')
-    edited = await admin.finish_edit(place(world), draft, text)
+    edited = await admin.finish_edit(stored(world), draft, text)
     assert len(edited.unknown) == 1
     assert edited.unknown[0].startswith("prioritty (jobs ")
     assert (await world.state()).version == edited.summary.version
@@ -167,11 +167,11 @@ async def test_an_edit_tells_of_fields_that_it_does_not_know_and_resolves_its_do
 async def test_an_edit_whose_answer_was_lost_many_commits_ago_has_an_unknown_outcome() -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     text = draft.text.replace(b'"rival"', b'"other"')
     world.store.plan("replace", then_lost(lambda: world.rival_pushes(RING_LENGTH)))
-    with pytest.raises(UnavailableError, match=r"unknown.*look whether your change is there"):
-        await admin.finish_edit(place(world), draft, text)
+    with pytest.raises(UnavailableError, match=r"unknown.*check whether your change is there"):
+        await admin.finish_edit(stored(world), draft, text)
     assert next(iter((await world.state()).jobs)).kind == "other"  # It was written.
 
 
@@ -179,11 +179,11 @@ async def test_an_edit_whose_answer_was_lost_many_commits_ago_has_an_unknown_out
 async def test_an_edit_that_never_arrived_is_unknown_too_after_as_many_commits() -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     text = draft.text.replace(b'"rival"', b'"other"')
     world.store.plan("replace", lost_then(lambda: world.rival_pushes(RING_LENGTH + 1)))
     with pytest.raises(UnavailableError, match="unknown"):
-        await admin.finish_edit(place(world), draft, text)
+        await admin.finish_edit(stored(world), draft, text)
     assert next(iter((await world.state()).jobs)).kind == "rival"
 
 
@@ -191,10 +191,10 @@ async def test_an_edit_that_never_arrived_is_unknown_too_after_as_many_commits()
 async def test_an_edit_with_fewer_commits_on_top_is_known_to_have_landed() -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     text = draft.text.replace(b'"rival"', b'"other"')
     world.store.plan("replace", then_lost(lambda: world.rival_pushes(RING_LENGTH - 1)))
-    edited = await admin.finish_edit(place(world), draft, text)
+    edited = await admin.finish_edit(stored(world), draft, text)
     assert edited.changed == 1
 
 
@@ -202,9 +202,9 @@ async def test_an_edit_with_fewer_commits_on_top_is_known_to_have_landed() -> No
 async def test_an_edit_of_a_queue_that_has_moved_on_far_is_carried_over() -> None:
     world = World()
     await world.rival_pushes()
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     await world.rival_pushes(2 * RING_LENGTH)
     text = draft.text.replace(b'"rival"', b'"other"')
-    edited = await admin.finish_edit(place(world), draft, text)
+    edited = await admin.finish_edit(stored(world), draft, text)
     assert edited.changed == 1
     assert next(iter((await world.state()).jobs)).kind == "other"

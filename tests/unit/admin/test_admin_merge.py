@@ -27,8 +27,8 @@ HEAD: dict[str, Any] = {
 """What an edit makes of each field of the head that may be edited."""
 
 
-def place(world: World) -> admin.Place:
-    return admin.Place(world.store, KEY, "test://queue", world.clock)
+def stored(world: World) -> admin.QueueObject:
+    return admin.QueueObject(world.store, KEY, "test://queue", world.clock)
 
 
 async def crowded() -> tuple[World, admin.Draft]:
@@ -40,13 +40,13 @@ async def crowded() -> tuple[World, admin.Draft]:
             await queue.create_token(f"token-{number}", ["push"])
             await queue.open_consumer(f"consumer-{number}")
             await queue.publish(f"writer-{number}", 1, [JobSpec(kind="mail", payload=number)])
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     assert all(len(json.loads(draft.body)[table]) >= 2 for table in TABLES)
     return world, draft
 
 
 async def finish(world: World, draft: admin.Draft, text: Any) -> admin.Edited:
-    return await admin.finish_edit(place(world), draft, json.dumps(text).encode())
+    return await admin.finish_edit(stored(world), draft, json.dumps(text).encode())
 
 
 async def read(world: World) -> Any:
@@ -213,7 +213,7 @@ async def test_fields_and_tables_that_are_not_known_are_merged_too() -> None:
     text = json.loads(draft.text)
     text["limits"] = [{"id": "mail", "seq": 1}]
     await finish(world, draft, text)
-    draft = await admin.begin_edit(place(world))
+    draft = await admin.begin_edit(stored(world))
     await world.rival_pushes()
     text = json.loads(draft.text)
     text["limits"].append({"id": "post", "seq": 2})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from bucketq.admin.place import Place, look
+from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
 from bucketq.codec import read_job_lines
 from bucketq.spark.format_options import ReadOptions
@@ -81,5 +81,7 @@ def _snapshot_of_broker(access: QueueAccess) -> list[bytes]:
 
 async def _read_object(access: QueueAccess) -> list[bytes]:
     async with opened_store(access.url) as location:
-        place = Place(location.store, location.key, location.url, SystemClock(), access.timeout_s)
-        return read_job_lines((await look(place)).body, location.url)
+        found = QueueObject(
+            location.store, location.key, location.url, SystemClock(), access.timeout_s
+        )
+        return read_job_lines((await found.read()).body, location.url)

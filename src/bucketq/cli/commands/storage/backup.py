@@ -28,8 +28,8 @@ async def run(
         bucketq backup s3://bucket/jobs/queue.json queue-monday.json
         bucketq backup s3://bucket/jobs/queue.json s3://backups/jobs/monday.json
     """
-    async with open_object(url, out.timeout_s) as place:
-        copy = await admin.backup(place)
+    async with open_object(url, out.timeout_s) as source:
+        copy = await admin.backup(source)
     if "://" in target:
         async with open_object(target, out.timeout_s) as other:
             await admin.save_to(other, copy, overwrite=force)

@@ -26,6 +26,6 @@ async def run(
         bucketq create s3://bucket/jobs/queue.json lease_s=60 heartbeat_s=10
     """
     wanted = parse_settings(settings)
-    async with open_object(url, out.timeout_s) as place:
-        summary = await admin.create(place, wanted)
-        out.done(f"created {place.where} (incarnation {summary.incarnation})", plain(summary))
+    async with open_object(url, out.timeout_s) as target:
+        summary = await admin.create(target, wanted)
+        out.done(f"created {target.url} (incarnation {summary.incarnation})", plain(summary))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from bucketq import admin
-from bucketq.admin.place import summarize
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, Yes, option
 from bucketq.cli.queue_summary import describe_jobs
@@ -34,14 +33,14 @@ async def run(
         bucketq delete file:///srv/jobs/queue.json
         bucketq delete file:///srv/jobs/queue.json --archive --yes
     """
-    async with open_object(url, out.timeout_s) as place:
+    async with open_object(url, out.timeout_s) as target:
         for left in reversed(range(_TRIES)):
-            seen = await admin.look(place)
-            what = f"delete {place.where}: {_describe(seen.body, place.where)}"
+            seen = await target.read()
+            what = f"delete {target.url}: {_describe(seen.body, target.url)}"
             if not yes and not confirmed(out, what):
                 return 1
             try:
-                archive_files = await admin.delete(place, seen, archive=archive)
+                archive_files = await admin.delete(target, seen, archive=archive)
             except admin.ChangedMeanwhileError:
                 if not yes or not left:
                     raise
@@ -49,15 +48,15 @@ async def run(
                 break
     with_archive = f", and {counted(archive_files, 'archive file')}" if archive else ""
     out.done(
-        f"deleted {place.where}{with_archive}",
-        {"deleted": place.where, "archive_files": archive_files},
+        f"deleted {target.url}{with_archive}",
+        {"deleted": target.url, "archive_files": archive_files},
     )
     return 0
 
 
-def _describe(body: bytes, where: str) -> str:
+def _describe(body: bytes, url: str) -> str:
     try:
-        summary = summarize(decode(body, where).state)
+        summary = admin.summarize(decode(body, url).state)
     except CorruptStateError:
         return f"not a readable queue, {size(len(body))}"
     since = moment(summary.created_at)

@@ -61,9 +61,9 @@ async def run(out: Output, *, url: Url) -> int:
         bucketq doctor file:///srv/jobs/queue.json
         bucketq doctor s3://bucket/jobs/queue.json --json
     """
-    async with open_object(url, out.timeout_s) as place:
-        checks = await check_store(place.store, place.key, place.where, place.clock)
-        interval_s = place.store.write_interval_s
+    async with open_object(url, out.timeout_s) as target:
+        checks = await check_store(target)
+        interval_s = target.store.write_interval_s
     # A compatible server has other prices, or none.
     scheme = "" if "endpoint=" in url else url.partition(":")[0]
     expected = expect(checks, scheme, interval_s)

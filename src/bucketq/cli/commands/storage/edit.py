@@ -35,9 +35,9 @@ async def run(
         EDITOR=nano bucketq edit file:///srv/jobs/queue.json
         bucketq edit s3://bucket/jobs/queue.json --pretty
     """
-    async with open_object(url, out.timeout_s) as place:
-        draft = await admin.begin_edit(place, pretty=pretty)
-        path = _write_draft(place.key, draft.text)
+    async with open_object(url, out.timeout_s) as target:
+        draft = await admin.begin_edit(target, pretty=pretty)
+        path = _write_draft(target.key, draft.text)
         out.after_interrupt = f"nothing was written; your text is in {path}"
         keep = True
         try:
@@ -51,7 +51,7 @@ async def run(
                 "whether your changes were written is unknown: check with `bucketq edit`; "
                 f"your text is in {path}"
             )
-            edited = await admin.finish_edit(place, draft, text)
+            edited = await admin.finish_edit(target, draft, text)
             keep = False
         except (BucketQError, OSError) as error:
             message = f"{error}; your text is kept in {path}"

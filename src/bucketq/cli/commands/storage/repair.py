@@ -28,10 +28,10 @@ async def run(
         bucketq repair file:///srv/jobs/queue.json
         bucketq repair file:///srv/jobs/queue.json --accept
     """
-    async with open_object(url, out.timeout_s) as place:
-        found = await admin.repair(place, accept=accept)
+    async with open_object(url, out.timeout_s) as target:
+        found = await admin.repair(target, accept=accept)
     if found.problem is None:
-        out.done(f"{place.where} is intact: nothing to repair", plain(found))
+        out.done(f"{target.url} is intact: nothing to repair", plain(found))
         return exit_codes.OK
     if found.saved is not None and found.summary is not None:
         out.done(
@@ -49,5 +49,5 @@ async def run(
             f"it cannot be accepted as it is ({found.refusal}): restore a copy with bucketq "
             "restore --replace"
         )
-    out.result(f"{place.where}: {found.problem}\n{advice}", plain(found))
+    out.result(f"{target.url}: {found.problem}\n{advice}", plain(found))
     return exit_codes.CORRUPT

@@ -35,14 +35,14 @@ async def run(
     """
     if "://" in source:
         async with open_object(source, out.timeout_s) as other:
-            body = (await admin.look(other)).body
+            body = (await other.read()).body
     else:
         body = read_bytes(Path(source))
-    async with open_object(url, out.timeout_s) as place:
-        restored = await admin.restore(place, body, overwrite=replace)
+    async with open_object(url, out.timeout_s) as target:
+        restored = await admin.restore(target, body, overwrite=replace)
     summary = restored.summary
     out.done(
-        f"restored {place.where} at version {summary.version:,}: {describe_jobs(summary)}, "
+        f"restored {target.url} at version {summary.version:,}: {describe_jobs(summary)}, "
         f"{restored.released:,} of them were running",
         plain(restored),
     )
