@@ -19,16 +19,16 @@ from bucketq.broker import leader as leader_module
 from bucketq.broker.broker import Broker
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import Identity, Sign
-from bucketq.broker.leader import Leader, _LeaderPolicy
+from bucketq.broker.heartbeats import HeartbeatTracker
+from bucketq.broker.leader import Leader, _LeaderHooks
 from bucketq.broker.server import Server
-from bucketq.broker.silence import SilenceWatch
 from bucketq.broker.standby import Standby
 from bucketq.client import discovery
 from bucketq.client import remote as remote_module
 from bucketq.codec import Document
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.parking import Parking
-from bucketq.commit.waiting import Waiting
+from bucketq.commit.parked_claims import ParkedClaims
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.working_state import WorkingState
 from bucketq.model import brokers, transitions
 from bucketq.model.operations import Expire, Lead, Push, Request, Retire
@@ -57,7 +57,7 @@ def test_a_takeover_that_does_not_say_what_it_follows_is_noticed(monkeypatch: Pa
 
 
 def test_a_broker_that_answers_before_the_commit_is_noticed(monkeypatch: Patch) -> None:
-    def apply_and_tell(self: WorkingState, waiting: Waiting, document: Document) -> None:
+    def apply_and_tell(self: WorkingState, waiting: PendingRequest, document: Document) -> None:
         apply_really(self, waiting, document)
         applied = waiting.applied
         if isinstance(waiting.request.operation, Push) and applied is not None:
@@ -88,7 +88,7 @@ def test_answers_from_memory_without_a_look_at_the_object_are_noticed(monkeypatc
 
 
 def test_a_takeover_that_starts_all_leases_anew_is_noticed(monkeypatch: Patch) -> None:
-    def follow(self: SilenceWatch, state: State, now_s: float) -> None:
+    def follow(self: HeartbeatTracker, state: State, now_s: float) -> None:
         known = {job_id: heard for job_id, heard in self._heard.items() if job_id in state.running}
         follow_really(self, state, now_s)
         for job_id in state.running:
@@ -96,24 +96,24 @@ def test_a_takeover_that_starts_all_leases_anew_is_noticed(monkeypatch: Patch) -
             if known.get(job_id, (0, 0.0))[0] != attempt:
                 self._heard[job_id] = (attempt, now_s)
 
-    follow_really = SilenceWatch._follow
-    monkeypatch.setattr(SilenceWatch, "_follow", follow)
+    follow_really = HeartbeatTracker._follow
+    monkeypatch.setattr(HeartbeatTracker, "_follow", follow)
     expect("the jobs of the dead are reclaimed", faults="leader-kills", scenario="brokers")
 
 
 def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch: Patch) -> None:
-    def follow(self: SilenceWatch, state: State, now_s: float) -> None:
+    def follow(self: HeartbeatTracker, state: State, now_s: float) -> None:
         self._written = {}
         follow_really(self, state, now_s)
 
-    follow_really = SilenceWatch._follow
-    monkeypatch.setattr(SilenceWatch, "_follow", follow)
+    follow_really = HeartbeatTracker._follow
+    monkeypatch.setattr(HeartbeatTracker, "_follow", follow)
     expect("no lease is taken from a healthy worker", faults="nothing", scenario="mixed", first=19)
 
 
 def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
     def before_commit(
-        self: _LeaderPolicy, state: State, parked: Parking[Waiting], looked_s: float
+        self: _LeaderHooks, state: State, parked: ParkedClaims, looked_s: float
     ) -> None:
         now = self._clock.now()
         for job in [state.jobs.by_id[job_id] for job_id in state.running]:
@@ -122,19 +122,19 @@ def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
                 apply(state, Request(Expire(job=job.id, attempt=job.attempt)), now)
         before_really(self, state, parked, looked_s)
 
-    before_really = _LeaderPolicy.before_commit
-    monkeypatch.setattr(_LeaderPolicy, "before_commit", before_commit)
+    before_really = _LeaderHooks.before_commit
+    monkeypatch.setattr(_LeaderHooks, "before_commit", before_commit)
     expect("no lease is taken from a healthy worker", faults="kills", scenario="brokers")
 
 
 def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
-    def stale(self: SilenceWatch, state: State, now_s: float) -> list[Expire]:
+    def stale(self: HeartbeatTracker, state: State, now_s: float) -> list[Expire]:
         self._listening_since_s = -1e9
         self._ticked_s = now_s
         return stale_really(self, state, now_s)
 
-    stale_really = SilenceWatch.stale
-    monkeypatch.setattr(SilenceWatch, "stale", stale)
+    stale_really = HeartbeatTracker.stale
+    monkeypatch.setattr(HeartbeatTracker, "stale", stale)
     expect(
         "no lease is taken from a healthy worker",
         faults="freezes",

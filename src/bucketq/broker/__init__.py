@@ -47,7 +47,7 @@ broker proves itself every five seconds, and every second while claims wait. If 
 not answer from memory, and after twice the time in which the storage must answer (20 s, and more
 for a large object) it reports in every ping that it is cut off.
 
-**Grace.** The broker's own monotonic clock decides which workers are silent (``silence.py``). How
+**Grace.** The broker's own monotonic clock decides which workers are silent (``heartbeats``). How
 long each has been silent is written into the object as a duration every third of a lease, so that a
 successor continues from there without comparing clocks. No lease ends before a grace period has
 passed since the takeover, or since the broker itself was frozen. The grace period is a floor under
@@ -82,7 +82,7 @@ what was left of a lease, not a new lease: brokers that keep crashing still recl
 
 **The modules.** ``election`` has evidence and takeover; ``standby`` watches the broker that leads;
 ``candidacy`` keeps what a broker knows of its own takeovers; ``leader`` is group commit with an
-epoch; ``silence`` tracks heartbeats; ``token_guard`` checks tokens and rights; ``inbox`` queues
-calls; ``broker_connection`` is one client; ``broker`` is the lifecycle of one broker of one queue;
-``server`` runs several of them behind one address.
+epoch; ``heartbeats`` finds silent workers; ``token_guard`` checks tokens and rights; ``inbox``
+queues calls; ``broker_connection`` is one client; ``broker`` is the lifecycle of one broker of one
+queue; ``server`` runs several of them behind one address.
 """

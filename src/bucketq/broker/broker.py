@@ -21,9 +21,9 @@ from bucketq.broker.standby import Standby
 from bucketq.broker.token_guard import Guard, ShownToken
 from bucketq.clock import Clock, fraction
 from bucketq.codec import Document
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.register import Register
-from bucketq.commit.transient_faults import PassingFault
-from bucketq.commit.waiting import Waiting
+from bucketq.commit.transient_faults import TransientFault
 from bucketq.errors import (
     AccessDeniedError,
     BucketQError,
@@ -98,7 +98,7 @@ class Broker:
         self._standby = Standby(
             register, clock, transport, self._candidacy, is_shared=is_shared, takeover=takeover
         )
-        self._no_takeover = PassingFault(clock, _log, f"{register.where}: cannot take over")
+        self._no_takeover = TransientFault(clock, _log, f"{register.where}: cannot take over")
         self._connections: dict[int, BrokerConnection] = {}
         self._inbox: Inbox[RemoteRequest] = Inbox(self._waiting, self._pace_s, _drop)
         self._guard = Guard(clock)
@@ -246,7 +246,7 @@ class Broker:
         self.idle_since = None
         return connection
 
-    def leave(self, connection: BrokerConnection, parked: list[Waiting]) -> None:
+    def leave(self, connection: BrokerConnection, parked: list[PendingRequest]) -> None:
         """Note that a client is gone; its claims that wait are dropped."""
         self._connections.pop(id(connection), None)
         if not self._connections:

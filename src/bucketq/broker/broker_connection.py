@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from bucketq.broker.token_guard import ShownToken
-from bucketq.commit.waiting import Waiting
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.operations import Claim, Request
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
@@ -41,12 +41,12 @@ class ConnectionOwner(Protocol):
         """Check a token. Raises ``AccessDeniedError`` if it is not valid."""
         ...
 
-    def leave(self, connection: BrokerConnection, parked: list[Waiting]) -> None:
+    def leave(self, connection: BrokerConnection, parked: list[PendingRequest]) -> None:
         """Note that a client is gone; its claims that wait are dropped."""
         ...
 
 
-class RemoteRequest(Waiting):
+class RemoteRequest(PendingRequest):
     """A request of a client."""
 
     __slots__ = ("_is_resolved", "connection", "tag")
@@ -96,7 +96,7 @@ class BrokerConnection:
         self._owner = owner
         self._send = send
         self._answers: list[Answer] = []
-        self._patient: dict[int, Waiting] = {}
+        self._patient: dict[int, PendingRequest] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     @property

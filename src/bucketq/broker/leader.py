@@ -16,15 +16,16 @@ from typing import Any
 from bucketq.archive import ArchiveWriter
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import DeposedError, Identity, check_leads, elect
-from bucketq.broker.silence import SilenceWatch
+from bucketq.broker.heartbeats import HeartbeatTracker
 from bucketq.broker.token_guard import refusal
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.pacing import ALONE_S, Courtesy
-from bucketq.commit.parking import Parking
+from bucketq.commit.pacing import ALONE_S, FairnessPause
+from bucketq.commit.parked_claims import ParkedClaims
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.register import Register
-from bucketq.commit.waiting import Waiting
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.model.leases import pulses
 from bucketq.model.numbered_batches import ClaimBatch
@@ -58,9 +59,9 @@ class Leader:
         """Make a leader that takes over from epoch ``after`` when it is opened."""
         self._register = register
         self._identity = identity
-        self._policy = _LeaderPolicy(clock, identity, after)
+        self._hooks = _LeaderHooks(clock, identity, after)
         self._committer = GroupCommitter(
-            register, clock, timeout_s=timeout_s, archive=archive, policy=self._policy
+            register, clock, timeout_s=timeout_s, archive=archive, hooks=self._hooks
         )
         self._timeout_s = timeout_s
         self._ends_at: float | None = None
@@ -94,7 +95,7 @@ class Leader:
 
     async def close(self) -> None:
         """Commit what was submitted, then close; retiring and closing have one limit together."""
-        self._policy.stop()
+        self._hooks.stop()
         now_s = asyncio.get_running_loop().time()
         left_s = self._timeout_s if self._ends_at is None else self._ends_at - now_s
         await self._committer.close(max(0.0, left_s))
@@ -103,9 +104,9 @@ class Leader:
         """Commit a request of this process."""
         return await self._committer.submit(request, timeout_s)
 
-    def accept(self, waiting: Waiting) -> None:
+    def accept(self, pending: PendingRequest) -> None:
         """Take a request of a client."""
-        self._committer.accept(waiting)
+        self._committer.accept(pending)
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call."""
@@ -172,24 +173,24 @@ class Leader:
             return False
         return True
 
-    def forget(self, claims: list[Waiting]) -> None:
+    def forget(self, claims: list[PendingRequest]) -> None:
         """Drop parked claims whose client is gone."""
         for claim in claims:
             self._committer.working.parked.discard(claim)
 
 
-class _LeaderPolicy:
+class _LeaderHooks(CommitHooks):
     """What a leader decides while a group committer commits for it."""
 
     reads = frozenset[type]((*READS, Heartbeat))
 
     def __init__(self, clock: Clock, identity: Identity, after: int) -> None:
+        super().__init__(clock, create=False)
         # It does not take turns: direct writers beside it are few, and its clients are many.
-        self.courtesy = Courtesy(ALONE_S)
-        self._clock = clock
+        self.fairness = FairnessPause(ALONE_S)
         self._identity = identity
         self._after = after
-        self._silence = SilenceWatch(0.0)
+        self._silence = HeartbeatTracker(0.0)
         self._swept_s = 0.0
         self._persisted_s = 0.0
         """When the silence of workers was last added to the state, and when that was committed:
@@ -198,7 +199,7 @@ class _LeaderPolicy:
         self._ticker: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the ticks."""
         if self._ticker is not None:
             self._ticker.cancel()
 
@@ -206,7 +207,7 @@ class _LeaderPolicy:
         """Take over by compare-and-set."""
         document = await elect(register, self._clock, self._identity, self._after)
         now_s = asyncio.get_running_loop().time()
-        self._silence = SilenceWatch(now_s)
+        self._silence = HeartbeatTracker(now_s)
         self._swept_s = self._persisted_s = self._committed_s = now_s
         self._tick()
         return document
@@ -221,15 +222,15 @@ class _LeaderPolicy:
         check_leads(document, self._identity)
         self._persisted_s = self._committed_s
 
-    def intercept(self, waiting: Waiting, state: State, looked_s: float) -> Applied | None:
+    def intercept(self, pending: PendingRequest, state: State, looked_s: float) -> Applied | None:
         """Reject what a client's token does not allow; answer heartbeats from memory if possible.
 
         Tokens are checked again whenever the state was read anew, and when a parked claim is
         served.
         """
-        operation = waiting.request.operation
-        if state.settings.require_token and isinstance(waiting, RemoteRequest):
-            shown = waiting.connection.shown
+        operation = pending.request.operation
+        if state.settings.require_token and isinstance(pending, RemoteRequest):
+            shown = pending.connection.shown
             error = refusal(state, shown, operation, self._clock.now())
             if error is not None:
                 return Applied(None, error, [])
@@ -269,7 +270,7 @@ class _LeaderPolicy:
         """Leave that to the sweep, which comes once a second whether there are claims or not."""
         return False
 
-    def before_commit(self, state: State, parked: Parking[Waiting], looked_s: float) -> None:
+    def before_commit(self, state: State, parked: ParkedClaims, looked_s: float) -> None:
         """End the leases of silent workers, and persist how long the others have been silent."""
         now, now_s = self._clock.now(), asyncio.get_running_loop().time()
         if now_s < self._swept_s + _SWEEP_S:
@@ -286,12 +287,12 @@ class _LeaderPolicy:
             apply(state, Request(self._silence.write_down(state, now_s)), now)
             self._silence.wrote_down(state)
 
-    def committed(self, answered: Sequence[Waiting], state: State | None) -> None:
+    def committed(self, answered: Sequence[PendingRequest], state: State | None) -> None:
         """Count the silence of a worker from the answer to its claim, however long that took."""
         now_s = asyncio.get_running_loop().time()
         self._committed_s = self._persisted_s
-        for waiting in answered:
-            operation, applied = waiting.request.operation, waiting.applied
+        for pending in answered:
+            operation, applied = pending.request.operation, pending.applied
             if type(operation) is Claim and applied is not None:
                 for job in applied.answer or ():
                     self._silence.hear(job.id, job.attempt, now_s)
@@ -318,7 +319,7 @@ class _LeaderPolicy:
         return self._swept_s + _SWEEP_S if state is not None and state.running else None
 
 
-def _put_last(parked: Parking[Waiting], workers: Collection[str | None]) -> None:
+def _put_last(parked: ParkedClaims, workers: Collection[str | None]) -> None:
     """Let claims of workers that fell silent wait behind all others.
 
     The claim that has waited longest would get its lost job again, while live workers wait for it.

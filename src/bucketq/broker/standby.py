@@ -20,7 +20,7 @@ from bucketq.broker.election import (
 )
 from bucketq.clock import Clock, fraction
 from bucketq.commit.register import Register
-from bucketq.commit.transient_faults import PassingFault
+from bucketq.commit.transient_faults import TransientFault
 from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
 from bucketq.model.records import BrokerRecord
 from bucketq.rpc.transport import CannotDialError, Transport, UntrustedError
@@ -55,8 +55,8 @@ class Standby:
         self._transport = transport
         self._candidacy = candidacy
         self._is_shared = is_shared
-        self._unreadable = PassingFault(clock, _log, f"{register.where}: cannot be read")
-        self._unasked = PassingFault(
+        self._unreadable = TransientFault(clock, _log, f"{register.where}: cannot be read")
+        self._unasked = TransientFault(
             clock, _log, f"{register.where}: cannot find out whether its broker is alive"
         )
         self._is_resolved: tuple[str, int] | None = None

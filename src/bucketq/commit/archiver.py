@@ -1,11 +1,12 @@
-"""How finished jobs leave the queue for the archive, in the background.
+"""``Archiver``: moves finished jobs from the queue to the archive, in the background.
 
-First the archive file, then the commit that lets its jobs go; never the other way round. Only jobs
-that a landed commit shows as done are taken, and a job that is done never changes, so nothing has
-to be locked: two processes that archive at once write a job twice, and readers see it once.
+First it writes the archive file, then it commits that the jobs leave; never the other way round.
+It takes only jobs that a landed commit shows as done, and a job that is done never changes, so
+nothing has to be locked: two processes that archive at once write a job twice, and readers see it
+once.
 
-Every commit writes the finished jobs again, so they must not pile up: a look moves all that is
-due, and when they take much room they leave before their time.
+Every commit writes the finished jobs again, so they must not pile up: each pass moves all that are
+due, and if they take too many bytes they leave early.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from bucketq.archive import ArchiveWriter
 from bucketq.archive.writer import FinishedJob
@@ -34,51 +36,60 @@ from bucketq.model.timekeeping import agreed
 
 _log = logging.getLogger("bucketq")
 
-_LOOK_S = 1.0
-_BUSY_LOOK_S = 0.25
-"""The same after jobs had to leave before their time; more come soon."""
-_LONGEST_LOOK_S = 10.0
-"""How often archiving that fails is tried again, at least."""
+_PASS_S = 1.0
+"""The pause between two passes: short beside ``archive_after_s``; an idle pass costs nothing."""
+_BUSY_PASS_S = 0.25
+"""The same after jobs had to leave early; more come soon."""
+_LONGEST_PASS_S = 10.0
+"""How often archiving that fails is retried, at least."""
 _PRUNE_S = 3600.0
+"""How often archive files beyond the retention are deleted; retention is counted in days."""
 _CROWD_BYTES = 4 << 20
-"""Finished jobs that take more leave before their time, until half of it is left: each commit
-writes them again. Measured with batches of 100, in memory: with 8 MiB a quarter fewer cycles in a
-second of CPU, with 16 MiB half as many."""
+"""If finished jobs take more, they leave early until half of it is left: each commit writes them
+again. Measured with batches of 100, in memory: with 8 MiB a quarter fewer cycles in a second of
+CPU, with 16 MiB half as many."""
 _READ_JOBS = 50_000
 """How many are taken from the outbox at once: few enough for no caller to notice the pause."""
 _FILE_JOBS = 5000
 _FILE_BYTES = 8 << 20
 """An archive file has at most so many jobs and bytes, so that writing one never takes long."""
+_WRITE_TRIES = 6
+"""About half a minute in all: a storage that is away for longer fails the pass."""
 
 
 class Archiver:
-    """Moves the finished jobs of one queue to its archive."""
+    """Moves the finished jobs of one queue to its archive; without one, they stay in the queue."""
 
     def __init__(
         self,
         submit: Callable[[Request], Awaitable[Any]],
-        writer: ArchiveWriter,
+        writer: ArchiveWriter | None,
         clock: Clock,
+        where: str,
     ) -> None:
-        """Commit through ``submit``."""
+        """Commit with ``submit``; ``where`` is what messages call the queue."""
         self._submit = submit
-        self._writer = writer
+        self._has_archive = writer is not None
+        # ``start`` and ``flush`` check that there is one; nothing else begins to archive.
+        self._writer = cast("ArchiveWriter", writer)
         self._clock = clock
+        self._where = where
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._trouble = ""
-        self._look_s = _LOOK_S
+        self._pass_s = _PASS_S
         self._was_crowded = False
 
     def start(self, current: Callable[[], State | None]) -> None:
         """Archive what is due in the background, until ``stop``.
 
-        ``current`` shows the state in memory: a queue without finished jobs costs no request.
+        ``current`` returns the state in memory: a queue without finished jobs costs no request.
         """
-        self._task = asyncio.get_running_loop().create_task(self._run(current))
+        if self._has_archive:
+            self._task = asyncio.get_running_loop().create_task(self._run(current))
 
     async def stop(self) -> None:
-        """Archive no more."""
+        """Stop archiving."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -87,7 +98,7 @@ class Archiver:
         loop = asyncio.get_running_loop()
         prune_at = loop.time() + _PRUNE_S
         while True:
-            await asyncio.sleep(self._look_s * (1 + fraction(self._clock)))
+            await asyncio.sleep(self._pass_s * (1 + fraction(self._clock)))
             try:
                 while await self._move_due(current()):
                     pass
@@ -95,19 +106,22 @@ class Archiver:
                     prune_at = loop.time() + _PRUNE_S
                     await self._prune(current)
             except (ClosedError, SupersededError):
-                continue  # The queue closes, and this task ends with it.
-            except Exception as error:  # noqa: BLE001 - whatever it is, archiving goes on
+                continue  # The queue is closing, and this task ends with it.
+            except Exception as error:  # noqa: BLE001 - whatever it is, archiving continues
                 self._note_failure(error, current())
             else:
                 self._note_success()
-                self._look_s = _BUSY_LOOK_S if self._was_crowded else _LOOK_S
+                self._pass_s = _BUSY_PASS_S if self._was_crowded else _PASS_S
 
     async def flush(self) -> int:
         """Archive everything that is finished now; return how many jobs left by this.
 
-        Everything has left when it returns, whether another process was faster or not. What
-        finishes meanwhile is not waited for.
+        Everything has left when it returns, even if another process was faster. Jobs that finish
+        meanwhile are not included.
         """
+        if not self._has_archive:
+            message = f"the queue {self._where} was opened without an archive"
+            raise InvalidRequestError(message)
         async with self._turn:
             return await self._move(await self._submit(Request(ReadOutbox())))
 
@@ -127,7 +141,7 @@ class Archiver:
         return len(outbox.jobs) == _READ_JOBS
 
     async def _move(self, outbox: Outbox) -> int:
-        """Archive jobs, and let them go; return how many left by this."""
+        """Archive jobs, and remove them from the queue; return how many left by this."""
         count = 0
         for jobs in _archive_files(outbox.jobs):
             await self._write(jobs, outbox.version)
@@ -136,28 +150,26 @@ class Archiver:
         return count
 
     async def _write(self, jobs: Sequence[FinishedJob], version: int) -> None:
-        for attempt in range(5):
-            try:
+        for attempt in range(_WRITE_TRIES - 1):
+            with suppress(UnavailableError):
                 await self._writer.write(jobs, version)
-            except UnavailableError:
-                await asyncio.sleep(fraction(self._clock) * 2**attempt)
-            else:
                 return
+            await asyncio.sleep(fraction(self._clock) * 2**attempt)
         await self._writer.write(jobs, version)
 
     async def _prune(self, current: Callable[[], State | None]) -> None:
-        """Delete what is too old, and not by the clock of this process alone: it is gone then."""
+        """Delete what is too old; for good, so not by the clock of this process alone."""
         state = current()
         if state is None or not state.settings.archive_retention_s:
             return
-        await self._submit(Request(NoteTime()))  # In an idle queue no other commit does that.
+        await self._submit(Request(NoteTime()))  # In an idle queue no other commit does.
         state = current() or state
         before = agreed(state, self._clock.now())
         await self._writer.prune(before - timedelta(seconds=state.settings.archive_retention_s))
 
     def _note_failure(self, error: Exception, state: State | None) -> None:
-        """Log it, unless archiving has failed since it was logged last."""
-        self._look_s = min(2 * self._look_s, _LONGEST_LOOK_S)
+        """Log the first of several failures in a row."""
+        self._pass_s = min(2 * self._pass_s, _LONGEST_PASS_S)
         if not self._trouble:
             text = "archiving to %s fails, and finished jobs stay in the queue: %s"
             is_ours = isinstance(error, BucketQError)
@@ -172,37 +184,8 @@ class Archiver:
         self._trouble = ""
 
 
-class NoArchiver:
-    """Leaves finished jobs in a queue that was opened without an archive."""
-
-    def __init__(self, where: str) -> None:
-        """Take what messages call the queue."""
-        self._where = where
-
-    def start(self, current: Callable[[], State | None]) -> None:
-        """Do nothing."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
-
-    async def flush(self) -> int:
-        """Raise ``InvalidRequestError``."""
-        message = f"the queue {self._where} was opened without an archive"
-        raise InvalidRequestError(message)
-
-
-def make_archiver(
-    submit: Callable[[Request], Awaitable[Any]],
-    writer: ArchiveWriter | None,
-    clock: Clock,
-    where: str,
-) -> Archiver | NoArchiver:
-    """Make the archiver of a queue, which may have been opened without an archive."""
-    return NoArchiver(where) if writer is None else Archiver(submit, writer, clock)
-
-
 def _archive_files(jobs: Sequence[FinishedJob]) -> Iterator[Sequence[FinishedJob]]:
-    """Cut jobs into what goes in one archive file."""
+    """Split jobs into archive files."""
     start, size_bytes = 0, 0
     for place, (job, _) in enumerate(jobs):
         length = line_bytes(job)

@@ -1,12 +1,13 @@
 """``DirectCommitter``: every request reads the object, changes it, and writes it back by itself.
 
-It needs no other process and holds nothing that could be lost. Each change costs a write of
-the whole object, and writers who meet try again, so it suits a few operations a second.
+It needs no other process and holds nothing that could be lost. Each change costs a write of the
+whole object, and writers that collide retry, so it suits a few operations a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,16 +15,16 @@ from msgspec.structs import replace
 from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.archiver import make_archiver
+from bucketq.commit.archiver import Archiver
 from bucketq.commit.background import Background
 from bucketq.commit.lease_watch import LeaseWatch
-from bucketq.commit.outcome_errors import not_durable, rejected_repeat, unanswered
-from bucketq.commit.pacing import Courtesy
-from bucketq.commit.parking import next_due_s
+from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
+from bucketq.commit.pacing import FairnessPause
+from bucketq.commit.parked_claims import next_due_s
 from bucketq.commit.register import Register
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.tidying import tidy
-from bucketq.errors import ClosedError, NotDurableError, RejectedError, UnavailableError
+from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, READS, Claim, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
@@ -32,13 +33,17 @@ from bucketq.store.resolve_write import Verdict
 
 _FIRST_RETRY_S = 0.01
 _LAST_RETRY_S = 1.0
+"""Retries while the storage does not answer: from about the latency of a fast store up to a rate
+that a store in trouble can bear."""
 _LAST_RACE_S = 0.2
-"""The same after losing to another writer: shorter than the pauses that busy writers make
-(``pacing.Courtesy``), or they are missed."""
+"""The longest pause after losing to another writer: shorter than the pauses that busy writers make
+(``pacing.FairnessPause``), or they are missed."""
 _FIRST_POLL_S = 0.05
-"""How soon the object is looked at again for what others have pushed; later it is slower."""
 _LAST_POLL_S = 1.0
+"""How often a claim that waits reads the object again for jobs that others pushed: often at first,
+then as often as a conditional GET is cheap on every store."""
 _SHORTEST_WAIT_S = 0.005
+"""A timer may fire a little early; this keeps a claim from spinning until a delayed job is due."""
 
 
 class DirectCommitter:
@@ -60,14 +65,16 @@ class DirectCommitter:
         self._clock = clock
         self._timeout_s = timeout_s
         self._create = create
-        self._archiver = make_archiver(self._submit_own, archive, clock, register.where)
+        self.where = register.where
+        submit = partial(self.submit, timeout_s=timeout_s)
+        self._archiver = Archiver(submit, archive, clock, self.where)
         self._claiming = Background()
         self._document: Document | None = None
         self._turn = asyncio.Lock()
         self._under_way = 0
-        """How many operations have the turn or wait for it."""
+        """How many operations hold the lock or wait for it."""
         self._leases = LeaseWatch()
-        self._courtesy = Courtesy()
+        self._fairness = FairnessPause()
         self._seen: State | None = None
         """The state that the last request was applied to."""
         self.sees_broker = False
@@ -75,11 +82,6 @@ class DirectCommitter:
         self._changed = asyncio.Event()
         self._poll_s = _FIRST_POLL_S
         self.is_open = False
-
-    @property
-    def where(self) -> str:
-        """What messages call the queue."""
-        return self._register.where
 
     @property
     def version(self) -> int:
@@ -94,7 +96,7 @@ class DirectCommitter:
         self._archiver.start(lambda: self.state)
 
     async def close(self) -> None:
-        """Wait for requests under way, then close."""
+        """Wait for requests in progress, then close."""
         await self._archiver.stop()
         self.is_open = False
         self._announce()
@@ -103,10 +105,9 @@ class DirectCommitter:
             self._document = self._seen = None
 
     async def submit(self, request: Request, timeout_s: float) -> Any:
-        """Commit one request, trying again until it is certain or the time is over."""
+        """Commit one request, retrying until its outcome is certain or the time is over."""
         if not self.is_open:
-            message = f"the queue {self.where} is closed: connect again"
-            raise ClosedError(message)
+            raise closed(self.where)
         operation = request.operation
         if not isinstance(operation, Claim):
             return await self._submit_once(request, timeout_s)
@@ -114,7 +115,7 @@ class DirectCommitter:
         while True:
             # Before the claim, or a change between its answer and the waiting would be missed.
             changed = self._changed
-            # In a task: if the caller is cancelled, what follows must know how the write ended.
+            # In a task: if the caller is cancelled, a withdrawal must know how the write ended.
             jobs = await asyncio.shield(self._claiming.start(self._submit_once(request, timeout_s)))
             left_s = until - asyncio.get_running_loop().time()
             # A claim that finds nothing has changed nothing, so it can be made again.
@@ -122,15 +123,11 @@ class DirectCommitter:
                 return jobs
             await self._arrival(changed, left_s)
             if not self.is_open:
-                message = f"the queue {self.where} is closed: connect again"
-                raise ClosedError(message)
+                raise closed(self.where)
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call."""
         return await self._archiver.flush()
-
-    async def _submit_own(self, request: Request) -> Any:
-        return await self.submit(request, self._timeout_s)
 
     async def _submit_once(self, request: Request, timeout_s: float) -> Any:
         attempts = _Attempts(request)
@@ -150,7 +147,7 @@ class DirectCommitter:
             raise
 
     async def _read_in_time(self, attempts: _Attempts) -> Any:
-        """Read when it is this request's turn, or else beside a write that stalls."""
+        """Read when it is this request's turn, or beside a write that stalls."""
         loop = asyncio.get_running_loop()
         reading = loop.create_task(self._try_in_turn(attempts))
         stall = loop.create_task(self._register.stalled.wait())
@@ -165,7 +162,7 @@ class DirectCommitter:
         return await self._read_beside(attempts.request)
 
     async def _read_beside(self, request: Request) -> Any:
-        """Answer a read from the object alone: the state in memory has changes in doubt."""
+        """Answer a read from the object: the outcome of changes in memory is unknown."""
         document, _ = await self._register.beside().load_until_answered()
         return apply(document.state, request, self._clock.now()).result()
 
@@ -180,9 +177,9 @@ class DirectCommitter:
     async def _try_until_certain(self, attempts: _Attempts) -> Any:
         backoff = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
         race = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RACE_S)
-        await self._courtesy.turn()
+        await self._fairness.turn()
         while True:
-            # Whatever interrupts this leaves no half-changed state behind.
+            # An interruption must not leave a half-changed state behind.
             document, self._document = self._document, None
             looked_s = asyncio.get_running_loop().time()
             try:
@@ -200,7 +197,7 @@ class DirectCommitter:
             began_s = asyncio.get_running_loop().time()
             settled = await self._register.commit(document, self._register.prepare(document))
             is_first = settled.verdict is Verdict.LANDED
-            self._courtesy.wrote(began_s, was_first=is_first)
+            self._fairness.wrote(began_s, was_first=is_first)
             self._document = settled.document
             if is_first:
                 self._announce()
@@ -222,10 +219,10 @@ class DirectCommitter:
 
     @property
     def state(self) -> State | None:
-        """The newest state that is known, for judging what is due.
+        """The newest known state, for judging what is due.
 
-        While an operation is under way it may hold changes that are not committed. A busy queue is
-        hardly ever seen between two operations.
+        While an operation is in progress it may hold changes that are not committed: a busy queue
+        is hardly ever between two operations.
         """
         return self._document.state if self._document else self._seen
 
@@ -236,11 +233,10 @@ class DirectCommitter:
         self._poll_s = _FIRST_POLL_S
 
     async def _arrival(self, changed: asyncio.Event, wait_s: float) -> None:
-        """Wait for a change made here, the next delayed job, or the time to look again."""
+        """Wait for a change made here, the next delayed job, or the next poll."""
         self._poll_s = min(2 * self._poll_s, _LAST_POLL_S)
         wait_s = min(wait_s, self._poll_s)
-        state = self.state
-        due_s = next_due_s(state, self._clock.now())
+        due_s = next_due_s(self.state, self._clock.now())
         if due_s is not None:
             wait_s = min(wait_s, max(_SHORTEST_WAIT_S, due_s))
         try:
@@ -251,13 +247,13 @@ class DirectCommitter:
 
 
 class _Attempts:
-    """A request, and what was learnt of it by trying."""
+    """A request, with what earlier tries have shown."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
 
     def may_have_landed_since(self, version: int) -> None:
-        """Note that it was written on ``version``, and that the outcome cannot be known."""
+        """Note that it was written on top of ``version``, with an unknown outcome."""
         since = self.request.since
         since = version if since is None else min(since, version)
         self.request = replace(self.request, since=since)

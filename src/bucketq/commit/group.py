@@ -5,42 +5,47 @@ comes, ahead of the write in flight (``working_state``), and its answer is held 
 that contains it has landed; so a thousand callers share one write. The bytes of a write are frozen
 when it begins: what comes later waits for the next one.
 
-When a commit is lost to another writer the state is thrown away, and every request that has
-not been answered is applied to the fresh one. If a batch changes nothing (reads, empty claims,
-rejections) nothing is written, but the object is asked first whether it has changed, so that no
-answer is older than its question.
+When a commit is lost to another writer the state is discarded, and every pending request is applied
+to the fresh one. If a batch changes nothing (reads, empty claims, rejections) nothing is written,
+but first a conditional read checks whether the object has changed, so that no answer is older than
+its question.
 
-A bad request fails alone. A store that refuses is asked again with growing pauses; a write that it
-refuses is refused to those who asked for it, and reads beside it are answered. Claims that wait
-outlive a refusal that passes, and are refused when it lasts. If the owning task cannot continue
-(the object is gone, or cannot be trusted), every request is answered with the reason.
+A bad request fails alone. A store that refuses is asked again with growing pauses; if it refuses a
+write, the requests in that write fail, and reads beside them are answered. Parked claims survive a
+short refusal, and fail if it lasts. If the owning task cannot continue (the object is gone, or
+cannot be trusted), every request is answered with the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.archiver import make_archiver
-from bucketq.commit.outcome_errors import unanswered
-from bucketq.commit.pacing import Gather
-from bucketq.commit.policy import EmbeddedPolicy, Policy
+from bucketq.commit.archiver import Archiver
+from bucketq.commit.commit_hooks import CommitHooks
+from bucketq.commit.outcome_errors import closed, unanswered
+from bucketq.commit.pacing import BatchDelay
+from bucketq.commit.pending_requests import LocalRequest, PendingRequest
 from bucketq.commit.register import Register
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.tidying import tidy
-from bucketq.commit.transient_faults import Refusals
-from bucketq.commit.waiting import Caller, Waiting
+from bucketq.commit.transient_faults import TransientFault
 from bucketq.commit.working_state import WorkingState
-from bucketq.errors import ClosedError, StoreRefusedError, UnavailableError
+from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.model.operations import Request
 from bucketq.model.state import State
 from bucketq.store.resolve_write import Verdict
 
 _log = logging.getLogger("bucketq")
+
+_LONGEST_REFUSAL_S = 5.0
+"""How long parked claims survive while the store refuses reads: renewed credentials, or rights that
+are not known to every server yet, must not stop workers."""
 
 
 class GroupCommitter:
@@ -56,7 +61,7 @@ class GroupCommitter:
         timeout_s: float = 60.0,
         create: bool = True,
         archive: ArchiveWriter | None = None,
-        policy: Policy | None = None,
+        hooks: CommitHooks | None = None,
     ) -> None:
         """Make a committer over a register.
 
@@ -66,36 +71,30 @@ class GroupCommitter:
             timeout_s: How long opening and closing may take.
             create: Whether to create the queue if there is none.
             archive: Where finished jobs go; without it they stay in the queue.
-            policy: What its owner decides; by default it is embedded in one process.
+            hooks: What its owner decides; by default those of an embedded queue.
         """
         self._register = register
         self._clock = clock
         self._timeout_s = timeout_s
-        self._policy = policy or EmbeddedPolicy(clock, create=create)
-        self._archiver = make_archiver(self._submit_own, archive, clock, register.where)
-        self.working = WorkingState(register.where, clock, self._policy)
-        """The state in memory, and the requests without an answer."""
+        self._hooks = hooks or CommitHooks(clock, create=create)
+        self.where = register.where
+        submit = partial(self.submit, timeout_s=timeout_s)
+        self._archiver = Archiver(submit, archive, clock, self.where)
+        self.working = WorkingState(self.where, clock, self._hooks)
+        """The state in memory, and the pending requests."""
         self._wake = asyncio.Event()
-        self._gather = Gather()
-        self._stalls = StallWatch(
-            register,
-            clock,
-            self.working.backlog,
-            self.working.stalled_reads,
-            lambda document, request, now: self._policy.read(document.state, request, now),
-            self._policy.check,
-        )
-        self._refusals = Refusals(clock, _log, self.where)
+        self._batch_delay = BatchDelay()
+        unknown = partial(self._unanswered, limit="in time")
+        self._stalls = StallWatch(register, clock, self.working, self._hooks, unknown)
+        self._unreadable = TransientFault(clock, _log, f"{self.where}: cannot be read")
+        self._unwritable = TransientFault(clock, _log, f"{self.where}: cannot be written")
+        self._rests_until_s = 0.0
+        """Until when the store is left alone, unless requests come; by the loop's time."""
         self.writing_since: float | None = None
-        """When the write or look under way was begun."""
+        """When the current write or look began."""
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
         self._broken: Exception | None = None
-
-    @property
-    def where(self) -> str:
-        """What messages call the queue."""
-        return self._register.where
 
     @property
     def version(self) -> int:
@@ -110,17 +109,17 @@ class GroupCommitter:
     async def open(self) -> None:
         """Load or create the queue, and begin to commit."""
         loop = asyncio.get_running_loop()
-        # Before the load: what it proves, it proves of the moment at which it was begun.
+        # Before the load, because it proves only what was true when it began.
         began_s = loop.time()
-        document = await self._register.in_time(self._policy.load(self._register), self._timeout_s)
+        document = await self._register.in_time(self._hooks.load(self._register), self._timeout_s)
         self.working.adopt(document, began_s)
         self._archiver.start(lambda: self.state)
         self._task = loop.create_task(self._run())
-        self._stalls.start(lambda waiting: self._unanswered(waiting, "in time"))
+        self._stalls.start()
 
     async def close(self, limit_s: float | None = None) -> None:
-        """Commit what was submitted, then stop. Claims that wait get ``ClosedError``."""
-        self.working.send_away(ClosedError(f"the queue {self.where} is closed: connect again"))
+        """Commit what was submitted, then stop. Parked claims get ``ClosedError``."""
+        self.working.send_away(closed(self.where))
         await self._archiver.stop()
         self._is_closing = self.working.is_closing = True
         if self._task is not None:
@@ -131,19 +130,19 @@ class GroupCommitter:
         self.working.document = None
 
     async def submit(self, request: Request, timeout_s: float) -> Any:
-        """Apply a request, and wait until what it led to is durable."""
+        """Apply a request, and wait until its effect is durable."""
         loop = asyncio.get_running_loop()
-        waiting = Caller(request, self._register.version, loop)
-        self.admit(waiting)
-        self.accept(waiting)
-        limit_s = timeout_s + max(0.0, waiting.until - loop.time())
+        pending = LocalRequest(request, self._register.version, loop)
+        self.admit(pending)
+        self.accept(pending)
+        limit_s = timeout_s + max(0.0, pending.until - loop.time())
         try:
             async with asyncio.timeout(limit_s):
                 # If the caller is cancelled, the request still commits; only its answer is dropped.
-                return await waiting.answer
+                return await pending.answer
         except TimeoutError as error:
             limit = f"in {timeout_s:g} s"
-            raise self._unanswered(waiting, limit) from error
+            raise self._unanswered(pending, limit) from error
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call."""
@@ -157,29 +156,25 @@ class GroupCommitter:
     @property
     def last_write_s(self) -> float:
         """How long the last write took."""
-        return self._gather.last_s
+        return self._batch_delay.last_s
 
     async def stopped(self) -> Exception | None:
-        """Wait until it commits no more; return why, or None if it was closed."""
+        """Wait until it has stopped; return why, or None if it was closed."""
         if self._task is not None:
             await asyncio.wait([self._task])
         return self._broken
 
-    def admit(self, waiting: Waiting) -> None:
-        """Raise ``OverloadedError`` if too many requests wait already."""
-        self.working.backlog.admit(waiting, self.where, self._gather.last_s)
+    def admit(self, pending: PendingRequest) -> None:
+        """Raise ``OverloadedError`` if too many requests are pending."""
+        self.working.backlog.admit(pending, self.where, self._batch_delay.last_s)
 
-    def accept(self, waiting: Waiting) -> None:
+    def accept(self, pending: PendingRequest) -> None:
         """Apply a request; it is answered once that is durable."""
         if self._task is None or self._task.done():
-            gone = ClosedError(f"the queue {self.where} is closed: connect again")
-            waiting.resolve(None, self._broken or gone)
+            pending.resolve(None, self._broken or closed(self.where))
             return
-        self.working.accept(waiting)
+        self.working.accept(pending)
         self._wake.set()
-
-    async def _submit_own(self, request: Request) -> Any:
-        return await self.submit(request, self._timeout_s)
 
     async def _run(self) -> None:
         """Own the state: commit batch after batch, until it is closed and all is answered."""
@@ -190,14 +185,14 @@ class GroupCommitter:
                 if self._is_closing and not backlog.batch:
                     return
                 if backlog.batch:
-                    await self._gather.wait(lambda: len(backlog.batch))
-                    await self._policy.courtesy.turn()
-                # Before the round: what it finds in the object is attended to in the next one.
+                    await self._batch_delay.wait(lambda: len(backlog.batch))
+                    await self._hooks.fairness.turn()
+                # Before the round: what it finds in the object is for the next one.
                 self._wake.clear()
                 self.writing_since = asyncio.get_running_loop().time()
                 await self._round()
                 self.writing_since = None
-        except Exception as error:  # noqa: BLE001 - whatever it is, no caller may wait for ever
+        except Exception as error:  # noqa: BLE001 - whatever it is, no caller may hang
             self._broken = error
             self._answer_all(error)
         except asyncio.CancelledError:
@@ -212,7 +207,7 @@ class GroupCommitter:
             return
         needed_at = self.working.needed_at()
         if needed_at is not None:
-            needed_at = max(needed_at, self._refusals.rests_until_s)
+            needed_at = max(needed_at, self._rests_until_s)
         loop = asyncio.get_running_loop()
         timer = None if needed_at is None else loop.call_at(needed_at, self._wake.set)
         try:
@@ -222,7 +217,7 @@ class GroupCommitter:
                 timer.cancel()
 
     async def _round(self) -> None:
-        """Settle the requests that came so far. If a look is refused, so are they."""
+        """Settle the requests that came so far. If the store refuses to be read, they fail."""
         working = self.working
         try:
             await self._settle_batch()
@@ -231,10 +226,11 @@ class GroupCommitter:
                 working.backlog.send()
             working.document = None
             working.answer_in_flight(error)
-            if self._refusals.refuse_look(error):
+            self._rest(self._unreadable.strike(error))
+            if self._unreadable.lasts_s >= _LONGEST_REFUSAL_S:
                 working.send_away(error)
         else:
-            self._refusals.allow_look()
+            self._unreadable.passed()
 
     async def _settle_batch(self) -> None:
         working = self.working
@@ -242,7 +238,7 @@ class GroupCommitter:
             await self._load()
         document = working.document
         if document is None or not working.finish_batch(document):
-            return  # A request failed half-way and was answered; the others start over.
+            return  # A request failed half-way and was answered; the others are applied again.
         if not document.state.has_changes:
             working.read(document)
             if working.backlog.in_flight or working.is_look_due():
@@ -258,23 +254,24 @@ class GroupCommitter:
         except StoreRefusedError as error:
             await self._refuse_write(error)
             return
-        self._refusals.allow_write()
+        self._unwritable.passed()
         took_s = asyncio.get_running_loop().time() - began_s
-        self._policy.courtesy.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
-        self._gather.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
-        self._wake_if(working.settle(document, settled, base_version, began_s))
+        self._hooks.fairness.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
+        self._batch_delay.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
+        if working.settle(document, settled, base_version, began_s):
+            self._wake.set()
 
     async def _refuse_write(self, error: StoreRefusedError) -> None:
-        """Refuse the writes of a batch; its reads are answered by a look at what is there."""
+        """Fail the writes of a batch; its reads are answered from the object."""
         working, backlog = self.working, self.working.backlog
         working.document = None
-        self._refusals.refuse_write(error)
-        reads = backlog.split(self._policy.reads)
+        self._rest(self._unwritable.strike(error))
+        reads = backlog.split(self._hooks.reads)
         working.answer_in_flight(error)
         if reads:
             backlog.in_flight = reads
             document, looked_s = await self._register.load_until_answered()
-            self._policy.check(document)
+            self._hooks.check(document)
             working.read(document)
             working.answer_in_flight(None)
             working.adopt(document, looked_s)
@@ -287,23 +284,23 @@ class GroupCommitter:
             fresh = await self._register.refresh(document)
         except UnavailableError:
             fresh, began_s = await self._register.load_until_answered()
-        self._wake_if(self.working.confirm(document, fresh, began_s))
+        if self.working.confirm(document, fresh, began_s):
+            self._wake.set()
 
     async def _load(self) -> None:
         document, looked_s = await self._register.load_until_answered()
         self.working.adopt(document, looked_s)
         self._wake.set()
 
-    def _wake_if(self, is_needed: bool) -> None:  # noqa: FBT001 - a private shorthand
-        if is_needed:
-            self._wake.set()
+    def _rest(self, pause_s: float) -> None:
+        self._rests_until_s = asyncio.get_running_loop().time() + pause_s
 
     def _answer_all(self, error: Exception | None) -> None:
-        """Leave no request waiting for a committer that commits no more."""
+        """Answer every request, because nothing is committed any more."""
         self.working.answer_all(
-            lambda waiting: error or self._unanswered(waiting, "before it was closed")
+            lambda pending: error or self._unanswered(pending, "before it was closed")
         )
 
-    def _unanswered(self, waiting: Waiting, limit: str) -> UnavailableError:
+    def _unanswered(self, pending: PendingRequest, limit: str) -> UnavailableError:
         trouble = self._register.trouble
-        return unanswered(self.where, limit, trouble, waiting.request, waiting.since)
+        return unanswered(self.where, limit, trouble, pending.request, pending.since)

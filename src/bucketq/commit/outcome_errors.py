@@ -1,10 +1,15 @@
-"""Errors for requests that may or may not have taken effect, with a token for a safe retry."""
+"""Errors of committers: closed, or an unknown outcome with a token for a safe retry."""
 
 from __future__ import annotations
 
 from bucketq.commit.request_ids import token_of
-from bucketq.errors import NotDurableError, UnavailableError
+from bucketq.errors import ClosedError, NotDurableError, UnavailableError
 from bucketq.model.operations import READS, Request
+
+
+def closed(where: str) -> ClosedError:
+    """The queue takes no more requests."""
+    return ClosedError(f"the queue {where} is closed: connect again")
 
 
 def unanswered(
@@ -22,7 +27,7 @@ def unanswered(
 
 
 def rejected_repeat(where: str, request: Request, error: Exception) -> UnavailableError:
-    """A request that was sent before is rejected now, by something that knows nothing of before."""
+    """A repeated request was rejected before it was compared with those that took effect."""
     message = (
         f"{where} rejected a repeated request, whose first try may have taken effect: "
         f"{error}. The outcome is unknown; try again with the same request"

@@ -59,7 +59,7 @@ class Pacer:
         self._interval_s = min(max(2 * self._interval_s, _FIRST_STEP_S), _SLOWEST_S)
 
 
-class Courtesy:
+class FairnessPause:
     """Leaves room for others between the writes of one who writes all the time.
 
     A process that has just written knows the object, and needs no time to read it before the next
@@ -111,7 +111,7 @@ class Courtesy:
         self._has_paused = False
 
 
-class Gather:
+class BatchDelay:
     """Waits a moment for those who were just answered, so that one write takes all of them.
 
     When a write answers many callers at once, most of them come back with their next request,

@@ -1,9 +1,8 @@
 """Reads take turns: how many of a batch are answered before other work gets its turn.
 
-A read looks at the state in one go, and while it does nothing else happens in the process: no ping
-is answered and no commit begins. So the reads of one round have a limited time. The rest wait for
-the next round, and clients take turns, so that one with thousands of reads does not delay the few
-of another.
+While the state is read, nothing else happens in the process: no ping is answered and no commit
+begins. So the reads of one round have a limited time. The rest wait for the next round, and clients
+take turns, so that a client with thousands of reads does not delay the few of another.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from bucketq.commit.waiting import Waiting
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.operations import READS, Request
 from bucketq.model.transitions import Applied
 
@@ -20,35 +19,43 @@ ROUND_S = 0.05
 answered in 1.5 s counts against a broker."""
 
 
-def reads_among(waiting: Iterable[Waiting], kinds: frozenset[type]) -> list[Waiting]:
-    """Those with one of these operations whose callers still wait."""
+def reads_among(
+    pending: Iterable[PendingRequest], operations: frozenset[type]
+) -> list[PendingRequest]:
+    """Return those with one of these operations whose callers still wait."""
     return [
-        each for each in waiting if type(each.request.operation) in kinds and not each.is_resolved
+        each
+        for each in pending
+        if type(each.request.operation) in operations and not each.is_resolved
     ]
 
 
 def look_up_in_turns(
-    reads: Sequence[Waiting], look_up: Callable[[Request], Applied], now_s: Callable[[], float]
-) -> list[Waiting]:
-    """Give reads their answers, to be sent later; return those for which there is no time now."""
+    reads: Sequence[PendingRequest],
+    look_up: Callable[[Request], Applied],
+    now_s: Callable[[], float],
+) -> list[PendingRequest]:
+    """Set the answers of reads, to be sent later; return those for which there is no time now."""
 
-    def look_up_one(waiting: Waiting) -> None:
+    def look_up_one(pending: PendingRequest) -> None:
         try:
-            waiting.applied = look_up(waiting.request)
-        except Exception as error:  # noqa: BLE001 - a fault of ours fails alone
-            waiting.resolve(None, error)
+            pending.applied = look_up(pending.request)
+        except Exception as error:  # noqa: BLE001 - a bug of ours fails one request
+            pending.resolve(None, error)
 
-    # Heartbeats, which brokers read, cost little and are waited for.
-    cheap_first = sorted(reads, key=lambda waiting: type(waiting.request.operation) in READS)
+    # Heartbeats, which are reads for a broker, are cheap and urgent.
+    cheap_first = sorted(reads, key=lambda pending: type(pending.request.operation) in READS)
     return read_in_turns(cheap_first, look_up_one, now_s)
 
 
 def read_in_turns(
-    reads: Sequence[Waiting], look_up: Callable[[Waiting], None], now_s: Callable[[], float]
-) -> list[Waiting]:
+    reads: Sequence[PendingRequest],
+    look_up: Callable[[PendingRequest], None],
+    now_s: Callable[[], float],
+) -> list[PendingRequest]:
     """Answer reads until the time of a round is over, at least one; return those that are left."""
     until_s = now_s() + ROUND_S
-    lines: dict[object, deque[Waiting]] = {}
+    lines: dict[object, deque[PendingRequest]] = {}
     for read in reads:
         lines.setdefault(read.owner, deque()).append(read)
     turns = deque(lines.values())

@@ -1,8 +1,8 @@
-"""What group commit still does while its write in flight stalls.
+"""``StallWatch``: what group commit still does while its write in flight stalls.
 
 A write stalls if a try has failed and the outcome stays unknown (``Register.stalled``): a stopped
 process holds the lock of a file, or the storage accepts no writes. Requests that change something
-have to wait for it. Two things need not:
+have to wait for it. Two things do not:
 
 * Reads are answered from the object, which is read again beside the write and confirmed for each
   round of reads. So they show only what is committed, and everything that was acknowledged before
@@ -15,29 +15,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import datetime
+from functools import partial
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.backlog import Backlog
+from bucketq.commit.commit_hooks import CommitHooks
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.reading import look_up_in_turns
 from bucketq.commit.register import Register
-from bucketq.commit.transient_faults import PassingFault
-from bucketq.commit.waiting import Waiting
+from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.working_state import WorkingState
 from bucketq.errors import BucketQError, UnavailableError
-from bucketq.model.operations import Request
-from bucketq.model.transitions import Applied
 from bucketq.store.backoff import RetryBackoff
 
 _log = logging.getLogger("bucketq")
 
 _TICK_S = 0.1
-"""How often requests are looked at during a stall."""
+"""How often requests are checked during a stall: no caller notices a delay of that length."""
 _LAST_WORD_S = 0.5
 """How long before its client gives up a request is answered: a tick, and time for the answer to
-arrive, also if the broker or its client is busy."""
+arrive, even if the broker or its client is busy."""
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 3.0
+"""Retries of reads beside the write; the last as rare as those of the write itself."""
 _UNAWAITED_S = 2.0
 """How long closing waits for a stalled write that no caller waits for: most faults of a storage
 have passed by then, and a program that was asked to stop does."""
@@ -50,36 +50,29 @@ class StallWatch:
         self,
         register: Register,
         clock: Clock,
-        backlog: Backlog,
-        reads: Callable[[], list[Waiting]],
-        look_up: Callable[[Document, Request, datetime], Applied],
-        check: Callable[[Document], None],
+        working: WorkingState,
+        hooks: CommitHooks,
+        unknown: Callable[[PendingRequest], BucketQError],
     ) -> None:
-        """Make a watch over the writes of a register.
+        """Watch the writes of a register.
 
-        Args:
-            register: The object; it is read beside its write.
-            clock: Time and entropy.
-            backlog: The requests without an answer.
-            reads: Returns those that may be answered from the object.
-            look_up: Answers one of them from a document.
-            check: Raises if the queue may not answer from a document.
+        A client that is about to give up gets what ``unknown`` returns.
         """
         self._register = register
         self._clock = clock
-        self._backlog = backlog
-        self._reads = reads
-        self._look_up = look_up
-        self._check = check
-        self._fault = PassingFault(clock, _log, f"{register.where}: a write stalls")
+        self._working = working
+        self._backlog = working.backlog
+        self._hooks = hooks
+        self._unknown = unknown
+        self._fault = TransientFault(clock, _log, f"{register.where}: a write stalls")
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, unknown: Callable[[Waiting], BucketQError]) -> None:
-        """Begin; a client that is about to give up gets what ``unknown`` returns."""
+    def start(self) -> None:
+        """Begin to watch."""
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._answer_reads()),
-            loop.create_task(self._give_reasons(unknown)),
+            loop.create_task(self._give_reasons()),
         ]
 
     async def finish(self, committing: asyncio.Task[None], limit_s: float) -> None:
@@ -112,28 +105,28 @@ class StallWatch:
     async def _answer_reads_of_one_stall(self) -> None:
         beside = self._register.beside()
         document: Document | None = None
-        backoff = self._backoff()
+        backoff = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
         while self._register.stalled.is_set():
             pause_s = _TICK_S
-            # Only those that came before the object is read: it may be older than the others.
-            if reads := self._reads():
+            # Only reads that came before the object is read: it may be older than later ones.
+            if reads := self._working.stalled_reads():
                 try:
                     document = await (
                         beside.load() if document is None else beside.refresh(document)
                     )
-                    self._check(document)
+                    self._hooks.check(document)
                 except BucketQError:
-                    # If that is final, the task that commits finds it out by itself.
+                    # If that is final, the task that commits finds out by itself.
                     document, pause_s = None, backoff.next_s()
                 else:
-                    backoff = self._backoff()
+                    backoff = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
                     self._answer(reads, document)
             await asyncio.sleep(pause_s)
 
-    def _answer(self, reads: list[Waiting], document: Document) -> None:
+    def _answer(self, reads: list[PendingRequest], document: Document) -> None:
         reads = [read for read in reads if not read.is_resolved]
-        now, now_s = self._clock.now(), asyncio.get_running_loop().time
-        left = look_up_in_turns(reads, lambda read: self._look_up(document, read, now), now_s)
+        look_up = partial(self._hooks.read, document.state, now=self._clock.now())
+        left = look_up_in_turns(reads, look_up, asyncio.get_running_loop().time)
         later = set(map(id, left))
         done = [read for read in reads if id(read) not in later]
         self._backlog.remove(done)
@@ -141,16 +134,13 @@ class StallWatch:
             if read.applied is not None:
                 read.resolve(read.applied.answer, read.applied.error)
 
-    async def _give_reasons(self, unknown: Callable[[Waiting], BucketQError]) -> None:
+    async def _give_reasons(self) -> None:
         """Answer clients shortly before they give up; their requests are committed all the same."""
         loop = asyncio.get_running_loop()
         while True:
             await self._register.stalled.wait()
             until_s = loop.time() + _LAST_WORD_S
-            for waiting in self._backlog:
-                if waiting.expires_at <= until_s and not waiting.is_resolved:
-                    waiting.resolve(None, unknown(waiting))
+            for pending in self._backlog:
+                if pending.expires_at <= until_s and not pending.is_resolved:
+                    pending.resolve(None, self._unknown(pending))
             await asyncio.sleep(_TICK_S)
-
-    def _backoff(self) -> RetryBackoff:
-        return RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)

@@ -1,4 +1,4 @@
-"""Faults that pass: retried with growing waits, and logged once for as long as they last."""
+"""Transient faults: retried with growing pauses, and logged once for as long as they last."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ _LAST_RETRY_S = 3.0
 """No longer: a standby that sleeps does not notice that the leader is gone."""
 
 
-_LONGEST_REFUSAL_S = 5.0
-"""How long claims wait on while the store refuses: credentials that are renewed, or rights that are
-still on their way to every server, end no worker."""
-
-
-class PassingFault:
-    """One thing that may go wrong over and over, and is tried again until it works."""
+class TransientFault:
+    """One thing that may fail repeatedly, and is retried until it works."""
 
     def __init__(self, clock: Clock, log: Logger, what: str) -> None:
         """Begin without a fault; ``what`` begins its lines in the log."""
@@ -53,34 +48,3 @@ class PassingFault:
         if self._backoff is not None:
             self._backoff = None
             self._log.info("%s: this has passed", self._what)
-
-
-class Refusals:
-    """A store that refuses to be read, or to be written: when to ask it again."""
-
-    def __init__(self, clock: Clock, log: Logger, where: str) -> None:
-        """Begin without a refusal; ``where`` is what messages call the object."""
-        self._unreadable = PassingFault(clock, log, f"{where}: cannot be read")
-        self._unwritable = PassingFault(clock, log, f"{where}: cannot be written")
-        self.rests_until_s = 0.0
-        """Until when the store is left alone, unless there are requests; by the loop's time."""
-
-    def refuse_look(self, error: Exception) -> bool:
-        """Note that a look was refused; returns whether that has lasted for too long to wait on."""
-        self._rest(self._unreadable.strike(error))
-        return self._unreadable.lasts_s >= _LONGEST_REFUSAL_S
-
-    def allow_look(self) -> None:
-        """Note that a look was answered."""
-        self._unreadable.passed()
-
-    def refuse_write(self, error: Exception) -> None:
-        """Note that a write was refused."""
-        self._rest(self._unwritable.strike(error))
-
-    def allow_write(self) -> None:
-        """Note that a write was not refused."""
-        self._unwritable.passed()
-
-    def _rest(self, pause_s: float) -> None:
-        self.rests_until_s = asyncio.get_running_loop().time() + pause_s

@@ -1,11 +1,8 @@
 """``WorkingState``: the state in memory, which runs ahead of the object.
 
-Requests are applied to it as they come, and their answers are held back until a write or a look
-shows that they hold. Everything here is computed at once, without waiting for anything: the
-``GroupCommitter`` does the reading and writing, and reports what came of it.
-
-A claim that may wait and finds nothing is parked, and served before the next write goes out, so
-that a job can be pushed and handed out in one commit.
+Requests are applied to it as they come, and their answers are held back until a write or a look at
+the object confirms them. Nothing here does I/O: the ``GroupCommitter`` reads and writes, and
+reports the outcome.
 """
 
 from __future__ import annotations
@@ -19,14 +16,13 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.backlog import Backlog
+from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.outcome_errors import not_durable, rejected_repeat
-from bucketq.commit.parking import Parking, next_due_s
-from bucketq.commit.policy import Policy
+from bucketq.commit.parked_claims import ParkedClaims, next_due_s
+from bucketq.commit.pending_requests import Backlog, PendingRequest
 from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.register import Settled
 from bucketq.commit.request_ids import is_unjudged
-from bucketq.commit.waiting import Waiting
 from bucketq.errors import BucketQError, NotDurableError
 from bucketq.model.operations import CLAIMS, Claim, Withdraw
 from bucketq.model.state import State
@@ -37,58 +33,58 @@ _LOOK_S = 1.0
 """How often the object is looked at while claims wait: a push by another process is seen that soon,
 and one conditional GET a second is cheap on every store."""
 _SHORTEST_WAIT_S = 0.001
+"""A timer may fire a little early; this keeps the task from spinning until the job is due."""
 _NOTHING = Applied((), None, [])
 
 
 class WorkingState:
-    """The state of one queue in memory, and its requests without an answer."""
+    """The state of one queue in memory, and its pending requests."""
 
-    def __init__(self, where: str, clock: Clock, policy: Policy) -> None:
+    def __init__(self, where: str, clock: Clock, hooks: CommitHooks) -> None:
         """Begin without a document; ``adopt`` brings one."""
         self._where = where
         self._clock = clock
-        self._policy = policy
+        self._hooks = hooks
         self.document: Document | None = None
-        """The object with what was applied to it; None: it has to be read again."""
+        """The object with what was applied to it; None: it must be read again."""
         self.looked_at = 0.0
         """When the object was last known to be what is in memory, by the loop's time."""
         self.backlog = Backlog()
-        self.parked: Parking[Waiting] = Parking()
-        """The claims that wait for a job."""
+        self.parked = ParkedClaims()
         self.is_closing = False
-        """Whether claims may be parked no more."""
+        """Whether claims are no longer parked."""
 
     @property
     def state(self) -> State | None:
         """The queue as it will be once what was submitted is written; None: it is read again."""
         return self.document.state if self.document else None
 
-    def accept(self, waiting: Waiting) -> None:
+    def accept(self, pending: PendingRequest) -> None:
         """Apply a request."""
-        is_claim = type(waiting.request.operation) in CLAIMS
-        if waiting.is_resolved and type(waiting.request.operation) is Claim:
-            return  # Its client hung up before its turn came: it would take jobs for no one.
+        is_claim = type(pending.request.operation) in CLAIMS
+        if pending.is_resolved and type(pending.request.operation) is Claim:
+            return  # Its client is gone, and no worker would run its jobs.
         if is_claim and self.parked and self.document:
             self._hand_out(self.document)  # Claims that have waited longer are served first.
-        self.backlog.add(waiting)
+        self.backlog.add(pending)
         if self.document is not None:
-            self._apply(waiting, self.document)
+            self._apply(pending, self.document)
 
     def adopt(self, document: Document, looked_s: float) -> None:
         """Continue with a document that was just read: apply every request that collects."""
         self.looked_at = looked_s
-        self._policy.check(document)
+        self._hooks.check(document)
         self.document = document
-        for waiting in list(self.backlog.batch):
+        for pending in list(self.backlog.batch):
             if self.document is document:
-                self._apply(waiting, document)
+                self._apply(pending, document)
 
     def finish_batch(self, document: Document) -> bool:
-        """Add what is due without a request, and let the batch go in flight.
+        """Add what is due without a request, and move the batch in flight.
 
-        Returns False if the document has to be read again first.
+        Returns False if the document must be read again first.
         """
-        self._policy.before_commit(document.state, self.parked, self.looked_at)
+        self._hooks.before_commit(document.state, self.parked, self.looked_at)
         if self.parked:
             self._hand_out(document)
             if self.document is document:
@@ -99,37 +95,37 @@ class WorkingState:
         return True
 
     def read(self, document: Document) -> None:
-        """Let the reads of a batch see exactly the version that is about to be written.
+        """Answer the reads of a batch from exactly the version that is about to be written.
 
         Those for which there is no time now wait for the next round.
         """
-        reads, now = reads_among(self.backlog.in_flight, self._policy.reads), self._clock.now()
-        look_up = partial(self._policy.read, document.state, now=now)
+        reads, now = reads_among(self.backlog.in_flight, self._hooks.reads), self._clock.now()
+        look_up = partial(self._hooks.read, document.state, now=now)
         left = look_up_in_turns(reads, look_up, asyncio.get_running_loop().time)
         self.backlog.postpone(left)
 
-    def stalled_reads(self) -> list[Waiting]:
-        """The reads without an answer; none if nothing is in memory to check who may ask."""
-        return [] if self.document is None else reads_among(self.backlog, self._policy.reads)
+    def stalled_reads(self) -> list[PendingRequest]:
+        """Return pending reads; none if there is no state in memory to check tokens against."""
+        return [] if self.document is None else reads_among(self.backlog, self._hooks.reads)
 
     def settle(
         self, document: Document, settled: Settled, base_version: int, began_s: float
     ) -> bool:
-        """Take the verdict on a write; return whether there is something new to do."""
+        """Process the verdict on a write; return whether there is something new to do."""
         self.looked_at = began_s
         if settled.verdict is Verdict.LANDED:
             self.answer_in_flight(None)
         elif settled.verdict is Verdict.FORGOTTEN:
-            for waiting in self.backlog.in_flight:
-                since = min(waiting.since, base_version)
-                waiting.request = replace(waiting.request, since=since)
+            for pending in self.backlog.in_flight:
+                since = min(pending.since, base_version)
+                pending.request = replace(pending.request, since=since)
         if settled.document is document:
             return False
         self._start_over(settled.document, began_s)
         return True
 
     def confirm(self, document: Document, fresh: Document, looked_s: float) -> bool:
-        """Take the result of a look, after a batch that changes nothing.
+        """Process the result of a look, after a batch that changes nothing.
 
         Returns whether there is something new to do.
         """
@@ -145,7 +141,7 @@ class WorkingState:
     def needed_at(self) -> float | None:
         """When there is something to do without a request, by the loop's time."""
         state = self.state
-        times = [self._policy.next_look_s(self.looked_at), self._policy.next_duty_s(state)]
+        times = [self._hooks.next_look_s(self.looked_at), self._hooks.next_duty_s(state)]
         if self.parked:
             times += [self.looked_at + _LOOK_S, self.parked.next_expiry()]
             due_s = next_due_s(state, self._clock.now())
@@ -154,54 +150,54 @@ class WorkingState:
         return min((time for time in times if time is not None), default=None)
 
     def is_look_due(self) -> bool:
-        """Whether the object has to be looked at although no request asks for it."""
+        """Whether to look at the object even if no request needs it."""
         # Compared as it was computed above: a difference may be rounded the other way, and then
         # neither of the two would be due.
         now_s = asyncio.get_running_loop().time()
-        look_s = self._policy.next_look_s(self.looked_at)
+        look_s = self._hooks.next_look_s(self.looked_at)
         is_for_parked = bool(self.parked) and now_s >= self.looked_at + _LOOK_S
         return is_for_parked or (look_s is not None and now_s >= look_s)
 
     def answer_in_flight(self, error: BucketQError | None) -> None:
-        """Hand out the answers of the batch that was just settled."""
+        """Answer the requests of the batch that was just settled."""
         if error is None:
-            self._policy.committed(self.backlog.in_flight, self.state)
-        for waiting in self.backlog.settle():
-            applied = waiting.applied
+            self._hooks.committed(self.backlog.in_flight, self.state)
+        for pending in self.backlog.settle():
+            applied = pending.applied
             if error is not None or applied is None:
-                self._answer(waiting, None, error)
+                self._answer(pending, None, error)
             else:
-                waiting.resolve(applied.answer, applied.error)
+                pending.resolve(applied.answer, applied.error)
 
-    def _answer(self, waiting: Waiting, answer: Any, error: Exception | None) -> None:
-        """Answer a request; if that is an error, an earlier write of it may have landed."""
-        if error is not None and is_unjudged(error, waiting.request):
-            error = rejected_repeat(self._where, waiting.request, error)
-        waiting.resolve(answer, error)
+    def _answer(self, pending: PendingRequest, answer: Any, error: Exception | None) -> None:
+        """Answer a request; if it is rejected, an earlier try may still have landed."""
+        if error is not None and is_unjudged(error, pending.request):
+            error = rejected_repeat(self._where, pending.request, error)
+        pending.resolve(answer, error)
 
-    def answer_all(self, error_for: Callable[[Waiting], Exception]) -> None:
-        """Leave no request waiting."""
+    def answer_all(self, error_for: Callable[[PendingRequest], Exception]) -> None:
+        """Answer every pending request with an error."""
         left = [*self.backlog.clear(), *self.parked]
-        self.parked = Parking()
-        for waiting in left:
-            error = error_for(waiting)
+        self.parked = ParkedClaims()
+        for pending in left:
+            error = error_for(pending)
             if isinstance(error, NotDurableError):
-                error = not_durable(error, waiting.request, waiting.since)
-            waiting.resolve(None, error)
+                error = not_durable(error, pending.request, pending.since)
+            pending.resolve(None, error)
 
     def send_away(self, error: Exception) -> None:
-        """Answer the claims that wait with an error."""
-        parked, self.parked = self.parked, Parking()
-        for waiting in parked:
-            waiting.resolve(None, error)
+        """Answer the parked claims with an error."""
+        parked, self.parked = self.parked, ParkedClaims()
+        for pending in parked:
+            pending.resolve(None, error)
 
     def _start_over(self, document: Document, looked_s: float) -> None:
-        """Apply every request without an answer to a fresh state."""
+        """Apply every pending request to a fresh state."""
         self.backlog.put_back()
         self.adopt(document, looked_s)
 
     def _hand_out(self, document: Document) -> None:
-        """Give jobs to parked claims, in the order in which they came."""
+        """Give jobs to parked claims, in order of arrival."""
         now = self._clock.now()
         while (parked := self.parked.next_servable(document.state, now)) is not None:
             if parked.is_resolved:
@@ -215,63 +211,63 @@ class WorkingState:
                 return
 
     def _answer_expired(self) -> None:
-        """Answer the parked claims that have waited long enough."""
+        """Answer the parked claims whose time is over."""
         for parked in self.parked.take_expired(asyncio.get_running_loop().time()):
-            if self._policy.is_fresh(self.looked_at):
+            if self._hooks.is_fresh(self.looked_at):
                 parked.resolve((), None)
             else:
                 parked.applied = _NOTHING
                 self.backlog.add(parked)
 
     def _reclaim(self, document: Document) -> bool:
-        """Let claims that found nothing have the jobs of workers that this look shows as silent."""
+        """Give claims that found nothing the jobs of workers that this look shows as silent."""
         in_vain = [each for each in self.backlog.in_flight if each.is_in_vain]
         if not (in_vain or self.parked):
             return False
-        if not self._policy.end_leases(document.state, self.looked_at):
+        if not self._hooks.end_leases(document.state, self.looked_at):
             return False
         self.backlog.put_back()
-        for waiting in in_vain:
+        for pending in in_vain:
             if self.document is document:
-                self._apply(waiting, document)
+                self._apply(pending, document)
         return True
 
-    def _apply(self, waiting: Waiting, document: Document) -> None:
-        """Apply one request; if that goes wrong in a way it never should, it fails alone."""
-        answered = self._policy.intercept(waiting, document.state, self.looked_at)
+    def _apply(self, pending: PendingRequest, document: Document) -> None:
+        """Apply one request; if that raises, only this request fails."""
+        answered = self._hooks.intercept(pending, document.state, self.looked_at)
         if answered is not None:
-            self.backlog.drop(waiting)
-            self._answer(waiting, answered.answer, answered.error)
+            self.backlog.drop(pending)
+            self._answer(pending, answered.answer, answered.error)
             return
-        operation = waiting.request.operation
-        if type(operation) in self._policy.reads:
+        operation = pending.request.operation
+        if type(operation) in self._hooks.reads:
             return
         try:
             if type(operation) in CLAIMS:
-                self._policy.end_leases(document.state, self.looked_at)
-            applied = apply(document.state, waiting.request, self._clock.now())
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not take others down
+                self._hooks.end_leases(document.state, self.looked_at)
+            applied = apply(document.state, pending.request, self._clock.now())
+        except Exception as error:  # noqa: BLE001 - a bug of ours fails one request
             self.document = None  # It may be half changed, so it is read again.
-            self.backlog.drop(waiting)
-            waiting.resolve(None, error)
+            self.backlog.drop(pending)
+            pending.resolve(None, error)
             return
-        waiting.applied = applied
+        pending.applied = applied
         if type(operation) is Withdraw:
-            self._withdraw(waiting, operation, applied)
+            self._withdraw(pending, operation, applied)
         elif applied.answer == () and type(operation) is Claim:
-            self._park(waiting, operation)
+            self._park(pending, operation)
 
-    def _park(self, waiting: Waiting, claim: Claim) -> None:
-        """Let a claim that found nothing wait, if it may."""
-        may_wait = claim.wait_s and not self.is_closing and not waiting.is_resolved
-        if may_wait and waiting.until > asyncio.get_running_loop().time():
-            self.backlog.drop(waiting)
-            self.parked.add(waiting)
+    def _park(self, pending: PendingRequest, claim: Claim) -> None:
+        """Park a claim that found nothing, if it may wait."""
+        may_wait = claim.wait_s and not self.is_closing and not pending.is_resolved
+        if may_wait and pending.until > asyncio.get_running_loop().time():
+            self.backlog.drop(pending)
+            self.parked.add(pending)
 
-    def _withdraw(self, waiting: Waiting, withdraw: Withdraw, applied: Applied) -> None:
-        """Drop a parked claim. Unless jobs were released, nothing has to be written."""
+    def _withdraw(self, pending: PendingRequest, withdraw: Withdraw, applied: Applied) -> None:
+        """Drop a parked claim. Unless jobs were released, nothing must be written."""
         for parked in self.parked.withdraw(withdraw.secret):
             parked.resolve((), None)
         if not applied.changes:
-            self.backlog.drop(waiting)
-            waiting.resolve(applied.answer, applied.error)
+            self.backlog.drop(pending)
+            pending.resolve(applied.answer, applied.error)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.commit.background import Background
 from bucketq.commit.base import Committer
-from bucketq.commit.outcome_errors import rejected_repeat
+from bucketq.commit.outcome_errors import closed, rejected_repeat
 from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
 from bucketq.errors import ClosedError, RejectedError
 from bucketq.model import operations as ops
@@ -24,8 +24,6 @@ from bucketq.model import operations as ops
 _KEY_BYTES = 32
 _SECRET_BYTES = 16
 """As many as ``clock.new_token`` draws."""
-_UNOPENED = "is not open yet: use `async with bucketq.connect(...)`"
-_CLOSED = "is closed: connect again"
 
 
 class Sender:
@@ -45,13 +43,13 @@ class Sender:
         self._background = Background()
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed: str | None = _UNOPENED
+        self._is_closed = False
 
     async def open(self) -> None:
         """Open the committer, and begin to send."""
         await self._committer.open()
         self._loop = asyncio.get_running_loop()
-        self._closed = None
+        self._is_closed = False
 
     async def close(self) -> None:
         """Undo cancelled claims, let the committer settle what was sent, and send no more."""
@@ -59,7 +57,7 @@ class Sender:
             return  # A forked child has none of the threads, and the requests are its parent's.
         await asyncio.sleep(0)  # Callers that were just cancelled may have claims to undo.
         await self._background.finish(self._timeout_s)
-        self._closed = self._closed or _CLOSED
+        self._is_closed = self._loop is not None
         await self._committer.close()
 
     def check_open(self) -> None:
@@ -71,8 +69,10 @@ class Sender:
                 f"{os.getpid()}: connect again after a fork"
             )
             raise ClosedError(message)
-        if self._closed is not None:
-            message = f"the queue {where} {self._closed}"
+        if self._is_closed:
+            raise closed(where)
+        if self._loop is None:
+            message = f"the queue {where} is not open yet: use `async with bucketq.connect(...)`"
             raise ClosedError(message)
         if asyncio.get_running_loop() is not self._loop:
             message = (

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.commit import backlog as backlog_module
-from bucketq.commit import policy, working_state
+from bucketq.commit import commit_hooks, pending_requests, working_state
 from bucketq.errors import (
     BucketQError,
     ClosedError,
@@ -51,7 +50,7 @@ def break_apply(monkeypatch: pytest.MonkeyPatch, victim: Callable[[Operation], b
         return apply(state, request, now)
 
     monkeypatch.setattr(working_state, "apply", broken)
-    monkeypatch.setattr(policy, "apply", broken)
+    monkeypatch.setattr(commit_hooks, "apply", broken)
 
 
 def is_poison(operation: Operation) -> bool:
@@ -233,7 +232,7 @@ async def test_a_refused_read_refuses_who_asked_and_the_queue_goes_on(verb: str)
 async def test_too_many_requests_at_once_are_refused_and_the_others_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backlog_module, "_MAX_WAITING", 10)
+    monkeypatch.setattr(pending_requests, "MAX_PENDING", 10)
     world = World()
     async with world.embedded() as queue:
         answers = await asyncio.gather(
@@ -250,7 +249,7 @@ async def test_too_many_requests_at_once_are_refused_and_the_others_kept(
 async def test_too_many_bytes_at_once_are_refused_but_never_a_request_that_is_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backlog_module, "_MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(pending_requests, "MAX_PENDING_BYTES", 1000)
     world = World()
     async with world.embedded() as queue:
         for _ in range(3):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.commit.waiting import Caller
+from bucketq.commit.pending_requests import LocalRequest
 from bucketq.model.operations import Claim, Request, Withdraw
 from bucketq.model.records import JobRecord
 from bucketq.queue.queue import Queue
@@ -36,7 +36,7 @@ def claim(wait_s: float = 60.0) -> Request:
 def ask(queue: Queue[Any], request: Request) -> asyncio.Future[Any]:
     """Send a request as a client of a broker does, and return its answer."""
     group = group_of(queue)
-    waiting = Caller(request, group.version, asyncio.get_running_loop())
+    waiting = LocalRequest(request, group.version, asyncio.get_running_loop())
     group.accept(waiting)
     return waiting.answer
 
@@ -142,7 +142,7 @@ async def test_a_claim_whose_caller_is_gone_before_its_turn_takes_no_job() -> No
     async with world.embedded() as queue:
         await queue.push("mail", 1)
         group = group_of(queue)
-        waiting = Caller(claim(), group.version, asyncio.get_running_loop())
+        waiting = LocalRequest(claim(), group.version, asyncio.get_running_loop())
         waiting.answer.cancel()
         group.accept(waiting)
         await settle()

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from bucketq.commit.pacing import Courtesy, Gather, Pacer
+from bucketq.commit.pacing import BatchDelay, FairnessPause, Pacer
 from bucketq.store.backoff import RetryBackoff
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import current_loop
@@ -17,7 +17,7 @@ WRITE_S = 1.0
 SHARE, SMALLER_SHARE, LARGEST_SHARE = 0.2, 0.4, 1.0
 
 
-async def waited(gather: Gather, arrivals: list[float] | None = None) -> tuple[float, int]:
+async def waited(gather: BatchDelay, arrivals: list[float] | None = None) -> tuple[float, int]:
     """How long a gather waits while callers arrive at these times, and how many had come."""
     loop = asyncio.get_running_loop()
     began, came = loop.time(), arrivals or []
@@ -31,7 +31,7 @@ async def waited(gather: Gather, arrivals: list[float] | None = None) -> tuple[f
 
 @virtual
 async def test_the_first_write_waits_for_nobody() -> None:
-    assert await waited(Gather()) == (0, 0)
+    assert await waited(BatchDelay()) == (0, 0)
 
 
 @pytest.mark.parametrize("answered", [0, 1, 7])
@@ -39,21 +39,21 @@ async def test_the_first_write_waits_for_nobody() -> None:
 async def test_after_a_write_that_answered_no_crowd_the_next_waits_for_nobody(
     answered: int,
 ) -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, answered)
     assert await waited(gather) == (0, 0)
 
 
 @virtual
 async def test_a_crowd_that_is_back_already_is_not_waited_for() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, 10)
     assert await waited(gather, [0.0] * 10) == (0, 10)
 
 
 @virtual
 async def test_those_who_came_during_a_write_do_not_stand_in_for_those_it_answered() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, 10, waiting=10)
     took_s, came = await waited(gather, [0.0] * 10 + [0.05] * 10)
     assert came == 20
@@ -62,7 +62,7 @@ async def test_those_who_came_during_a_write_do_not_stand_in_for_those_it_answer
 
 @virtual
 async def test_a_crowd_that_does_not_come_back_costs_a_small_part_of_a_write() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, 10)
     took_s, _ = await waited(gather)
     assert took_s == pytest.approx(SHARE * WRITE_S, abs=SHARE * WRITE_S / 8 + 1e-9)
@@ -70,7 +70,7 @@ async def test_a_crowd_that_does_not_come_back_costs_a_small_part_of_a_write() -
 
 @virtual
 async def test_a_crowd_that_comes_back_is_waited_for_and_no_longer() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, 10)
     took_s, came = await waited(gather, [0.01 * number for number in range(1, 11)])
     assert came == 10
@@ -79,7 +79,7 @@ async def test_a_crowd_that_comes_back_is_waited_for_and_no_longer() -> None:
 
 @virtual
 async def test_however_they_trickle_in_the_write_is_never_held_up_longer_than_its_share() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, 1000)
     took_s, came = await waited(gather, [0.05 * number for number in range(1000)])
     assert LARGEST_SHARE * WRITE_S <= took_s <= (LARGEST_SHARE + SHARE / 8) * WRITE_S + 1e-9
@@ -88,7 +88,7 @@ async def test_however_they_trickle_in_the_write_is_never_held_up_longer_than_it
 
 @virtual
 async def test_where_others_came_during_a_write_the_next_is_not_held_up_for_long() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, 1000, waiting=500)
     took_s, _ = await waited(gather, [0.0] * 500 + [0.01 * number for number in range(1000)])
     assert SMALLER_SHARE * WRITE_S <= took_s <= (SMALLER_SHARE + SHARE / 8) * WRITE_S + 1e-9
@@ -96,7 +96,7 @@ async def test_where_others_came_during_a_write_the_next_is_not_held_up_for_long
 
 @virtual
 async def test_one_crowd_is_waited_for_once() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(WRITE_S, 10)
     await waited(gather)
     assert await waited(gather) == (0, 0)
@@ -104,7 +104,7 @@ async def test_one_crowd_is_waited_for_once() -> None:
 
 @virtual
 async def test_a_fast_store_is_hardly_waited_for() -> None:
-    gather = Gather()
+    gather = BatchDelay()
     gather.wrote(0.002, 100)
     took_s, _ = await waited(gather)
     assert took_s < 0.001
@@ -151,14 +151,14 @@ async def test_waits_between_tries_are_random_and_bounded_and_the_bound_doubles(
 @virtual
 async def test_who_writes_all_the_time_leaves_room_for_others_now_and_then() -> None:
     loop = asyncio.get_running_loop()
-    courtesy, pauses = Courtesy(), list[float]()
+    fairness, pauses = FairnessPause(), list[float]()
     for _ in range(1000):
         came = loop.time()
-        await courtesy.turn()
+        await fairness.turn()
         pauses.append(loop.time() - came)
         began = loop.time()
         await asyncio.sleep(0.005)
-        courtesy.wrote(began, was_first=True)
+        fairness.wrote(began, was_first=True)
     made = [pause for pause in pauses if pause]
     assert made == pytest.approx([0.1] * len(made))
     assert 2 <= len(made) <= 3, "one for each two seconds of writing"
@@ -167,59 +167,59 @@ async def test_who_writes_all_the_time_leaves_room_for_others_now_and_then() -> 
 @virtual
 async def test_who_writes_now_and_then_makes_no_pause() -> None:
     loop = asyncio.get_running_loop()
-    courtesy = Courtesy()
+    fairness = FairnessPause()
     for _ in range(50):
         came = loop.time()
-        await courtesy.turn()
+        await fairness.turn()
         assert loop.time() == came
-        courtesy.wrote(loop.time(), was_first=True)
+        fairness.wrote(loop.time(), was_first=True)
         await asyncio.sleep(0.2)
 
 
 @virtual
 async def test_the_pause_is_longer_where_writes_are_slow() -> None:
     loop = asyncio.get_running_loop()
-    courtesy, longest = Courtesy(), 0.0
+    fairness, longest = FairnessPause(), 0.0
     for _ in range(30):
         came = loop.time()
-        await courtesy.turn()
+        await fairness.turn()
         longest = max(longest, loop.time() - came)
         began = loop.time()
         await asyncio.sleep(0.08)
-        courtesy.wrote(began, was_first=True)
+        fairness.wrote(began, was_first=True)
     assert longest == pytest.approx(0.4)
 
 
 @virtual
 async def test_who_has_just_lost_to_another_has_left_room_enough() -> None:
     loop = asyncio.get_running_loop()
-    courtesy = Courtesy()
+    fairness = FairnessPause()
     for number in range(1000):
         came = loop.time()
-        await courtesy.turn()
+        await fairness.turn()
         assert loop.time() == came
         await asyncio.sleep(0.005)
-        courtesy.wrote(came, was_first=number % 100 != 0)
+        fairness.wrote(came, was_first=number % 100 != 0)
 
 
-async def pauses_of(courtesy: Courtesy, writes: int, lost: int = 0) -> list[float]:
+async def pauses_of(fairness: FairnessPause, writes: int, lost: int = 0) -> list[float]:
     """Write without a rest, losing every so many writes to another; return when it paused."""
     loop = asyncio.get_running_loop()
     began_s, made = loop.time(), list[float]()
     for number in range(1, writes + 1):
         came = loop.time()
-        await courtesy.turn()
+        await fairness.turn()
         if loop.time() > came:
             made.append(came - began_s)
         began = loop.time()
         await asyncio.sleep(0.05)
-        courtesy.wrote(began, was_first=not lost or number % lost != 0)
+        fairness.wrote(began, was_first=not lost or number % lost != 0)
     return made
 
 
 @virtual
 async def test_pauses_that_nobody_uses_become_rarer_up_to_a_bound() -> None:
-    made = await pauses_of(Courtesy(8.0), 1000)
+    made = await pauses_of(FairnessPause(8.0), 1000)
     gaps = [round(after - before) for before, after in pairwise([0.0, *made])]
     assert gaps == [2, 4, 8, 8, 8, 8, 8][: len(gaps)]
     assert len(gaps) >= 6
@@ -228,18 +228,18 @@ async def test_pauses_that_nobody_uses_become_rarer_up_to_a_bound() -> None:
 @virtual
 async def test_pauses_are_frequent_again_when_another_has_written() -> None:
     loop = asyncio.get_running_loop()
-    courtesy = Courtesy(8.0)
-    await pauses_of(courtesy, 500)
-    courtesy.wrote(loop.time(), was_first=False)
-    assert (await pauses_of(courtesy, 60))[0] == pytest.approx(2, abs=0.2)
+    fairness = FairnessPause(8.0)
+    await pauses_of(fairness, 500)
+    fairness.wrote(loop.time(), was_first=False)
+    assert (await pauses_of(fairness, 60))[0] == pytest.approx(2, abs=0.2)
 
 
 @virtual
 async def test_peers_that_are_all_busy_take_turns_after_a_few_writes() -> None:
     loop = asyncio.get_running_loop()
-    courtesy = Courtesy(8.0, takes_turns=True)
-    courtesy.wrote(loop.time(), was_first=False)
-    made = await pauses_of(courtesy, 100, lost=20)
+    fairness = FairnessPause(8.0, takes_turns=True)
+    fairness.wrote(loop.time(), was_first=False)
+    made = await pauses_of(fairness, 100, lost=20)
     assert len(made) > 15
-    alone = await pauses_of(Courtesy(8.0, takes_turns=True), 100)
+    alone = await pauses_of(FairnessPause(8.0, takes_turns=True), 100)
     assert len(alone) <= 2

@@ -6,10 +6,10 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
+from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.policy import EmbeddedPolicy
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.reading import ROUND_S, read_in_turns
-from bucketq.commit.waiting import Waiting
 from bucketq.model.operations import List, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied
@@ -19,7 +19,7 @@ from tests.unit.commit.worlds import World, start, virtual
 READ_S = ROUND_S / 5
 
 
-class Read(Waiting):
+class Read(PendingRequest):
     """A read of one of several clients."""
 
     def __init__(self, owner: str) -> None:
@@ -35,9 +35,9 @@ class Stopwatch:
     """Time that passes only while something is read."""
 
     def __init__(self) -> None:
-        self.read: list[Waiting] = []
+        self.read: list[PendingRequest] = []
 
-    def look_up(self, waiting: Waiting) -> None:
+    def look_up(self, waiting: PendingRequest) -> None:
         self.read.append(waiting)
 
     def now_s(self) -> float:
@@ -53,7 +53,7 @@ def test_a_round_of_reads_is_short_and_takes_clients_in_turns() -> None:
 
 
 def test_every_client_has_its_turn_although_a_round_is_too_short_for_all() -> None:
-    left: list[Waiting] = [Read(f"client {number % 20}") for number in range(40)]
+    left: list[PendingRequest] = [Read(f"client {number % 20}") for number in range(40)]
     watch = Stopwatch()
     for _ in range(4):
         left = read_in_turns(left, watch.look_up, watch.now_s)
@@ -62,13 +62,13 @@ def test_every_client_has_its_turn_although_a_round_is_too_short_for_all() -> No
 
 def test_a_read_that_takes_longer_than_a_round_is_answered() -> None:
     times = iter([0.0, 9.0])
-    reads, done = [Read("a"), Read("b")], list[Waiting]()
+    reads, done = [Read("a"), Read("b")], list[PendingRequest]()
     assert read_in_turns(reads, done.append, lambda: next(times)) == [reads[1]]
     assert done == [reads[0]]
     assert read_in_turns([], done.append, lambda: 0.0) == []
 
 
-class SlowReader(EmbeddedPolicy):
+class SlowReader(CommitHooks):
     """Every read takes its time, in which nothing else can happen."""
 
     count = 0
@@ -82,7 +82,7 @@ class SlowReader(EmbeddedPolicy):
 
 def slow_queue(world: World) -> tuple[SlowReader, Queue[Any]]:
     slow = SlowReader(world.clock, create=True)
-    return slow, Queue(GroupCommitter(world.register(), world.clock, policy=slow), world.clock)
+    return slow, Queue(GroupCommitter(world.register(), world.clock, hooks=slow), world.clock)
 
 
 @virtual

@@ -19,7 +19,7 @@ _STOOD_STILL_S = 2.0
 """Four missed ticks: the process was frozen, and may have missed heartbeats."""
 
 
-class SilenceWatch:
+class HeartbeatTracker:
     """Tracks the heartbeats of one queue's workers."""
 
     def __init__(self, now_s: float) -> None:

@@ -1,0 +1,83 @@
+"""``CommitHooks``: the decisions that a ``GroupCommitter`` leaves to its owner.
+
+The defaults serve the callers of one process. A broker's leader overrides them, because it commits
+under an epoch and decides by itself which workers are silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from bucketq.clock import Clock
+from bucketq.codec import Document
+from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.pacing import ALONE_S, FairnessPause
+from bucketq.commit.parked_claims import ParkedClaims
+from bucketq.commit.pending_requests import PendingRequest
+from bucketq.commit.register import Register
+from bucketq.model.operations import READS, Request
+from bucketq.model.state import State
+from bucketq.model.transitions import Applied, apply
+
+
+class CommitHooks:
+    """Hooks for an embedded queue, without an epoch.
+
+    ``looked_s`` is always the time, by the loop's clock, at which the object was last known to be
+    what is in memory.
+    """
+
+    reads = frozenset[type](READS)
+    """Operations that are answered from what is committed, and change nothing."""
+
+    def __init__(self, clock: Clock, *, create: bool) -> None:
+        """Begin; ``create`` is whether to create the queue if it does not exist."""
+        self.fairness = FairnessPause(ALONE_S, takes_turns=True)
+        self._clock = clock
+        self._create = create
+        self._leases = LeaseWatch()
+
+    async def load(self, register: Register) -> Document:
+        """Read the object for the first time; here, create it if necessary."""
+        return await register.open(create=self._create)
+
+    def check(self, document: Document) -> None:
+        """Raise if a document that was just read must not be committed to; here, never."""
+
+    def intercept(self, pending: PendingRequest, state: State, looked_s: float) -> Applied | None:
+        """Answer a request at once, instead of applying it; None: it is applied, as always here."""
+        return None
+
+    def read(self, state: State, request: Request, now: datetime) -> Applied:
+        """Answer a read from the state that is about to be committed."""
+        return apply(state, request, now)
+
+    def end_leases(self, state: State, looked_s: float) -> bool:
+        """End the leases of silent workers for a claim; return whether there were any."""
+        now_s = asyncio.get_running_loop().time()
+        return self._leases.end_silent(state, self._clock.now(), now_s, looked_s)
+
+    def before_commit(self, state: State, parked: ParkedClaims, looked_s: float) -> None:
+        """Change the state without a request; here, end leases if a claim waits for the jobs."""
+        if parked:
+            self.end_leases(state, looked_s)
+
+    def committed(self, answered: Sequence[PendingRequest], state: State | None) -> None:
+        """Note that requests are about to be answered."""
+
+    def is_fresh(self, looked_s: float) -> bool:
+        """Whether a parked claim may be answered without another look at the object.
+
+        Not here: another process may have pushed a job.
+        """
+        return False
+
+    def next_look_s(self, looked_s: float) -> float | None:
+        """When to look at the object even if no claim is parked; None: never."""
+        return None
+
+    def next_duty_s(self, state: State | None) -> float | None:
+        """When ``before_commit`` has something to do even if no request came; None: never."""
+        return None
