@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -15,7 +18,7 @@ from bucketq.errors import InvalidRequestError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
-_STDIN = "-"
+STDIN = "-"
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -126,11 +129,19 @@ def check_decodable(raw: bytes | msgspec.Raw) -> None:
 
 def read_bytes(path: Path) -> bytes:
     """Read a file, or stdin if it is called ``-``."""
-    if str(path) == _STDIN:
+    if str(path) == STDIN:
         with at_once():
             return sys.stdin.buffer.read()
+    with open_file(path) as file:
+        return file.read()
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading; errors name it."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            yield file
     except OSError as error:
         message = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
         raise InvalidRequestError(message) from None

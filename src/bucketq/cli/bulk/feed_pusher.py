@@ -11,33 +11,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from bucketq.cli.bulk.duplicates import DuplicateFinder
-from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, check_item
-from bucketq.cli.bulk.progress_file import ProgressFile, ProgressRecord, read_record
+from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, StreamFeed, check_item
+from bucketq.cli.bulk.progress_file import SUFFIX, ProgressFile, ProgressRecord, read_record
 from bucketq.cli.opening import open_queue
+from bucketq.cli.parsing import STDIN
 from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.interrupt import at_once
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.progress_bar import Bar
 from bucketq.client.archive import open_archive
-from bucketq.clock import Clock, SystemClock
+from bucketq.clock import Clock, SystemClock, new_id
 from bucketq.errors import BucketQError, InvalidRequestError, KeyConflictError, PayloadTooLargeError
 from bucketq.model.operations import Snapshot
 from bucketq.model.settings import Settings
 from bucketq.queue.queue import Queue
 
+# Bounds the size of one request; max_batch_bytes of the queue may lower it.
 _BATCH_BYTES = 32 * 1024 * 1024
-"""Bounds the size of one request; max_batch_bytes of the queue may lower it."""
+# The archive is searched this much beyond a batch, in case clocks differ.
 _CLOCK_MARGIN = timedelta(hours=1)
-"""The archive is searched this much beyond a batch, in case clocks differ."""
-_BREATH = 5000
-"""Items that are checked between two turns of the event loop."""
+# Items that are checked between two turns of the event loop: some tens of milliseconds of work.
+_ITEMS_PER_TURN = 5000
 _FAULTS_OF_A_JOB = (InvalidRequestError, KeyConflictError, PayloadTooLargeError)
 
 
@@ -48,32 +50,48 @@ class Plan:
     url: str
     defaults: Defaults
     progress: Path | None
+    """The progress file; None: the push cannot be resumed."""
     restart: bool
     batch_jobs: int
-    noun: str = "line"
 
 
-async def push_file(out: Output, plan: Plan, path: Path) -> int:
-    """Push the lines of a file, resuming an interrupted run."""
+async def push_lines(out: Output, plan: Plan, path: Path) -> int:
+    """Push the lines of a file, resuming an interrupted run, or those of stdin (``-``)."""
+    if str(path) == STDIN:
+        plan = replace(plan, progress=None, restart=False)
+        feed = StreamFeed(sys.stdin.buffer, plan.defaults, new_id(SystemClock()))
+        return await push_feed(out, plan, lambda _: feed)
+    plan = replace(plan, progress=plan.progress or Path(f"{path}{SUFFIX}"))
+    return await push_feed(out, plan, lambda restarts: FileFeed(path, plan.defaults, restarts))
+
+
+async def push_feed(out: Output, plan: Plan, open_feed: Callable[[int], Feed]) -> int:
+    """Push the feed that ``open_feed`` returns for a number of restarts; return the exit code."""
+    clock = SystemClock()
     record = None if plan.progress is None else read_record(plan.progress)
     restarts = 0 if record is None else record.restarts + plan.restart
-    feed = FileFeed(path, plan.defaults, str(restarts or ""))
-    return await push_feed(out, plan, feed, record, restarts)
-
-
-async def push_feed(
-    out: Output, plan: Plan, feed: Feed, record: ProgressRecord | None, restarts: int = 0
-) -> int:
-    """Push a feed; return the exit code."""
-    clock = SystemClock()
+    feed = open_feed(restarts)
     async with open_queue(plan.url, out.timeout_s, create=True) as queue:
         snapshot = await queue.snapshot()
-        record = _choose(plan, feed, snapshot, record, restarts)
+        fresh = ProgressRecord(
+            source=feed.digest,
+            target=plan.url,
+            incarnation=snapshot.incarnation,
+            options=plan.defaults.choice,
+            restarts=restarts,
+        )
+        if record is None or plan.restart:
+            record = fresh
+        _check_same_run(plan, feed, record, fresh)
         if record.finished_at is not None and not feed.grows:
-            _report_finished(out, plan, record)
+            out.done("nothing to push", _result(record, record.done.jobs))
+            out.note(
+                f"all {counted(record.done.number, feed.noun)} were pushed before, according to "
+                f"{plan.progress}; use --restart to push them again as new jobs"
+            )
             return exit_codes.OK
         progress = ProgressFile(plan.progress, record, clock)
-        with Bar(out, feed.total, plan.noun) as bar:
+        with Bar(out, feed.total, feed.noun) as bar:
             pusher = _Pusher(out, plan, feed, progress, bar, queue)
             if feed.total is not None:
                 await pusher.check(snapshot.settings)
@@ -81,34 +99,21 @@ async def push_feed(
             return await pusher.run(snapshot.settings)
 
 
-def _choose(
-    plan: Plan, feed: Feed, snapshot: Snapshot, record: ProgressRecord | None, restarts: int
-) -> ProgressRecord:
-    """Resume an earlier run if it is the same one, start over with --restart, or reject."""
-    options = plan.defaults.choice
-    fresh = ProgressRecord(
-        source=feed.digest,
-        target=plan.url,
-        incarnation=snapshot.incarnation,
-        options=options,
-        restarts=restarts,
-    )
-    if record is None or plan.restart:
-        return fresh
+def _check_same_run(plan: Plan, feed: Feed, record: ProgressRecord, fresh: ProgressRecord) -> None:
+    """Raise ``InvalidRequestError`` if the record is of another run than this one."""
     reasons = {
-        "the source has changed": record.source != feed.digest,
-        f"it was pushed to {record.target}": record.target != plan.url,
-        "it was pushed with other options": record.options != options,
-        "the queue was restored or recreated": record.incarnation != snapshot.incarnation,
+        "the source has changed": record.source != fresh.source,
+        f"it was pushed to {record.target}": record.target != fresh.target,
+        "it was pushed with other options": record.options != fresh.options,
+        "the queue was restored or recreated": record.incarnation != fresh.incarnation,
     }
     for reason, applies in reasons.items():
         if applies:
             message = (
                 f"{plan.progress} is from an earlier run, but {reason} since; use --restart to "
-                f"push every {plan.noun} as a new job, or name another file with --progress"
+                f"push every {feed.noun} as a new job, or name another file with --progress"
             )
             raise InvalidRequestError(message)
-    return record
 
 
 def _check_archive_access(plan: Plan) -> None:
@@ -122,35 +127,27 @@ def _check_archive_access(plan: Plan) -> None:
         raise InvalidRequestError(message)
 
 
+@dataclass
 class _Pusher:
     """Pushes one feed into one queue."""
 
-    def __init__(
-        self,
-        out: Output,
-        plan: Plan,
-        feed: Feed,
-        progress: ProgressFile,
-        bar: Bar,
-        queue: Queue[Any],
-    ) -> None:
-        self._out = out
-        self._plan = plan
-        self._feed = feed
-        self._progress = progress
-        self._bar = bar
-        self._queue = queue
-        self._is_stopped = False
+    _out: Output
+    _plan: Plan
+    _feed: Feed
+    _progress: ProgressFile
+    _bar: Bar
+    _queue: Queue[Any]
+    _is_stopped: bool = False
 
     async def check(self, settings: Settings) -> None:
         """Read all remaining items, so that a bad line is found before any is pushed."""
         start = self._progress.record.done
         self._bar.begin("checking", start.number)
-        duplicates = DuplicateFinder(self._feed.name, self._plan.noun)
+        duplicates = DuplicateFinder(self._feed.name, self._feed.noun)
         for count, item in enumerate(self._feed.items(start)):
             job = check_item(self._feed.name, item, settings)
             duplicates.add(job, item.end.number, has_own_id=not item.has_made_id)
-            if not count % _BREATH:
+            if not count % _ITEMS_PER_TURN:
                 self._bar.show(item.end.number)
                 await asyncio.sleep(0)
 
@@ -183,16 +180,11 @@ class _Pusher:
         size_bytes = min(_BATCH_BYTES, settings.max_batch_bytes)
         items = self._feed.items(self._progress.record.done)
         try:
-            _let_ctrl_c_interrupt()
-            for batch in _batches(items, jobs, size_bytes):
-                with self._stop_gently():
-                    self._progress.begin(batch[-1].end)
-                    await self._queue.push_many([item.spec for item in batch])
-                    self._progress.settle(batch[-1].end)
-                    self._bar.show(batch[-1].end.number)
-                    await asyncio.sleep(0)
-                if self._is_stopped:
-                    return self._stopped(before)
+            with at_once():  # Reading lines blocks the event loop.
+                for batch in _batches(items, jobs, size_bytes):
+                    await self._push(batch)
+                    if self._is_stopped:
+                        return self._stop(before)
         except BucketQError as error:
             is_ours = isinstance(error, _FAULTS_OF_A_JOB)
             self._out.note(self._how_to_fix() if is_ours else self._how_far())
@@ -204,8 +196,17 @@ class _Pusher:
         self._report(before)
         return exit_codes.OK
 
+    async def _push(self, batch: list[Item]) -> None:
+        end = batch[-1].end
+        with self._stopping_after_batch():
+            self._progress.begin(end)
+            await self._queue.push_many([item.spec for item in batch])
+            self._progress.settle(end)
+            self._bar.show(end.number)
+            await asyncio.sleep(0)
+
     @contextlib.contextmanager
-    def _stop_gently(self) -> Iterator[None]:
+    def _stopping_after_batch(self) -> Iterator[None]:
         """During a batch, stop after it on the first Ctrl-C and at once on the second."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -224,22 +225,20 @@ class _Pusher:
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            _let_ctrl_c_interrupt()
+            loop.remove_signal_handler(signal.SIGINT)  # Ctrl-C interrupts again.
 
-    def _stopped(self, before: int) -> int:
-        self._progress.stop()
+    def _stop(self, before: int) -> int:
+        self._progress.write()
         self._report(before)
         self._out.error(f"stopped; {self._how_far()}", exit_code=exit_codes.INTERRUPTED)
         return exit_codes.INTERRUPTED
 
     def _report(self, before: int) -> None:
-        done = self._progress.record.done
+        record = self._progress.record
         self._bar.close()
-        value = {"pushed": done.jobs - before, "jobs": done.jobs, "lines": done.number}
-        value["finished"] = self._progress.record.finished_at is not None
         earlier = f", {before:,} were pushed before" if before else ""
-        self._out.done(f"{counted(done.jobs - before, 'job')} pushed{earlier}", value)
+        text = f"{counted(record.done.jobs - before, 'job')} pushed{earlier}"
+        self._out.done(text, _result(record, before))
 
     def _how_far(self) -> str:
         if self._progress.path is None:
@@ -260,13 +259,18 @@ class _Pusher:
 
     def _far(self) -> str:
         done = self._progress.record.done
-        return f"{counted(done.number, self._plan.noun)} of {self._feed.name} acknowledged"
+        return f"{counted(done.number, self._feed.noun)} of {self._feed.name} acknowledged"
 
 
-def _let_ctrl_c_interrupt() -> None:
-    """Let Ctrl-C interrupt reading lines, which blocks the event loop."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def _result(record: ProgressRecord, before: int) -> dict[str, object]:
+    """The output of the command with --json."""
+    done = record.done
+    return {
+        "pushed": done.jobs - before,
+        "jobs": done.jobs,
+        "lines": done.number,
+        "finished": record.finished_at is not None,
+    }
 
 
 def _is_there(found: set[Any], wanted: set[Any], own: set[Any]) -> bool:
@@ -312,12 +316,3 @@ def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list
             batch, names, total = [], set(), 0
     if batch:
         yield batch
-
-
-def _report_finished(out: Output, plan: Plan, record: ProgressRecord) -> None:
-    value = {"pushed": 0, "jobs": record.done.jobs, "lines": record.done.number, "finished": True}
-    out.done("nothing to push", value)
-    out.note(
-        f"all {counted(record.done.number, plan.noun)} were pushed before, according to "
-        f"{plan.progress}; use --restart to push them again as new jobs"
-    )

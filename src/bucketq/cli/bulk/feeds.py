@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
-from bucketq.cli.parsing import NotDecodableError, check_decodable
+from bucketq.cli.parsing import NotDecodableError, check_decodable, open_file
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Snapshot
 from bucketq.model.records import Backoff, JobRecord
 from bucketq.model.settings import Settings
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.new_jobs import JobSpec, new_job
 
 # Bounds the memory of reading a file of any size.
 _CHUNK_BYTES = 1024 * 1024
@@ -49,32 +50,22 @@ class Item(NamedTuple):
     """Whether the id was derived from the feed, so that no other producer uses it."""
 
 
-class Feed(Protocol):
-    """Many jobs, in order."""
+class Feed(ABC):
+    """Many jobs, in a fixed order."""
 
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-        ...
+    name: str
+    """Its name in messages."""
+    digest: str
+    """Changes with the content of the feed."""
+    total: int | None = None
+    """The number of lines or jobs, if known."""
+    noun = "line"
+    grows = False
+    """Whether jobs may be added at the end."""
 
-    @property
-    def digest(self) -> str:
-        """A digest that changes with the content of the feed."""
-        ...
-
-    @property
-    def total(self) -> int | None:
-        """The number of lines or jobs, if known."""
-        ...
-
-    @property
-    def grows(self) -> bool:
-        """Whether jobs may be added at the end."""
-        ...
-
+    @abstractmethod
     def items(self, start: Mark) -> Iterator[Item]:
-        """The jobs after a mark."""
-        ...
+        """Yield the jobs after a mark."""
 
 
 @dataclass(frozen=True)
@@ -126,18 +117,27 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 _RECORD_ONLY = frozenset(JobRecord.__struct_fields__) - frozenset(_Line.__struct_fields__)
 
 
-class LineReader:
-    """Parses lines into jobs."""
+class _LineReader:
+    """Parses lines into jobs, whose ids are derived from ``run`` and the line number."""
 
     def __init__(self, name: str, run: str, defaults: Defaults) -> None:
-        """Derive ids from ``run`` and the line number."""
         self._name = name
-        self._run = run
+        # Other options and restarts make other jobs, so they are part of the ids too.
+        self._run = blake2b(run.encode(), digest_size=8).hexdigest()
         self._defaults = defaults
 
-    def read(self, line: bytes, end: Mark) -> Item | None:
+    def items(self, lines: Iterable[bytes], start: Mark) -> Iterator[Item]:
+        """Yield the jobs of lines, the first of which follows the mark."""
+        mark = start
+        for line in lines:
+            mark = Mark(mark.at + len(line), mark.number + 1, mark.jobs)
+            item = self._read(line.strip(), mark)
+            if item is not None:
+                mark = item.end
+                yield item
+
+    def _read(self, line: bytes, end: Mark) -> Item | None:
         """Parse a line; None if it is blank or not selected."""
-        line = line.strip()
         if not line:
             return None
         defaults = self._defaults
@@ -156,89 +156,69 @@ class LineReader:
 
     def _parse(self, line: bytes) -> _Line:
         kind = self._defaults.kind
-        if kind is not None:
-            check_decodable(line)
-            return _Line(kind=kind, payload=Raw(line))
-        found = self._fields(line)
+        found = _fields(line) if kind is None else _Line(kind=kind, payload=Raw(line))
         check_decodable(found.payload)
         return found
 
-    def _fields(self, line: bytes) -> _Line:
-        try:
-            return _decode_line(line)
-        except msgspec.ValidationError:
-            fields = msgspec.json.decode(line, type=dict[str, Raw])
-            if not _RECORD_ONLY & fields.keys():
-                raise
-            kept = {name: raw for name, raw in fields.items() if name not in _RECORD_ONLY}
-            return _decode_line(msgspec.json.encode(kept))
+
+def _fields(line: bytes) -> _Line:
+    try:
+        return _decode_line(line)
+    except msgspec.ValidationError:
+        fields = msgspec.json.decode(line, type=dict[str, Raw])
+        if not _RECORD_ONLY & fields.keys():
+            raise
+        kept = {name: raw for name, raw in fields.items() if name not in _RECORD_ONLY}
+        return _decode_line(msgspec.json.encode(kept))
 
 
-class FileFeed:
+class FileFeed(Feed):
     """The lines of a file, which is read once in advance for its digest and length."""
 
-    grows = False
-
-    def __init__(self, path: Path, defaults: Defaults, salt: str = "") -> None:
-        """Read the file once."""
+    def __init__(self, path: Path, defaults: Defaults, restarts: int) -> None:
         self.name = str(path)
         self._path = path
         content = blake2b(digest_size=16)
         self.total = 0
         last = b"\n"
-        with _opened(path) as file:
+        with open_file(path) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 content.update(chunk)
                 self.total += chunk.count(b"\n")
                 last = chunk[-1:]
         self.total += last != b"\n"
         self.digest = content.hexdigest()
-        self._reader = LineReader(self.name, run_id(self.digest, defaults, salt), defaults)
+        run = f"{self.digest}/{defaults.digest}/{restarts or ''}"
+        self._reader = _LineReader(self.name, run, defaults)
 
     def items(self, start: Mark) -> Iterator[Item]:
-        """The jobs after a mark."""
-        with _opened(self._path) as file:
+        """Yield the jobs after a mark."""
+        with open_file(self._path) as file:
             file.seek(start.at)
-            mark = start
-            for line in file:
-                mark = Mark(mark.at + len(line), mark.number + 1, mark.jobs)
-                item = self._reader.read(line, mark)
-                if item is not None:
-                    mark = item.end
-                    yield item
+            yield from self._reader.items(file, start)
 
 
-class StreamFeed:
-    """Lines of a pipe, which cannot be read again."""
-
-    total = None
-    grows = False
+class StreamFeed(Feed):
+    """Lines of a pipe, which cannot be read again. Ids are derived from ``run``."""
 
     def __init__(self, file: BinaryIO, defaults: Defaults, run: str) -> None:
-        """Read from ``file``; ids are derived from ``run``."""
         self.name = "stdin"
         self.digest = run
         self._file = file
-        self._reader = LineReader(self.name, run_id(run, defaults, ""), defaults)
+        self._reader = _LineReader(self.name, f"{run}/{defaults.digest}/", defaults)
 
     def items(self, start: Mark) -> Iterator[Item]:
-        """All jobs; the mark is only a start for counting."""
-        mark = start
-        for line in self._file:
-            mark = Mark(mark.at + len(line), mark.number + 1, mark.jobs)
-            item = self._reader.read(line, mark)
-            if item is not None:
-                mark = item.end
-                yield item
+        """Yield all jobs; the mark is only a start for counting."""
+        return self._reader.items(self._file, start)
 
 
-class QueueFeed:
+class QueueFeed(Feed):
     """The jobs of another queue at one version, with their ids."""
 
+    noun = "job"
     grows = True
 
     def __init__(self, name: str, snapshot: Snapshot, defaults: Defaults) -> None:
-        """Select jobs, in the order in which they were pushed."""
         self.name = name
         self.digest = snapshot.incarnation
         self._defaults = defaults
@@ -248,56 +228,22 @@ class QueueFeed:
             if job.status in defaults.statuses
             and (not defaults.kinds or job.kind in defaults.kinds)
         ]
-        self.total: int | None = len(self._jobs)
+        self.total = len(self._jobs)
 
     def items(self, start: Mark) -> Iterator[Item]:
-        """The jobs after a mark."""
-        count = start.jobs
-        for job in self._jobs:
-            if job.seq <= start.at:
-                continue
-            count += 1
-            line = _Line(
-                kind=job.kind,
-                payload=job.payload,
-                payload_encoding=job.payload_encoding,
-                priority=job.priority,
-                run_at=job.run_at,
-                max_attempts=job.max_attempts,
-                backoff=job.backoff,
-                key=job.key,
-                tags=job.tags,
-            )
+        """Yield the jobs after a mark, in the order in which they were pushed."""
+        jobs = (job for job in self._jobs if job.seq > start.at)
+        for count, job in enumerate(jobs, start.jobs + 1):
+            line = msgspec.convert(job, _Line, from_attributes=True)
             spec = _spec(line, job.id, self._defaults)
-            yield Item(
-                spec, len(bytes(job.payload)), Mark(job.seq, count, count), has_made_id=False
-            )
-
-
-def run_id(digest: str, defaults: Defaults, salt: str) -> str:
-    """The prefix of the ids of a feed."""
-    text = f"{digest}/{defaults.digest}/{salt}".encode()
-    return blake2b(text, digest_size=8).hexdigest()
+            end = Mark(job.seq, count, count)
+            yield Item(spec, len(bytes(job.payload)), end, has_made_id=False)
 
 
 def check_item(name: str, item: Item, settings: Settings) -> NewJob:
     """Raise ``InvalidRequestError`` if the queue would reject the job; return it as pushed."""
-    spec = item.spec
-    payload = spec.payload
-    raw = payload if isinstance(payload, Raw) else Raw(b'"%b"' % base64.b64encode(payload))
-    job = NewJob(
-        id=spec.id or "",
-        kind=spec.kind,
-        payload=raw,
-        priority=spec.priority,
-        delay_s=cast("float | None", spec.delay_s),
-        run_at=spec.run_at,
-        max_attempts=spec.max_attempts,
-        backoff=spec.backoff,
-        key=spec.key,
-        tags=spec.tags,
-    )
     try:
+        job = new_job(item.spec, "", Any)
         check.new_job(job, settings)
     except RejectedError as error:
         message = f"{name}, line {item.end.number}: {error}"
@@ -337,11 +283,3 @@ def _why(error: Exception) -> str:
             "if the command names the kind"
         )
     return str(error) if isinstance(error, NotDecodableError) else f"not JSON: {error}"
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        message = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
-        raise InvalidRequestError(message) from None

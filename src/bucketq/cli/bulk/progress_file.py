@@ -42,7 +42,6 @@ class ProgressFile:
     """The progress of one feed into one queue; without a path it is kept in memory only."""
 
     def __init__(self, path: Path | None, record: ProgressRecord, clock: Clock) -> None:
-        """Start with a record, new or read from the file."""
         self.path = path
         self.record = record
         self._clock = clock
@@ -51,22 +50,19 @@ class ProgressFile:
         """Record that the jobs up to a mark are about to be pushed."""
         self.record.pending = end
         self.record.began_at = self._clock.now()
-        self._write()
+        self.write()
 
     def settle(self, end: Mark) -> None:
         """Record that they were pushed. It is written with the next batch, or at the end."""
         self.record.done, self.record.pending = end, None
 
-    def stop(self) -> None:
-        """Write the file."""
-        self._write()
-
     def finish(self) -> None:
         """Record that everything was pushed."""
         self.record.finished_at = self._clock.now()
-        self._write()
+        self.write()
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Write the file, if there is one."""
         if self.path is not None:
             body = msgspec.json.format(msgspec.json.encode(self.record), indent=1)
             write_file(self.path, body + b"\n", overwrite=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
 
-from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
-from bucketq.cli.bulk.feeds import Defaults, QueueFeed, StreamFeed
-from bucketq.cli.bulk.progress_file import SUFFIX, read_record
+from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_lines
+from bucketq.cli.bulk.feeds import Defaults, QueueFeed
+from bucketq.cli.bulk.progress_file import SUFFIX
 from bucketq.cli.commands.producers.push import BATCH, Batch, ProgressPath, Restart
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Url, argument, option
 from bucketq.cli.terminal.output import Output
-from bucketq.clock import SystemClock, new_id
 from bucketq.errors import InvalidRequestError
 from bucketq.model.records import STATUSES
 
@@ -56,23 +54,15 @@ async def run(
             message = f"unknown status {status!r}; use {', '.join(STATUSES)}"
             raise InvalidRequestError(message)
     defaults = Defaults(kinds=tuple(kinds or ()), statuses=chosen)
-    if source == "-":
-        plan = Plan(url, defaults, None, restart=False, batch_jobs=batch)
-        feed = StreamFeed(sys.stdin.buffer, defaults, new_id(SystemClock()))
-        return await push_feed(out, plan, feed, None)
     if "://" not in source:
-        path = progress or Path(source + SUFFIX)
-        return await push_file(out, Plan(url, defaults, path, restart, batch), Path(source))
+        return await push_lines(out, Plan(url, defaults, progress, restart, batch), Path(source))
     if source == url:
         message = "source and target are the same queue"
         raise InvalidRequestError(message)
-    path = progress or _progress_of(source, url, defaults)
     async with open_queue(source, out.timeout_s) as other:
-        snapshot = await other.snapshot()
-    plan = Plan(url, defaults, path, restart, batch, noun="job")
-    record = read_record(path)
-    restarts = 0 if record is None else record.restarts + restart
-    return await push_feed(out, plan, QueueFeed(source, snapshot, defaults), record, restarts)
+        feed = QueueFeed(source, await other.snapshot(), defaults)
+    plan = Plan(url, defaults, progress or _progress_of(source, url, defaults), restart, batch)
+    return await push_feed(out, plan, lambda _: feed)
 
 
 def _progress_of(source: str, url: str, defaults: Defaults) -> Path:

@@ -6,12 +6,19 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_file
-from bucketq.cli.bulk.feeds import Defaults, StreamFeed
+from bucketq.cli.bulk.feed_pusher import Plan, push_lines
+from bucketq.cli.bulk.feeds import Defaults
 from bucketq.cli.bulk.progress_file import SUFFIX
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url, argument, option
-from bucketq.cli.parsing import parse_duration, parse_json, parse_tags, parse_time, read_bytes
+from bucketq.cli.parsing import (
+    STDIN,
+    parse_duration,
+    parse_json,
+    parse_tags,
+    parse_time,
+    read_bytes,
+)
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import InvalidRequestError
@@ -102,7 +109,11 @@ async def run(  # noqa: PLR0913 - each is an option
         given = {"the payload": payload, "--id": job_id, "--key": key, "--request": request}
         _refuse_single(given | {"--as": None if encoding == "json" else encoding})
         defaults = Defaults(kind=kind, **(options | {"priority": priority or None}))
-        return await _push_lines(out, url, defaults, file, batch, progress, restart=restart)
+        source = file or Path(STDIN)
+        if str(source) == STDIN and (progress is not None or restart):
+            message = "a push from stdin cannot be resumed: --progress and --restart need --file"
+            raise InvalidRequestError(message)
+        return await push_lines(out, Plan(url, defaults, progress, restart, batch), source)
     if progress is not None or restart:
         message = "--progress and --restart need --bulk"
         raise InvalidRequestError(message)
@@ -131,27 +142,6 @@ async def _push_one(
     return 0
 
 
-async def _push_lines(
-    out: Output,
-    url: str,
-    defaults: Defaults,
-    file: Path | None,
-    batch: int,
-    progress: Path | None,
-    *,
-    restart: bool,
-) -> int:
-    if file is None or str(file) == "-":
-        if progress is not None or restart:
-            message = "a push from stdin cannot be resumed: --progress and --restart need --file"
-            raise InvalidRequestError(message)
-        plan = Plan(url, defaults, None, restart=False, batch_jobs=batch)
-        feed = StreamFeed(sys.stdin.buffer, defaults, new_id(SystemClock()))
-        return await push_feed(out, plan, feed, None)
-    path = progress or Path(f"{file}{SUFFIX}")
-    return await push_file(out, Plan(url, defaults, path, restart, batch), file)
-
-
 def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
     if encoding not in {"json", "text", "bytes"}:
         message = f"unknown format --as {encoding!r}; use json, text or bytes"
@@ -162,7 +152,7 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
     if payload is None and file is None and sys.stdin.isatty():
         message = "no payload: give it as an argument, by --file, or on stdin"
         raise InvalidRequestError(message)
-    raw = read_bytes(file or Path("-")) if payload is None else payload.encode()
+    raw = read_bytes(file or Path(STDIN)) if payload is None else payload.encode()
     if encoding == "bytes":
         return raw
     if encoding == "text":
