@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,6 @@ from bucketq.store.url import Location
 
 if TYPE_CHECKING:
     from bucketq.rpc.credentials import Credentials, ServerTls
-
-_HOW = (
-    "add --tls-cert and --tls-key, and either --tls-client-ca, or tokens for every queue "
-    "(`bucketq token create URL --name NAME --rights RIGHTS`)"
-)
 
 
 def server_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ServerTls | None:
@@ -58,36 +52,32 @@ def check_listen(listen: str, tls: ServerTls | None, *, insecure: bool) -> None:
 
     if tls is None and not insecure and not is_loopback(listen):
         message = (
-            f"--listen {listen} accepts connections from other hosts, without protection: {_HOW}; "
-            "or add --insecure if every host that can connect may read and change the queues"
+            f"--listen {listen} accepts connections from other hosts, without protection: add "
+            "--tls-cert and --tls-key, and either --tls-client-ca, or tokens for every queue "
+            "(`bucketq token create URL --name NAME --rights RIGHTS`); or add --insecure if every "
+            "host that can connect may read and change the queues"
         )
         raise InvalidRequestError(message)
 
 
-async def check_tokens(
-    locations: Iterable[Location], listen: str, clock: Clock, timeout_s: float
+async def check_token_required(
+    location: Location, listen: str, clock: Clock, timeout_s: float
 ) -> None:
     """Raise ``InvalidRequestError`` if a queue requires no token, or does not exist yet."""
-    for location in locations:
-        register = Register(location.store, location.key, location.url, clock)
-        try:
-            async with asyncio.timeout(timeout_s):
-                settings = (await register.open(create=False)).state.settings
-        except QueueNotFoundError as error:
-            message = (
-                f"--listen {listen} accepts connections from other hosts, and {location.url} does "
-                f"not exist yet: `bucketq create {location.url}`, then `bucketq token "
-                f"create {location.url} --name NAME --rights RIGHTS`; or add --tls-client-ca, or "
-                "--insecure"
-            )
-            raise InvalidRequestError(message) from error
-        except TimeoutError as error:
-            message = f"{location.url} could not be read within {timeout_s:g} s; try again"
-            raise UnavailableError(message) from error
-        if not settings.require_token:
-            message = (
-                f"--listen {listen} accepts connections from other hosts, and {location.url} "
-                f"requires no token: `bucketq token create {location.url} --name NAME --rights "
-                "RIGHTS`; or add --tls-client-ca, or --insecure"
-            )
-            raise InvalidRequestError(message)
+    url = location.url
+    try:
+        async with asyncio.timeout(timeout_s):
+            register = Register(location.store, location.key, url, clock)
+            if (await register.open(create=False)).state.settings.require_token:
+                return
+        problem = "requires no token: "
+    except QueueNotFoundError:
+        problem = f"does not exist yet: `bucketq create {url}`, then "
+    except TimeoutError as error:
+        message = f"{url} could not be read within {timeout_s:g} s; try again"
+        raise UnavailableError(message) from error
+    message = (
+        f"--listen {listen} accepts connections from other hosts, and {url} {problem}`bucketq "
+        f"token create {url} --name NAME --rights RIGHTS`; or add --tls-client-ca, or --insecure"
+    )
+    raise InvalidRequestError(message)

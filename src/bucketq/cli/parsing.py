@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from bucketq.cli.terminal.interrupt import at_once
+from bucketq.cli.terminal.user_input import interruptible
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 
@@ -130,7 +130,7 @@ def check_decodable(raw: bytes | msgspec.Raw) -> None:
 def read_bytes(path: Path) -> bytes:
     """Read a file, or stdin if it is called ``-``."""
     if str(path) == STDIN:
-        with at_once():
+        with interruptible():
             return sys.stdin.buffer.read()
     with open_file(path) as file:
         return file.read()

@@ -19,14 +19,14 @@ from pathlib import Path
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import printable
 
-_LOOK_S = 0.25
-"""How often files are polled."""
-_PATIENCE_S = 5.0
-"""How long a child may take to exit before the next signal: SIGTERM, SIGTERM again, SIGKILL."""
+# How often files are polled: prompt to a person, and little work even in a large project.
+_POLL_S = 0.25
+# How long a child may take to exit before the next signal: SIGTERM, SIGTERM again, SIGKILL.
+_EXIT_S = 5.0
 _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 _LIFELINE = "BUCKETQ_LIFELINE_FD"
+# A second signal within this time is ignored: ``timeout`` sends two at once.
 _ECHO_S = 0.05
-"""A second signal within this time is ignored: ``timeout`` sends two at once."""
 _CLEAR_LINE = "\r\x1b[2K"
 
 Marks = dict[Path, tuple[int, int]]
@@ -37,7 +37,6 @@ class Reloader:
     """Runs one child at a time until a signal stops it."""
 
     def __init__(self, command: Sequence[str], folder: Path, *, quiet: bool) -> None:
-        """Watch a folder, and run a command again when a file in it changes."""
         self._command = list(command)
         self._folder = folder
         self._quiet = quiet
@@ -85,8 +84,8 @@ class Reloader:
         is_reported = False
         while not self._signals:
             await self._pause()
-            if (changed := _first_change(marks, source_marks(self._folder))) is not None:
-                return str(changed.relative_to(self._folder))
+            for path, _ in source_marks(self._folder).items() ^ marks.items():
+                return str(path.relative_to(self._folder))
             if child.poll() is not None and not is_reported:
                 is_reported = True
                 self._say(f"the worker exited with code {child.returncode}; waiting for a change")
@@ -97,7 +96,7 @@ class Reloader:
         for signal_child in (child.terminate, child.terminate, child.kill):
             signal_child()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE_S):
+                async with asyncio.timeout(_EXIT_S):
                     while child.poll() is None and not self._signals:
                         await self._pause()
             if child.poll() is not None or self._signals:
@@ -118,7 +117,7 @@ class Reloader:
     async def _pause(self) -> None:
         """Wait a moment, or until a signal comes."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(_POLL_S):
                 await self._signalled.wait()
         self._signalled.clear()
 
@@ -187,11 +186,3 @@ def _is_source(folder: Path) -> bool:
     if folder.name.startswith(".") or folder.name in _NOT_SOURCE:
         return False
     return not (folder / "pyvenv.cfg").exists()
-
-
-def _first_change(before: Marks, after: Marks) -> Path | None:
-    """A file that was added, deleted or modified."""
-    for path in (*after, *before):
-        if before.get(path) != after.get(path):
-            return path
-    return None

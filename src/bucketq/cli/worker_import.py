@@ -115,14 +115,8 @@ def _import_failure(target: WorkerTarget, error: BaseException) -> InvalidReques
     """The error to raise for one that the user's module raised."""
     trace = "".join(traceback.format_exception(error.with_traceback(_theirs(error.__traceback__))))
     what = "ends the process" if isinstance(error, SystemExit) else "raises an error"
-    return InvalidRequestError(
-        f"importing {target.module} {what}: {_summary(error)}\n{trace.rstrip()}"
-    )
-
-
-def _summary(error: BaseException) -> str:
-    lines = traceback.format_exception_only(error)
-    return lines[-1].strip()
+    summary = traceback.format_exception_only(error)[-1].strip()
+    return InvalidRequestError(f"importing {target.module} {what}: {summary}\n{trace.rstrip()}")
 
 
 def _theirs(trace: TracebackType | None) -> TracebackType | None:

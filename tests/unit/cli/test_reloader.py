@@ -53,7 +53,7 @@ async def test_a_child_that_heeds_no_signal_is_told_twice_and_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bucketq.cli.reloader._PATIENCE_S", 0.3)
+    monkeypatch.setattr("bucketq.cli.reloader._EXIT_S", 0.3)
     (tmp_path / "deaf.py").write_text(DEAF)
     reloader = Reloader([sys.executable, "deaf.py"], tmp_path, quiet=False)
     running = asyncio.get_running_loop().create_task(reloader.run())

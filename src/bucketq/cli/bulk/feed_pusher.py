@@ -24,9 +24,9 @@ from bucketq.cli.bulk.progress_file import SUFFIX, ProgressFile, ProgressRecord,
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parsing import STDIN
 from bucketq.cli.terminal import exit_codes
-from bucketq.cli.terminal.interrupt import at_once
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.progress_bar import Bar
+from bucketq.cli.terminal.user_input import interruptible
 from bucketq.client.archive import open_archive
 from bucketq.clock import Clock, SystemClock, new_id
 from bucketq.errors import BucketQError, InvalidRequestError, KeyConflictError, PayloadTooLargeError
@@ -180,7 +180,7 @@ class _Pusher:
         size_bytes = min(_BATCH_BYTES, settings.max_batch_bytes)
         items = self._feed.items(self._progress.record.done)
         try:
-            with at_once():  # Reading lines blocks the event loop.
+            with interruptible():  # Reading lines blocks the event loop.
                 for batch in _batches(items, jobs, size_bytes):
                     await self._push(batch)
                     if self._is_stopped:

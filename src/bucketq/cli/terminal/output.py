@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +21,8 @@ from bucketq.cli.terminal.text_table import Column, TextTable
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
 }
+T = TypeVar("T")
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -34,18 +37,20 @@ def flush_each_line() -> None:
         sys.stdout.reconfigure(line_buffering=True)
 
 
+@dataclass
 class Output:
     """Prints the results, notes and errors of a command."""
 
-    def __init__(self, *, json: bool, quiet: bool, debug: bool, timeout_s: float) -> None:
-        self.json = json
-        self.json_errors = json
+    json: bool
+    quiet: bool
+    debug: bool
+    timeout_s: float
+    after_interrupt: str = "running it again is safe"
+    """What the message after Ctrl-C says about the outcome."""
+
+    def __post_init__(self) -> None:
+        self.json_errors = self.json
         """Whether errors are JSON; they have the format of the log, if there is one."""
-        self.quiet = quiet
-        self.debug = debug
-        self.timeout_s = timeout_s
-        self.after_interrupt = "running it again is safe"
-        """What the message after Ctrl-C says about the outcome."""
 
     def result(self, text: str, value: object) -> None:
         """Print a result: as text, or with --json as a value."""
@@ -56,10 +61,8 @@ class Output:
 
     def done(self, text: str, value: object) -> None:
         """Confirm what was done; --quiet silences the text."""
-        if self.json:
-            self.value(value)
-        elif not self.quiet:
-            print(printable(text))
+        if self.json or not self.quiet:
+            self.result(text, value)
 
     def value(self, value: object) -> None:
         """Print a value as one line of JSON."""
@@ -86,6 +89,16 @@ class Output:
         if rows is not None:
             table.write(rows)
         return table
+
+    def records(
+        self, columns: Sequence[Column], records: Iterable[T], row: Callable[[T], Sequence[object]]
+    ) -> None:
+        """Print records: as a table, or with --json one per line."""
+        if self.json:
+            for record in records:
+                self.value(record)
+        else:
+            self.table(columns, map(row, records))
 
 
 def printable(text: str) -> str:
@@ -136,6 +149,12 @@ def size(count_bytes: float) -> str:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def counted_jobs(by_status: Mapping[str, int]) -> str:
+    """The number of jobs, in all and by status."""
+    parts = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
+    return counted(sum(by_status.values()), "job") + (f" ({parts})" if parts else "")
 
 
 def plain(value: Any) -> Any:

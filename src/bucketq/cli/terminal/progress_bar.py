@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import Any, Self
 
 from bucketq.cli.terminal.output import Output
@@ -21,7 +20,6 @@ class Bar:
         self._task: Any = None
 
     def __enter__(self) -> Self:
-        """Show the bar on the last line of the terminal."""
         if self._is_shown:
             from rich.console import Console
             from rich.progress import (
@@ -46,13 +44,7 @@ class Bar:
             self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Remove the bar."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def begin(self, what: str, done: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from bucketq.cli.terminal.log import to_stderr
@@ -56,7 +55,6 @@ class WorkerStatusLine:
         self._live: Any = None
 
     def __enter__(self) -> Self:
-        """Show the line, and print other output above it."""
         if self._is_shown:
             from rich.console import Console
             from rich.live import Live
@@ -76,13 +74,7 @@ class WorkerStatusLine:
                 console.show_cursor(show=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Remove the line."""
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -7,13 +7,14 @@ import gc
 import logging
 import re
 import signal
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from bucketq.archive import ArchiveWriter, Layout
-from bucketq.cli.broker_security import check_listen, check_tokens, outgoing, server_tls
+from bucketq.cli.broker_security import check_listen, check_token_required, outgoing, server_tls
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
@@ -32,21 +33,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bucketq.serve")
 _NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
 _UNFIT = re.compile(r"[^a-z0-9._-]+")
-_IDLE_LOOK_S = 0.5
-"""How often --idle-exit is checked."""
+# How often --idle-exit is checked: often enough for durations of a second.
+_IDLE_CHECK_S = 0.5
+# A second SIGTERM within this time is ignored: ``timeout`` sends two at once.
 _ECHO_S = 0.25
-"""A second SIGTERM within this time is ignored: ``timeout`` sends two at once."""
+# How long to wait for the queues to be open before the address is printed anyway.
 _OPEN_S = 10.0
-"""How long to wait for the queues to be open before the address is printed anyway."""
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+# Objects of a broker die at once or live long, so frequent collections find nothing.
 _GC_THRESHOLDS = (100_000, 20, 50)
+# Just below 32 MiB, the largest block that glibc keeps for reuse (DEFAULT_MMAP_THRESHOLD_MAX).
 _LARGEST_KEPT_BYTES = 31 << 20
-"""Just below 32 MiB, the largest block that glibc keeps for reuse (DEFAULT_MMAP_THRESHOLD_MAX)."""
-
-
-class _Wanted(NamedTuple):
-    name: str
-    url: str
 
 
 Urls = Annotated[
@@ -123,10 +120,10 @@ async def run(
         for _, location in found:
             stack.push_async_callback(location.store.close)
         if not is_loopback(listen) and tls_client_ca is None and not insecure:
-            places = [location for _, location in found]
-            await check_tokens(places, listen, clock, out.timeout_s)
-        for wanted, location in found:
-            server.add(wanted.name, _broker(location, transport, clock, takeover=takeover))
+            for _, location in found:
+                await check_token_required(location, listen, clock, out.timeout_s)
+        for name, location in found:
+            server.add(name, _broker(location, transport, clock, takeover=takeover))
         stopped = _signals()
         await server.start(listen, advertise, tls=tls is not None)
         stack.push_async_callback(server.stop)
@@ -140,7 +137,6 @@ async def run(
 
 def _tune_memory() -> None:
     """Tune the garbage collector and malloc for a broker."""
-    # Objects of a broker die at once or live long, so frequent collections find nothing.
     gc.set_threshold(*_GC_THRESHOLDS)
     # Each commit allocates a large block for one write. Until glibc has seen such a block freed,
     # it maps fresh pages each time, and faulting them in costs more than filling them.
@@ -148,14 +144,14 @@ def _tune_memory() -> None:
     del large_block
 
 
-def _locations(urls: list[str]) -> list[tuple[_Wanted, Location]]:
+def _locations(urls: list[str]) -> list[tuple[str, Location]]:
     """Open the stores. Reject an object with two names: its brokers would depose each other."""
-    found = [(wanted, open_store(wanted.url)) for wanted in map(_wanted, urls)]
+    found = [(name, open_store(url)) for name, url in map(_name_and_url, urls)]
     names: dict[str, str] = {}
-    for wanted, location in found:
-        other = names.setdefault(location.url, wanted.name)
-        if other != wanted.name:
-            message = f"{location.url} is given twice, as {other} and as {wanted.name}"
+    for name, location in found:
+        other = names.setdefault(location.url, name)
+        if other != name:
+            message = f"{location.url} is given twice, as {other} and as {name}"
             raise InvalidRequestError(message)
     return found
 
@@ -192,10 +188,10 @@ def _broker(location: Location, transport: Transport, clock: Clock, *, takeover:
 
 async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:
     """Wait for a signal, for a broker that fails, or until the server is idle."""
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(server.until_over()), loop.create_task(_wait(stopped))]
+    waits: list[Coroutine[Any, Any, Any]] = [server.until_over(), stopped.wait()]
     if idle_exit_s:
-        tasks.append(loop.create_task(_idle(server, idle_exit_s)))
+        waits.append(_idle(server, idle_exit_s))
+    tasks = [asyncio.create_task(wait) for wait in waits]
     done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in left:
         task.cancel()
@@ -203,14 +199,10 @@ async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float
         task.result()
 
 
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
-
-
 async def _idle(server: Server, idle_exit_s: float) -> None:
     loop = asyncio.get_running_loop()
     while server.idle_s(loop.time()) < idle_exit_s:  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(_IDLE_LOOK_S)
+        await asyncio.sleep(_IDLE_CHECK_S)
 
 
 def _signals() -> asyncio.Event:
@@ -242,11 +234,11 @@ def _transport(tls: ServerTls | None) -> Transport:
     return GrpcTransport(outgoing(tls), server_tls=tls)
 
 
-def _wanted(text: str) -> _Wanted:
+def _name_and_url(text: str) -> tuple[str, str]:
     """Parse NAME=URL, or derive the name from a URL."""
     found = _NAMED.fullmatch(text)
     if found is not None:
-        return _Wanted(found[1], found[2])
+        return found[1], found[2]
     path = PurePosixPath("/" + urlsplit(text).path.strip("/"))
     stem = path.stem if path.stem != "queue" else path.parent.name or "queue"
-    return _Wanted(_UNFIT.sub("-", stem.lower()).strip("-._")[:64] or "queue", text)
+    return _UNFIT.sub("-", stem.lower()).strip("-._")[:64] or "queue", text

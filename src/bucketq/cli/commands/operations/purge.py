@@ -8,7 +8,7 @@ from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Jobs, Kinds, Request, Url, Yes, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output, counted
-from bucketq.cli.terminal.prompt import confirmed
+from bucketq.cli.terminal.user_input import confirmed
 
 
 async def run(

@@ -9,8 +9,7 @@ from bucketq import admin
 from bucketq.cli.file_writing import write_file
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, argument, option
-from bucketq.cli.queue_summary import describe_jobs
-from bucketq.cli.terminal.output import Output, plain, size
+from bucketq.cli.terminal.output import Output, counted_jobs, plain, size
 
 
 async def run(
@@ -37,7 +36,7 @@ async def run(
         write_file(Path(target), copy.body, overwrite=force)
     summary = copy.summary
     out.done(
-        f"saved version {summary.version:,} ({describe_jobs(summary)}, {size(len(copy.body))}) "
+        f"saved version {summary.version:,} ({counted_jobs(summary.jobs)}, {size(len(copy.body))}) "
         f"to {target}",
         plain(summary) | {"saved": target},
     )

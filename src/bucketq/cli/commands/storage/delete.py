@@ -7,9 +7,8 @@ from typing import Annotated
 from bucketq import admin
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, Yes, option
-from bucketq.cli.queue_summary import describe_jobs
-from bucketq.cli.terminal.output import Output, counted, moment, size
-from bucketq.cli.terminal.prompt import confirmed
+from bucketq.cli.terminal.output import Output, counted, counted_jobs, moment, size
+from bucketq.cli.terminal.user_input import confirmed
 from bucketq.codec import decode
 from bucketq.errors import CorruptStateError
 
@@ -60,4 +59,4 @@ def _describe(body: bytes, url: str) -> str:
     except CorruptStateError:
         return f"not a readable queue, {size(len(body))}"
     since = moment(summary.created_at)
-    return f"{describe_jobs(summary)}, {size(len(body))}, in use since {since}"
+    return f"{counted_jobs(summary.jobs)}, {size(len(body))}, in use since {since}"

@@ -7,9 +7,8 @@ from typing import Annotated
 from bucketq import admin
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, option
-from bucketq.cli.queue_summary import describe_jobs
 from bucketq.cli.terminal import exit_codes
-from bucketq.cli.terminal.output import Output, plain
+from bucketq.cli.terminal.output import Output, counted_jobs, plain
 
 
 async def run(
@@ -33,18 +32,13 @@ async def run(
     if found.problem is None:
         out.done(f"{target.url} is intact: nothing to repair", plain(found))
         return exit_codes.OK
+    jobs = counted_jobs(found.summary.jobs) if found.summary else ""
     if found.saved is not None and found.summary is not None:
-        out.done(
-            f"accepted as version {found.summary.version:,}: {describe_jobs(found.summary)}",
-            plain(found),
-        )
+        out.done(f"accepted as version {found.summary.version:,}: {jobs}", plain(found))
         out.note(f"the damaged object is kept as {found.saved}")
         return exit_codes.OK
-    if found.refusal is None and found.summary is not None:
-        advice = (
-            f"it can be accepted as it is ({describe_jobs(found.summary)}): bucketq repair --accept"
-        )
-    else:
+    advice = f"it can be accepted as it is ({jobs}): bucketq repair --accept"
+    if found.refusal is not None:
         advice = (
             f"it cannot be accepted as it is ({found.refusal}): restore a copy with bucketq "
             "restore --replace"

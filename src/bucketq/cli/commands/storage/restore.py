@@ -9,8 +9,7 @@ from bucketq import admin
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, argument, option
 from bucketq.cli.parsing import read_bytes
-from bucketq.cli.queue_summary import describe_jobs
-from bucketq.cli.terminal.output import Output, plain
+from bucketq.cli.terminal.output import Output, counted_jobs, plain
 
 
 async def run(
@@ -42,7 +41,7 @@ async def run(
         restored = await admin.restore(target, body, overwrite=replace)
     summary = restored.summary
     out.done(
-        f"restored {target.url} at version {summary.version:,}: {describe_jobs(summary)}, "
+        f"restored {target.url} at version {summary.version:,}: {counted_jobs(summary.jobs)}, "
         f"{restored.released:,} of them were running",
         plain(restored),
     )

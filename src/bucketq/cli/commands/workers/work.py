@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from bucketq.worker.worker import Worker
 
 _log = logging.getLogger("bucketq.worker")
+# How long to wait for the queue before logging that it does not answer; a healthy one takes less.
 _NOTE_S = 3.0
-"""How long to wait for the queue before logging that it does not answer."""
+# The same on Spark, where executors may have to be started first.
 _SPARK_NOTE_S = 60.0
-"""The same on Spark: executors may have to be started first."""
 
 
 Where = Annotated[
@@ -184,10 +184,7 @@ def _run_with_reload(found: WorkerTarget, out: Output) -> int:
     words = [word for word in sys.argv[1:] if word != "--reload"]
     command = [sys.executable, "-m", "bucketq.cli", *words]
 
-    async def run() -> int:
-        return await Reloader(command, source_folder(found), quiet=out.quiet).run()
-
-    return asyncio.run(run())
+    return asyncio.run(Reloader(command, source_folder(found), quiet=out.quiet).run())
 
 
 def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -> None:

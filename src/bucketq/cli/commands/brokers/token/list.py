@@ -17,15 +17,9 @@ async def run(out: Output, *, url: Url) -> None:
     """
     async with open_queue(url, out.timeout_s) as queue:
         tokens = await queue.tokens()
-    if out.json:
-        for token in tokens:
-            out.value(token)
-        return
     columns = [Column("ID"), Column("NAME", flexible=True), Column("RIGHTS"), Column("CREATED")]
-    out.table(
+    out.records(
         [*columns, Column("EXPIRES")],
-        (
-            (token.id, token.name, ",".join(token.rights), token.created_at, token.expires_at)
-            for token in tokens
-        ),
+        tokens,
+        lambda one: (one.id, one.name, ",".join(one.rights), one.created_at, one.expires_at),
     )

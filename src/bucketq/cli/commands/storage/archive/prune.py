@@ -8,7 +8,7 @@ from typing import Annotated
 from bucketq.cli.parameters import Url, Yes, option
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal.output import Output, counted
-from bucketq.cli.terminal.prompt import confirmed
+from bucketq.cli.terminal.user_input import confirmed
 from bucketq.client.archive import open_archive
 
 

@@ -21,15 +21,7 @@ async def run(out: Output, *, url: Url) -> None:
     """
     async with open_queue(url, out.timeout_s) as queue:
         consumers = await queue.consumers()
-    if out.json:
-        for consumer in consumers:
-            out.value(structs.asdict(consumer))
-        return
-    numbers = [Column("EPOCH"), Column("BATCH"), Column("PENDING")]
-    out.table(
-        [Column("NAME", flexible=True), *numbers, Column("USED")],
-        (
-            (each.name, str(each.epoch), str(each.batch), str(each.pending), each.at)
-            for each in consumers
-        ),
-    )
+    columns = [Column("NAME", flexible=True), Column("EPOCH"), Column("BATCH"), Column("PENDING")]
+    # With all fields, also those that the object omits because they are zero.
+    found = map(structs.asdict, consumers)
+    out.records([*columns, Column("USED")], found, lambda one: list(one.values()))
