@@ -55,9 +55,9 @@ class InlineWorker:
 
     async def __aenter__(self) -> Self:
         """Start to heartbeat."""
-        self._settings = await self._queue.settings()
-        beat_s = min(_BEAT_S, self._settings.heartbeat_s)
-        self._keeper = LeaseKeeper(self._queue, structs.replace(self._settings, heartbeat_s=beat_s))
+        self._settling.settings = settings = await self._queue.settings()
+        beat_s = min(_BEAT_S, settings.heartbeat_s)
+        self._keeper = LeaseKeeper(self._queue, structs.replace(settings, heartbeat_s=beat_s))
         self._beating = asyncio.get_running_loop().create_task(self._keeper.run())
         return self
 
@@ -74,7 +74,7 @@ class InlineWorker:
             return None
         [job] = jobs
         now_s = asyncio.get_running_loop().time()
-        attempt = Attempt(job, self._handlers[job.kind], now_s)
+        attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
         self._keeper.keep(job.lease, now_s, attempt.stop)
         try:
             ended = await self._see_through(attempt)
@@ -87,12 +87,12 @@ class InlineWorker:
         return Ran(left, ended.end, _error(attempt, ended, left))
 
     async def _see_through(self, attempt: Attempt) -> Ended:
-        refused = await attempt.refuse(self._settling)
+        refused = await attempt.refuse()
         if refused is not None:
             return refused
         over = asyncio.Event()
         await attempt.run(self._runner, over.set)
-        ended = await attempt.settle(self._settling, self._settings)
+        ended = await attempt.settle()
         # A thread that was asked to stop keeps its slot until it does, and there is only one.
         await over.wait()
         return ended

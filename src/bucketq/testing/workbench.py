@@ -80,8 +80,9 @@ class Workbench:
             at: The initial time of the clock; by default the current time.
         """
         if at is not None and at.utcoffset() is None:
-            message = f"`at` has no time zone: write {at.replace(tzinfo=UTC)!r}, or your own zone"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                f"`at` has no time zone: write {at.replace(tzinfo=UTC)!r}, or your own zone"
+            )
         self._handlers = Handlers()
         for worker in workers:
             for handler in worker.handlers.values():
@@ -93,8 +94,7 @@ class Workbench:
     def __enter__(self) -> Self:
         """Open a new queue."""
         if self._opened is not None:
-            message = "this workbench is open already: make one for each use"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError("this workbench is open already: make one for each use")
         clock = StoppedClock(SystemClock().now() if self._at is None else self._at)
         name = f"{_NAME}-{new_token(clock)[:12]}"
         with ExitStack() as stack:
@@ -194,8 +194,9 @@ class Workbench:
         """
         runner = self._open().runner
         if _is_in_a_loop():
-            message = "run() would block the event loop that runs here: await bench.run_async()"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                "run() would block the event loop that runs here: await bench.run_async()"
+            )
         return runner.run(
             self.run_async(kinds, limit=limit, timeout_s=timeout_s, raise_errors=raise_errors)
         )
@@ -218,32 +219,32 @@ class Workbench:
                 ran.append(attempt)
                 _raise_error(attempt, also_plain=raise_errors)
         if limit is None and len(ran) == _MOST_JOBS:
-            message = (
+            raise InvalidRequestError(
                 f"{_MOST_JOBS:,} attempts were made, the last at kind {ran[-1].job.kind!r}: jobs "
                 "that push each other come to no end; pass run() a limit"
             )
-            raise InvalidRequestError(message)
         return ran
 
     def _open(self) -> _Opened:
         if self._opened is None:
-            message = "the workbench is not open: write `with Workbench(...) as bench:`"
-            raise ClosedError(message)
+            raise ClosedError("the workbench is not open: write `with Workbench(...) as bench:`")
         return self._opened
 
     def _wanted(self, kinds: str | Iterable[str] | None) -> dict[str, Handler]:
         """Return the handlers of the kinds to work on."""
         if not self._handlers:
-            message = "there are no handlers to run: pass Workbench a worker that has some"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                "there are no handlers to run: pass Workbench a worker that has some"
+            )
         if kinds is None:
             return dict(self._handlers)
         wanted = [kinds] if isinstance(kinds, str) else list(kinds)
         for kind in wanted:
             if kind not in self._handlers:
                 known = ", ".join(self._handlers)
-                message = f"no handler is for kind {kind!r}; there are some for {known}"
-                raise InvalidRequestError(message)
+                raise InvalidRequestError(
+                    f"no handler is for kind {kind!r}; there are some for {known}"
+                )
         return {kind: self._handlers[kind] for kind in wanted}
 
 
@@ -262,8 +263,7 @@ class _Bridge:
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self.loop_thread.loop.is_closed():
-                message = "the workbench is closed, and its queue with it"
-                raise ClosedError(message)
+                raise ClosedError("the workbench is closed, and its queue with it")
             there: Coroutine[Any, Any, Any] = verb(*args, **kwargs)
             return await asyncio.wrap_future(
                 asyncio.run_coroutine_threadsafe(there, self.loop_thread.loop)

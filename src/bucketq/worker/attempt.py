@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
 from bucketq.model.retry import delay_after_failure
-from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
@@ -36,7 +35,8 @@ End = Literal["done", "retried", "dead", "cancelled", "released", "lost", "unset
 """The outcome of an attempt."""
 
 _STOP_S = 1.0
-"""How long a stopped handler may continue before its job is settled regardless."""
+"""How long a stopped handler may continue before its job is settled regardless: long enough for
+``finally`` blocks, and short beside a lease, which another worker may get right after."""
 
 
 class Ended(NamedTuple):
@@ -50,11 +50,12 @@ class Ended(NamedTuple):
 class Attempt:
     """One attempt at a job."""
 
-    def __init__(self, job: Job[Any], handler: Handler, now_s: float) -> None:
+    def __init__(self, job: Job[Any], handler: Handler, settling: Settling, now_s: float) -> None:
         """Create the attempt for a job that was just claimed."""
         self.job = job
         self.handler = handler
         self.claimed_s = now_s
+        self._settling = settling
         self.stopped: Stop | None = None
         self._stop_s = _STOP_S
         self._context = Context(job)
@@ -113,25 +114,25 @@ class Attempt:
         if timeout_s is not None and self._task is not None and not self._task.done():
             self._timer = asyncio.get_running_loop().call_later(timeout_s, self.stop, "timeout")
 
-    async def settle(self, settling: Settling, settings: Settings) -> Ended:
+    async def settle(self) -> Ended:
         """Report the outcome to the queue."""
         if self.stopped == "lost":
             return Ended("lost")
         try:
             task = self._task
             if task is None or not task.done() or task.cancelled():
-                return await self._settle_stopped(settling, settings, None)
+                return await self._settle_stopped()
             error = task.exception()
             if error is None:
-                return await self._complete(settling, settings, task.result())
+                return await self._complete(task.result())
             if self.stopped is None:
-                return await self._fail(settling, settings, error)
-            return await self._settle_stopped(settling, settings, error)
+                return await self._fail(error)
+            return await self._settle_stopped()
         except (Unsettled, RejectedError) as error:
             # Rejected: the store or broker rejects this worker, which is not the job's fault.
             return Ended("unsettled", error)
 
-    async def refuse(self, settling: Settling) -> Ended | None:
+    async def refuse(self) -> Ended | None:
         """Fail a job for good if lost leases used up its attempts; None if it may run.
 
         Only a worker knows the limit of its handler, so the queue hands such a job out again.
@@ -144,54 +145,48 @@ class Attempt:
             return None
         message = f"it failed or lost its worker {used} times, and {limit} attempts are allowed"
         try:
-            status = await settling.fail(job, message, retry=False)
+            status = await self._settling.fail(job, message, retry=False)
         except Unsettled:
             return Ended("unsettled")
         return Ended("lost" if status is None else "dead")
 
-    async def _complete(self, settling: Settling, settings: Settings, result: Any) -> Ended:
+    async def _complete(self, result: Any) -> Ended:
         try:
             if result is not None:
                 raw, encoding = payloads.encode(result, "result")
                 result = raw if encoding is None else result
         except Exception as error:  # noqa: BLE001 - encoding runs the user's code
-            return await self._fail_unkept(settling, settings, error)
+            return await self._fail_unkept(error)
         try:
-            done = await settling.complete(self.job, result)
+            done = await self._settling.complete(self.job, result)
         except (InvalidRequestError, PayloadTooLargeError) as error:
-            return await self._fail_unkept(settling, settings, error)
+            return await self._fail_unkept(error)
         return Ended("done" if done else "lost")
 
-    async def _fail_unkept(self, settling: Settling, settings: Settings, error: Exception) -> Ended:
+    async def _fail_unkept(self, error: Exception) -> Ended:
         """Treat a result that cannot be stored as a failure."""
-        failed = HandlerFailed(unkept(error), type(error).__name__)
-        ended = await self._fail(settling, settings, failed)
+        ended = await self._fail(HandlerFailed(unkept(error), type(error).__name__))
         return ended._replace(error=error)
 
-    async def _settle_stopped(
-        self, settling: Settling, settings: Settings, error: BaseException | None
-    ) -> Ended:
+    async def _settle_stopped(self) -> Ended:
         """Settle a job whose handler was stopped, or cancelled itself."""
         if self.stopped == "timeout":
             text = f"it took longer than {self.handler.timeout_s:g} s, and was stopped"
-            return await self._fail(settling, settings, TimeoutError(text), text)
+            return await self._fail(TimeoutError(text), text)
         if self.stopped is None:
-            return await self._fail(settling, settings, error, "the handler cancelled itself")
-        held = await settling.release(self.job)
-        if not held:
+            return await self._fail(None, "the handler cancelled itself")
+        if not await self._settling.release(self.job):
             return Ended("lost")
         return Ended("cancelled" if self.stopped == "cancel" else "released")
 
-    async def _fail(
-        self, settling: Settling, settings: Settings, error: BaseException | None, text: str = ""
-    ) -> Ended:
+    async def _fail(self, error: BaseException | None, text: str = "") -> Ended:
         if not text and error is not None:
-            text = describe(error, settings.max_error_bytes)
-        status = await settling.fail(
+            text = describe(error, self._settling.settings.max_error_bytes)
+        status = await self._settling.fail(
             self.job,
             text,
             retry=not isinstance(error, GiveUp | UnfitPayload),
-            delay_s=self._delay_s(error, settings),
+            delay_s=self._delay_s(error),
             max_attempts=self.handler.max_attempts,
         )
         if status is None:
@@ -199,7 +194,7 @@ class Attempt:
         ends: dict[str, End] = {"queued": "retried", "dead": "dead"}
         return Ended(ends.get(status, "cancelled"), error)
 
-    def _delay_s(self, error: BaseException | None, settings: Settings) -> float | None:
+    def _delay_s(self, error: BaseException | None) -> float | None:
         """The delay before the next attempt; None leaves it to the queue."""
         if isinstance(error, Retry):
             return error.delay_s
@@ -208,7 +203,7 @@ class Attempt:
         record = replace(
             self.job.record, backoff=self.handler.backoff, failures=self.job.failures + 1
         )
-        return delay_after_failure(record, settings).total_seconds()
+        return delay_after_failure(record, self._settling.settings).total_seconds()
 
 
 def is_expected(error: BaseException | None) -> bool:

@@ -34,5 +34,4 @@ class Context:
     def raise_if_cancelled(self) -> None:
         """Raise ``JobCancelled`` if the handler should stop."""
         if self.cancelled:
-            message = f"job {self.job.id} (attempt {self.job.attempt}) should stop"
-            raise JobCancelled(message)
+            raise JobCancelled(f"job {self.job.id} (attempt {self.job.attempt}) should stop")

@@ -184,8 +184,7 @@ class Engine:
             asking = asyncio.current_task()
             if asking is not None and asking.cancelling():
                 raise
-            message = "the worker has ended, so its queue cannot be read"
-            raise ClosedError(message) from None
+            raise ClosedError("the worker has ended, so its queue cannot be read") from None
         finally:
             del self._looks[id(looking)]
 
@@ -291,7 +290,8 @@ class Engine:
 
     def _take(self, job: Job[Any], since_s: float) -> None:
         """Take charge of a claimed job."""
-        attempt = Attempt(job, self._handlers[job.kind], asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
         self._attempts[id(attempt)] = attempt
 
         def on_event(event: LeaseEvent) -> None:
@@ -338,7 +338,7 @@ class Engine:
             self._changed.set()
 
         try:
-            refused = await attempt.refuse(self._settling)
+            refused = await attempt.refuse()
         except BaseException:
             free_slot()
             raise
@@ -349,7 +349,7 @@ class Engine:
         self._log(logging.DEBUG, "started", attempt.job)
         await attempt.run(self._runner, free_slot)
         took_s = loop.time() - begun_s
-        self._count(attempt, await attempt.settle(self._settling, self._settings), took_s)
+        self._count(attempt, await attempt.settle(), took_s)
 
     def _count(self, attempt: Attempt, ended: Ended, took_s: float) -> None:
         ends = self.counters.ends
@@ -403,7 +403,7 @@ class Engine:
         self._begin(attempt, self._release(attempt))
 
     async def _release(self, attempt: Attempt) -> None:
-        self._count(attempt, await attempt.settle(self._settling, self._settings), 0.0)
+        self._count(attempt, await attempt.settle(), 0.0)
 
     async def _drain(self) -> None:
         """Release jobs that have not started, let others finish, and hurry if that takes long."""

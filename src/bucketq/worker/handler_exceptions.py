@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bucketq.model import check
-from bucketq.worker.durations import in_seconds
+from bucketq.queue.arguments import seconds
 
 
 class Retry(Exception):  # noqa: N818 - a request, not an error
@@ -19,8 +18,7 @@ class Retry(Exception):  # noqa: N818 - a request, not an error
     ) -> None:
         """Record ``reason``, and retry after ``delay_s`` seconds."""
         super().__init__(reason)
-        self.delay_s = in_seconds(delay_s)
-        check.delay(self.delay_s, "delay_s")
+        self.delay_s = seconds(delay_s, "delay_s")
 
 
 class GiveUp(Exception):  # noqa: N818 - a request, not an error

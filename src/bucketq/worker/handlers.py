@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from bucketq.errors import InvalidRequestError, PayloadError
@@ -19,15 +18,15 @@ from bucketq.model import check
 from bucketq.model.records import Backoff
 from bucketq.model.settings import check_backoff
 from bucketq.queue import payload as payloads
+from bucketq.queue.arguments import Duration, seconds
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
-from bucketq.worker.durations import in_seconds
 from bucketq.worker.handler_exceptions import UnfitPayload
 
 Place = Literal["loop", "thread", "process"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_PLACES = ("loop", "thread", "process")
+_PLACES = get_args(Place)
 _NOTHING = inspect.Parameter.empty
 
 
@@ -67,41 +66,25 @@ class Handler:
         }
 
 
-class Handlers(Mapping[str, Handler]):
+class Handlers(dict[str, Handler]):
     """The handlers of a worker, by kind."""
-
-    def __init__(self) -> None:
-        self._by_kind: dict[str, Handler] = {}
-
-    def __getitem__(self, kind: str) -> Handler:
-        """The handler of a kind."""
-        return self._by_kind[kind]
-
-    def __iter__(self) -> Iterator[str]:
-        """The kinds, in the order in which they were added."""
-        return iter(self._by_kind)
-
-    def __len__(self) -> int:
-        """How many kinds there are."""
-        return len(self._by_kind)
 
     def add(self, handler: Handler) -> None:
         """Add a handler. Raises ``InvalidRequestError`` if its kind has one already."""
-        if handler.kind in self._by_kind:
-            other = self._by_kind[handler.kind].function
-            message = (
+        if handler.kind in self:
+            other = self[handler.kind].function
+            raise InvalidRequestError(
                 f"kind {handler.kind!r} has a handler already, {_name(other)}: "
                 f"{_name(handler.function)} needs a kind of its own"
             )
-            raise InvalidRequestError(message)
-        self._by_kind[handler.kind] = handler
+        self[handler.kind] = handler
 
 
 def bind(
     kind: str,
     function: Callable[..., Any],
     *,
-    timeout_s: float | timedelta | None = None,
+    timeout_s: Duration | None = None,
     max_attempts: int | None = None,
     backoff: Backoff | None = None,
     run_in: Place | None = None,
@@ -112,13 +95,14 @@ def bind(
         check.max_attempts(max_attempts)
     if backoff is not None:
         check_backoff(backoff)
-    limit_s = None if timeout_s is None else in_seconds(timeout_s)
-    if limit_s is not None:
-        check.delay(limit_s, "timeout_s")
-        if not limit_s:
-            message = f"timeout_s of {_name(function)} must be more than 0"
-            raise InvalidRequestError(message)
+    limit_s = None if timeout_s is None else seconds(timeout_s, "timeout_s")
+    if limit_s == 0:
+        raise InvalidRequestError(f"timeout_s of {_name(function)} must be more than 0")
     wants, payload_type = _read_signature(function)
+    try:
+        payloads.check_type(payload_type)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"{_name(function)}: {error}") from error
     return Handler(
         kind=kind,
         function=function,
@@ -138,12 +122,11 @@ def check_reachable(handler: Handler) -> None:
     for name in function.__qualname__.split("."):
         found = getattr(found, name, None)
     if found is not function:
-        message = (
+        raise InvalidRequestError(
             f"the handler of kind {handler.kind!r} runs in a process, which imports it as "
             f"{function.__module__}.{function.__qualname__}, but that is another object: make "
             "@worker.handler the outermost decorator"
         )
-        raise InvalidRequestError(message)
 
 
 def _place(function: Callable[..., Any], wanted: Place | None) -> Place:
@@ -152,36 +135,36 @@ def _place(function: Callable[..., Any], wanted: Place | None) -> Place:
     if wanted is None:
         return "loop" if is_async else "thread"
     if wanted not in _PLACES:
-        message = f"run_in must be one of {', '.join(_PLACES)}, got {wanted!r}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"run_in must be one of {', '.join(_PLACES)}, got {wanted!r}")
     if wanted == "thread" and is_async:
-        message = f"{_name(function)} is async and runs on the event loop, or in a process"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(
+            f"{_name(function)} is async and runs on the event loop, or in a process"
+        )
     if wanted == "process" and not hasattr(function, "__qualname__"):
-        message = (
+        raise InvalidRequestError(
             f"{_name(function)} has no name by which another process could import it: define a "
             "function at module level"
         )
-        raise InvalidRequestError(message)
     if wanted == "process" and "<locals>" in function.__qualname__:
-        message = (
+        raise InvalidRequestError(
             f"{_name(function)} is defined inside a function, so another process cannot import "
             "it: move it to module level"
         )
-        raise InvalidRequestError(message)
     return wanted
 
 
 def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
     """What each parameter receives, and the type of the payload."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        message = f"{_name(function)} is a generator: a handler must return its result"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(
+            f"{_name(function)} is a generator: a handler must return its result"
+        )
     try:
         parameters = inspect.signature(function, eval_str=True).parameters.values()
     except (NameError, TypeError, ValueError) as error:
-        message = f"the signature of {_name(function)} cannot be read: {error}"
-        raise InvalidRequestError(message) from error
+        raise InvalidRequestError(
+            f"the signature of {_name(function)} cannot be read: {error}"
+        ) from error
     wants: dict[str, str] = {}
     types: dict[str, Any] = {}
     for parameter in parameters:
@@ -191,31 +174,23 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
         if role == "payload" and role in wants.values():
             if parameter.default is not _NOTHING:
                 continue
-            message = (
+            raise InvalidRequestError(
                 f"{_name(function)} has a parameter {parameter.name!r} besides the payload: a "
                 "handler takes one payload, and a Job or a Context by annotation"
             )
-            raise InvalidRequestError(message)
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            message = f"{parameter.name!r} of {_name(function)} must not be positional-only"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                f"{parameter.name!r} of {_name(function)} must not be positional-only"
+            )
         wants[parameter.name] = role
         if kind_of_payload not in (Any, object):
             types[parameter.name] = kind_of_payload
     payload_type = next(iter(types.values()), Any)
     if any(other != payload_type for other in types.values()):
-        message = f"{', '.join(types)} of {_name(function)} declare different types of payload"
-        raise InvalidRequestError(message)
-    _check_payload(function, payload_type)
+        raise InvalidRequestError(
+            f"{', '.join(types)} of {_name(function)} declare different types of payload"
+        )
     return wants, payload_type
-
-
-def _check_payload(function: Callable[..., Any], payload_type: Any) -> None:
-    try:
-        payloads.check_type(payload_type)
-    except InvalidRequestError as error:
-        message = f"{_name(function)}: {error}"
-        raise InvalidRequestError(message) from error
 
 
 def _role(parameter: inspect.Parameter) -> tuple[str, Any]:

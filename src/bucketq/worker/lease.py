@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bucketq.errors import RejectedError, UnavailableError
@@ -26,6 +27,7 @@ _MARGIN = 0.2
 _LOOKS = 4
 """How often leases are checked for expiry between two heartbeats."""
 _LARGEST_BATCH = 5000
+"""How many leases one heartbeat renews; the limit of the queue may be lower."""
 
 
 class HeartbeatSender(Protocol):
@@ -36,24 +38,20 @@ class HeartbeatSender(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class _HeldLease:
     """A lease that is renewed."""
 
-    __slots__ = ("lease", "notified", "on_event", "proved_at")
-
-    def __init__(
-        self, lease: LeaseRef, proved_at: float, on_event: Callable[[LeaseEvent], None]
-    ) -> None:
-        self.lease = lease
-        self.proved_at = proved_at
-        """When the last request was sent whose answer confirmed the lease."""
-        self.on_event = on_event
-        self.notified: dict[LeaseEvent, None] = {}
+    lease: LeaseRef
+    proved_at: float
+    """When the last request was sent whose answer confirmed the lease."""
+    on_event: Callable[[LeaseEvent], None]
+    notified: set[LeaseEvent] = field(default_factory=set)
 
     def notify(self, event: LeaseEvent) -> None:
         """Notify the worker, once per event."""
         if event not in self.notified:
-            self.notified[event] = None
+            self.notified.add(event)
             self.on_event(event)
 
 
@@ -82,7 +80,9 @@ class LeaseKeeper:
         """Send heartbeats until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._until_something_is_kept()
+            while not self._kept:
+                self._news.clear()
+                await self._news.wait()
             await self._rest()
             sent_at = loop.time()
             leases = [kept.lease for kept in self._kept.values()]
@@ -90,30 +90,19 @@ class LeaseKeeper:
             for start in range(0, len(leases), size):
                 await self._beat(leases[start : start + size], sent_at)
 
-    async def _until_something_is_kept(self) -> None:
-        while not self._kept:
-            self._news.clear()
-            await self._news.wait()
-
     async def _rest(self) -> None:
         """Wait between two heartbeats, and check for leases that may have expired."""
-        loop = asyncio.get_running_loop()
         for look in range(_LOOKS):
             if look:
                 self._fence()
-            slept_at, pause_s = loop.time(), self.settings.heartbeat_s / _LOOKS
-            await asyncio.sleep(pause_s)
-            self._note_suspension(slept_at, pause_s)
+            await self._pause(None)
 
     async def _beat(self, leases: list[LeaseRef], sent_at: float) -> None:
         """Send one heartbeat; until it is answered, check for leases that may have expired."""
-        loop = asyncio.get_running_loop()
-        beating = loop.create_task(self._ask(leases))
+        beating = asyncio.get_running_loop().create_task(self._ask(leases))
         try:
             while not beating.done():
-                waited_at, patience_s = loop.time(), self.settings.heartbeat_s / _LOOKS
-                await asyncio.wait([beating], timeout=patience_s)
-                self._note_suspension(waited_at, patience_s)
+                await self._pause(beating)
                 if not beating.done():
                     self._fence()
         finally:
@@ -141,11 +130,19 @@ class LeaseKeeper:
         if pulse.cancel_requested:
             kept.notify("cancel")
 
-    def _note_suspension(self, since: float, meant_s: float) -> None:
-        """Record that a pause took far longer than intended, so that the process was suspended."""
-        now = asyncio.get_running_loop().time()
-        if now - since > meant_s + self.settings.heartbeat_s:
-            self._woke_at = now
+    async def _pause(self, beating: asyncio.Task[list[Pulse]] | None) -> None:
+        """Wait until leases are checked again, or a heartbeat is answered.
+
+        A pause that took far longer than intended means that the process was suspended.
+        """
+        loop = asyncio.get_running_loop()
+        since, pause_s = loop.time(), self.settings.heartbeat_s / _LOOKS
+        if beating is None:
+            await asyncio.sleep(pause_s)
+        else:
+            await asyncio.wait([beating], timeout=pause_s)
+        if loop.time() - since > pause_s + self.settings.heartbeat_s:
+            self._woke_at = loop.time()
 
     def _fence(self) -> None:
         """Notify the worker of leases that may have expired.

@@ -273,8 +273,7 @@ class ProcessRunner:
         if error is not None and is_cancelled:
             raise asyncio.CancelledError
         if is_late:
-            message = f"{ENDED} was not ready after {limit_s:g} s, and was ended"
-            raise ProcessDied(message)
+            raise ProcessDied(f"{ENDED} was not ready after {limit_s:g} s, and was ended")
         return asking.result()
 
     def _take_idle(self) -> _Child | None:

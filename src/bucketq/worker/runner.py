@@ -87,11 +87,10 @@ def call_plain(handler: Handler, context: Context) -> Any:
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        message = (
+        raise TypeError(
             f"the handler of kind {handler.kind!r} is not async, but returned something to be "
             'awaited: pass run_in="loop"'
         )
-        raise TypeError(message)
     return answer
 
 

@@ -13,10 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
-    InvalidRequestError,
     LeaseLostError,
     OverloadedError,
-    PayloadTooLargeError,
     RejectedError,
     SupersededError,
     UnavailableError,
@@ -35,7 +33,7 @@ one message to a broker; larger batches save next to nothing."""
 _FIRST_PAUSE_S = 0.1
 """The pause before the first retry; it doubles up to the longest one, with jitter."""
 _LONGEST_PAUSE_S = 5.0
-
+"""Short beside the default lease, so that outcomes are reported soon after an outage."""
 
 _Ready = tuple[Item, asyncio.Future[bool]]
 """An item, and the future of its caller: whether its lease was still held."""
@@ -51,11 +49,9 @@ class _Batches(Generic[Item]):
     def __init__(
         self,
         send_many: Callable[[list[Item]], Awaitable[list[bool]]],
-        send_one: Callable[[Item], Awaitable[None]],
         largest: Callable[[], int],
     ) -> None:
         self._send_many = send_many
-        self._send_one = send_one
         self._largest = largest
         self.ready: list[_Ready[Item]] = []
         self._sending: asyncio.Task[None] | None = None
@@ -86,44 +82,21 @@ class _Batches(Generic[Item]):
     async def _send_batch(self, batch: list[_Ready[Item]]) -> None:
         try:
             answers = await self._send_many([item for item, _ in batch])
-        except (InvalidRequestError, PayloadTooLargeError):
-            # They are too many or too large together, or the queue rejects one of them. Sending
-            # halves isolates that one in few requests.
-            if len(batch) == 1:
-                await self._send_alone(*batch[0])
-                return
-            middle = len(batch) // 2
-            await self._send_batch(batch[:middle])
-            await self._send_batch(batch[middle:])
-        except RejectedError:
-            for item, done in batch:
-                await self._send_alone(item, done)
         except Exception as error:  # noqa: BLE001 - passed on to the callers
+            if isinstance(error, RejectedError) and len(batch) > 1:
+                # They are too many or too large together, or the queue rejects one of them. Sending
+                # halves isolates that one in few requests.
+                middle = len(batch) // 2
+                await self._send_batch(batch[:middle])
+                await self._send_batch(batch[middle:])
+                return
             for _, done in batch:
-                _fail(done, error)
+                if not done.done():
+                    done.set_exception(error)
         else:
-            for (_, done), answer in zip(batch, answers, strict=True):
-                _answer(done, is_held=answer)
-
-    async def _send_alone(self, item: Item, done: asyncio.Future[bool]) -> None:
-        try:
-            await self._send_one(item)
-        except LeaseLostError:
-            _answer(done, is_held=False)
-        except Exception as error:  # noqa: BLE001 - passed on to the caller
-            _fail(done, error)
-        else:
-            _answer(done, is_held=True)
-
-
-def _answer(done: asyncio.Future[bool], *, is_held: bool) -> None:
-    if not done.done():
-        done.set_result(is_held)
-
-
-def _fail(done: asyncio.Future[bool], error: Exception) -> None:
-    if not done.done():
-        done.set_exception(error)
+            for (_, done), is_held in zip(batch, answers, strict=True):
+                if not done.done():
+                    done.set_result(is_held)
 
 
 class Settling:
@@ -136,8 +109,8 @@ class Settling:
         self.settings = Settings()
         """Those of the queue; they may be replaced while it runs."""
         self._gives_up = asyncio.Event()
-        self._completions = _Batches(self._complete_many, self._complete_one, self._largest_batch)
-        self._releases = _Batches(self._release_many, self._release_one, self._largest_batch)
+        self._completions = _Batches(self._complete_many, self._largest_batch)
+        self._releases = _Batches(self._release_many, self._largest_batch)
 
     @property
     def is_empty(self) -> bool:
@@ -244,12 +217,5 @@ class Settling:
     async def _complete_many(self, jobs: list[tuple[Job[Any], Any]]) -> list[bool]:
         return await self.insist(lambda request: self._queue.complete_many(jobs, request=request))
 
-    async def _complete_one(self, finished: tuple[Job[Any], Any]) -> None:
-        job, result = finished
-        await self.insist(lambda request: self._queue.complete(job, result, request=request))
-
     async def _release_many(self, jobs: list[Job[Any]]) -> list[bool]:
         return await self.insist(lambda request: self._queue.release_many(jobs, request=request))
-
-    async def _release_one(self, job: Job[Any]) -> None:
-        await self.insist(lambda request: self._queue.release(job, request=request))

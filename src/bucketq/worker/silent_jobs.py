@@ -25,36 +25,30 @@ _log = logging.getLogger("bucketq.worker")
 _LOOK_S = 5.0
 """How long listing the running jobs may take; a burst ends without an answer."""
 _LOOKED_AT = 500
-"""How many running jobs are checked, in one request."""
+"""How many running jobs are checked: one silent job is enough, and one request must be cheap."""
 
 
 async def worth_waiting_s(
     queue: Queue[Any], kinds: Iterable[str], settings: Settings, now: datetime
 ) -> float:
-    """How long to wait for a job whose worker seems to be gone; 0 if there is none."""
-    if not await _is_one_silent(queue, kinds, settings, now):
-        return 0.0
-    wait_s = min(settings.lease_s + settings.grace_s + settings.heartbeat_s, MAX_WAIT_S)
-    _log.info("waiting up to %.0f s for jobs whose workers seem to be gone", wait_s)
-    return wait_s
+    """How long to wait for a job that had no heartbeat for longer than its lease.
 
-
-async def _is_one_silent(
-    queue: Queue[Any], kinds: Iterable[str], settings: Settings, now: datetime
-) -> bool:
-    """Whether a running job had no heartbeat for longer than its lease.
-
-    Jobs with their own lease are ignored: they belong to streams, and their leases may be long. If
-    the queue cannot or must not be read, the answer is no.
+    It is 0 if there is none, or if the queue cannot or must not be read. Jobs with their own lease
+    are ignored: they belong to streams, and their leases may be long.
     """
     try:
         async with asyncio.timeout(_LOOK_S):
             page = await queue.jobs(statuses="running", kinds=tuple(kinds), limit=_LOOKED_AT)
     except (BucketQError, TimeoutError):
-        return False
-    return any(
+        return 0.0
+    is_one_silent = any(
         job.record.lease_s is None
         and job.heartbeat_at is not None
         and (now - job.heartbeat_at).total_seconds() > settings.lease_s
         for job in page.jobs
     )
+    if not is_one_silent:
+        return 0.0
+    wait_s = min(settings.lease_s + settings.grace_s + settings.heartbeat_s, MAX_WAIT_S)
+    _log.info("waiting up to %.0f s for jobs whose workers seem to be gone", wait_s)
+    return wait_s

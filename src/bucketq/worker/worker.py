@@ -37,11 +37,11 @@ from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
 from bucketq.model.operations import Stats
 from bucketq.model.records import Backoff
+from bucketq.queue.arguments import seconds
 from bucketq.queue.queue import Queue
 from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
-from bucketq.worker.durations import in_seconds
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
 from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
@@ -108,9 +108,7 @@ class Worker:
             check.whole_number(concurrency, "concurrency", 1, _HIGHEST_CONCURRENCY)
             self.concurrency = concurrency
         if drain_s is not None:
-            limit_s = in_seconds(drain_s)
-            check.delay(limit_s, "drain_s")
-            self.drain_s = limit_s
+            self.drain_s = seconds(drain_s, "drain_s")
         self.url = url or self.url
         self._options |= options
 
@@ -168,8 +166,7 @@ class Worker:
                 default for others; ``process`` is a separate process, for CPU-bound work.
         """
         if callable(kind):
-            message = 'a handler needs a kind: write @worker.handler("kind")'
-            raise InvalidRequestError(message)
+            raise InvalidRequestError('a handler needs a kind: write @worker.handler("kind")')
 
         def register(function: Function) -> Function:
             self._handlers.add(
@@ -193,8 +190,7 @@ class Worker:
         """
         handlers = self._wanted(kinds)
         if self._loop_thread is not None:
-            message = "this worker is already running"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError("this worker is already running")
         caller = asyncio.get_running_loop()
         self._engine = None
         self._is_stopped = False
@@ -246,8 +242,7 @@ class Worker:
         """Count the jobs of its queue, without changing it."""
         loop_thread, engine = self._loop_thread, self._engine
         if loop_thread is None or engine is None or not engine.is_running:
-            message = "the worker is not running, so it has no open queue"
-            raise ClosedError(message)
+            raise ClosedError("the worker is not running, so it has no open queue")
         looking = asyncio.run_coroutine_threadsafe(engine.stats(), loop_thread.loop)
         return await asyncio.wrap_future(looking)
 
@@ -300,19 +295,18 @@ class Worker:
     def _wanted(self, kinds: Iterable[str] | None) -> dict[str, Handler]:
         """The handlers of the selected kinds."""
         if not self._handlers:
-            message = 'the worker has no handlers: add one with @worker.handler("kind")'
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                'the worker has no handlers: add one with @worker.handler("kind")'
+            )
         wanted = list(self._handlers) if kinds is None else list(kinds)
         for kind in wanted:
             if kind not in self._handlers:
                 known = ", ".join(self._handlers)
-                message = (
+                raise InvalidRequestError(
                     f"the worker has no handler for kind {kind!r}; it has handlers for {known}"
                 )
-                raise InvalidRequestError(message)
         if not wanted:
-            message = "kinds is empty: name at least one, or leave it out for all"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError("kinds is empty: name at least one, or leave it out for all")
         chosen = {kind: self._handlers[kind] for kind in wanted}
         for handler in chosen.values():
             if handler.place == "process":
@@ -328,10 +322,9 @@ class Worker:
         self._serving = asyncio.current_task()
         url = self.url or os.environ.get(_ADDRESS_VARIABLE)
         if not url:
-            message = (
+            raise InvalidRequestError(
                 f"the worker has no queue: pass its address to Worker, or set {_ADDRESS_VARIABLE}"
             )
-            raise InvalidRequestError(message)
         runner: Runner | None = None
         try:
             runner = await self._make_runner(caller, handlers)
