@@ -1,7 +1,7 @@
 """Files that are replaced whole or not at all, by one of many processes at a time.
 
-This is the part of the file store that knows in which order files are written, renamed and synced;
-it knows nothing of keys or of what an error means to the caller, and raises ``OSError``.
+This part of the file store writes, renames and syncs files in the right order. It raises
+``OSError``: what an error means to the caller, and what a key is, is up to ``local``.
 
 Promises:
 
@@ -14,11 +14,11 @@ Promises:
   ``.bucketq.lock`` in the file's directory. That one is never unlinked and never renamed,
   because a lock on a file that can be replaced locks nothing.
 * An etag never names two contents of one path. See ``_stamp``.
-* A stopped process stops no reader, and hardly ever a writer. All that can be done without
-  the lock is done without it; what is left is to look once more and to rename, some tens of
+* A stopped process blocks no reader, and hardly ever a writer. All that can be done without
+  the lock is done without it; what is left is to check once more and to rename, some tens of
   microseconds. Under a lock around the whole write, a broker that is suspended under load
-  would nearly always hold it. One that is suspended in just that moment still does, and none
-  can take its place until it resumes or is killed, which ends every lock.
+  would nearly always hold it. One that is suspended in just that moment still does, and no other
+  can take its place until it resumes or is killed, which releases every lock.
 
 A write fills a hidden file in the same directory, which it owns (see ``owned_file``), and
 syncs it. It gives the file that is there a second, hidden name and, under the lock, renames
@@ -45,6 +45,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from threading import Event
 
@@ -62,8 +63,11 @@ from bucketq.store.directories import UnsyncedError
 Demand = Callable[[os.stat_result | None], None]
 """Raises unless the file that is there, or None, is one that may be replaced."""
 
-_LOOKS_MAX = 100
+_LOOKS_MAX = 100  # A file that is replaced again and again between two system calls is a fault.
 _STAMP_STEP_NS_MAX = 1 << 36  # About a minute: no filesystem keeps times more coarsely.
+
+# What is the same if a file was not replaced and its owner and permissions were not changed.
+_version = attrgetter("st_mtime_ns", "st_ino", "st_size", "st_mode", "st_uid", "st_gid")
 
 
 def is_reserved(name: str) -> bool:
@@ -163,9 +167,9 @@ def write(
 ) -> str:
     """Put a file in place, if what is there meets the demand; return its etag.
 
-    The demand is made three times. Only the last one, under the lock, counts; the others spare
-    the disk what a writer would do that has already lost. The file is made ready to replace
-    what the second look finds, and under the lock once more if the last one finds another.
+    The demand is checked three times. Only the last check, under the lock, counts; the others
+    save the disk the work of a writer that has already lost. The file is prepared to replace
+    what the second check finds, and under the lock once more if the last one finds another.
 
     The first write of a process in a directory cleans up behind dead writers, and makes the
     directory itself durable if it may have been made for this. A write that recycles uses spares,
@@ -204,7 +208,7 @@ def write(
             with directories.locked(directory, given_up):
                 found = _find(directory, path.name)
                 demand(found)
-                if found is None or current is None or not _is_same(found, current):
+                if found is None or current is None or _version(found) != _version(current):
                     _demand_writable(directory, path.name, found)
                     etag = _stamp(file, directory, found)
                 if not owned_file.is_named(directory, hidden_name, file):
@@ -236,21 +240,20 @@ def _unlink(directory: int, name: str, lock: int) -> None:
     current = _find(directory, name)
     if current is None:
         return
-    # Only the owner of the lock file may set its time. Where that is another user,
-    # a successor's etag rests on the clock and the inode alone.
+    time_ns = max(current.st_mtime_ns, os.fstat(lock).st_mtime_ns)
+    # Only the owner of the lock file may set its time. If that is another user,
+    # a successor's etag depends on the clock and the inode alone.
     with contextlib.suppress(PermissionError):
-        _set_time(lock, max(current.st_mtime_ns, os.fstat(lock).st_mtime_ns))
+        _set_time(lock, time_ns)
     os.unlink(name, dir_fd=directory)
     owned_file.drop_spares(directory, name)
 
 
 def _find(directory: int, name: str) -> os.stat_result | None:
-    """Look at the file of this name; None means that there is none."""
-    try:
-        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    _demand_regular(info)
+    """Return the metadata of the file of this name; None: there is none."""
+    info = owned_file.find(directory, name)
+    if info is not None:
+        _demand_regular(info)
     return info
 
 
@@ -261,21 +264,9 @@ def _is_at(directory: int, name: str, etag: str | None) -> bool:
 
 
 def _demand_writable(directory: int, name: str, current: os.stat_result | None) -> None:
-    """Refuse a file that its owner has made read-only; a rename would not care."""
+    """Refuse a file that its owner has made read-only: a rename would replace it."""
     if current is not None and not os.access(name, os.W_OK, dir_fd=directory):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether two reads of its metadata found one version, with the same owner and rights."""
-    return (
-        one.st_mtime_ns == other.st_mtime_ns
-        and one.st_ino == other.st_ino
-        and one.st_size == other.st_size
-        and one.st_mode == other.st_mode
-        and one.st_uid == other.st_uid
-        and one.st_gid == other.st_gid
-    )
 
 
 def _demand_regular(info: os.stat_result) -> None:
@@ -289,10 +280,10 @@ def _demand_regular(info: os.stat_result) -> None:
 
 
 def _fill(temp: int, body: bytes) -> None:
-    """Write the bytes and see them on the disk.
+    """Write the bytes and sync them to the disk.
 
-    What a spare has beyond its new end is cut off at last, for what is overwritten need not be
-    freed and found again.
+    What a spare has beyond its new end is cut off last, because blocks that are overwritten need
+    not be freed and allocated again.
 
     After a failed sync the kernel forgets what it could not write, and the next one succeeds.
     So a sync is never tried twice: the file is thrown away.
@@ -306,7 +297,7 @@ def _fill(temp: int, body: bytes) -> None:
 
 
 def _sync_file(file: int) -> None:
-    """See the bytes of a file on the disk."""
+    """Sync the bytes of a file to the disk."""
     if sys.platform == "darwin":
         fcntl.fcntl(file, fcntl.F_FULLFSYNC)  # There, fsync leaves it in the disk's cache.
     else:
@@ -314,10 +305,10 @@ def _sync_file(file: int) -> None:
 
 
 def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
-    """Give a file that is about to take a name the rights and a later time than the one there.
+    """Give a file the permissions of the one that it replaces, and a later time.
 
     The etag is made of time, inode and size, since the bytes themselves must stay plain JSON.
-    None of these alone tells two versions apart: clocks tick every 4 ms or jump back, freed
+    None of these alone distinguishes two versions: clocks tick every 4 ms or jump back, freed
     inodes are used again at once, and sizes repeat. So time is made a generation that rises
     strictly from each version to the next, and, through the time of the lock file, also from
     a deleted one to its successor.
@@ -334,11 +325,10 @@ def _stamp(temp: int, directory: int, current: os.stat_result | None) -> str:
     while (info := os.fstat(temp)).st_mtime_ns <= floor_ns:
         if step_ns > _STAMP_STEP_NS_MAX:
             raise OSError(errno.EINVAL, "the file cannot be given a later time than it has")
-        _set_time(temp, floor_ns + step_ns)  # Doubled, because a filesystem may round it.
-        step_ns *= 2
+        _set_time(temp, floor_ns + step_ns)
+        step_ns *= 2  # Doubled, because a filesystem may round it.
     return etag_of(info)
 
 
 def _set_time(descriptor: int, time_ns: int) -> None:
-    """Set the time of a file to the nanosecond, as far as the filesystem keeps it."""
     os.utime(descriptor, ns=(time_ns, time_ns))

@@ -1,9 +1,9 @@
-"""A store in a directory of this machine: every object is a plain file, to be read with ``cat``.
+"""A store in a directory of this machine: every object is a plain file that ``cat`` can print.
 
-Promises: keys stay below the root; what the operating system refuses is raised as an error that
-says what to do; blocking I/O runs in the store's own threads, so that a slow disk holds up
-neither the event loop nor its default executor. That writes are whole, atomic and durable, and
-that reads are durable too, is the promise of ``atomic_file``.
+Promises: keys stay below the root; errors of the operating system are raised as errors that say
+what to do; blocking I/O runs in the store's own threads, so that a slow disk delays neither the
+event loop nor its default executor. ``atomic_file`` promises that writes are whole, atomic and
+durable, and that reads are durable too.
 
 After a sync that failed, every further call raises ``NotDurableError``: the disk may have lost what
 this process has seen, and nothing that it could read or sync would prove the contrary.
@@ -18,7 +18,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 _Entries = list[str | ObjectInfo]
 
 _READS = frozenset({"read", "list"})
-_THREADS_MAX = 8
+_THREADS_MAX = 8  # Further calls wait for a thread, as they would wait for the disk.
 _DURABLE_MAX = 1000  # A version that was forgotten is synced once more; an archive has many files.
 
 # The errors after which trying again cannot help, and what to do instead. Any other one
@@ -87,9 +87,12 @@ class LocalStore:
     stay behind.
     """
 
+    write_interval_s = 0.0
+
     def __init__(self, root: Path, *, like: str | None = None) -> None:
         """Keep objects below ``root``; new ones take the rights of the object ``like``, if any."""
         self._root = root.absolute()
+        self.url = self._root.as_uri()
         self._like = None if like is None else self._path(like)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="bucketq-file")
         # Directories in which this store has written before.
@@ -99,16 +102,6 @@ class LocalStore:
         # The first sync that failed, as a message; set by the thread that saw it.
         self._failure: str | None = None
         self._closed = False
-
-    @property
-    def url(self) -> str:
-        """The root directory as a URL."""
-        return self._root.as_uri()
-
-    @property
-    def write_interval_s(self) -> float:
-        """A disk wants no pause."""
-        return 0.0
 
     async def get(self, key: str) -> StoredObject:
         """Read an object. Raises ``ObjectMissingError``."""
@@ -146,11 +139,7 @@ class LocalStore:
 
     async def put(self, key: str, body: bytes) -> str:
         """Write an object whatever is there; return its etag."""
-
-        def demand_nothing(_: os.stat_result | None) -> None:
-            """Accept whatever is there."""
-
-        return await self._write(key, body, demand_nothing, makes_parents=True)
+        return await self._write(key, body, lambda _: None, makes_parents=True)
 
     async def delete(self, key: str) -> None:
         """Delete an object. Does nothing if it does not exist."""
@@ -236,13 +225,16 @@ class LocalStore:
             raise ClosedError(f"the store {self.url} is closed; open it again")
         self._demand_synced()
         watched = partial(self._watch, path, work)
-        with _explained(verb, path):
-            try:
-                result = await asyncio.get_running_loop().run_in_executor(self._threads, watched)
-            except asyncio.CancelledError:
-                if given_up is not None:
-                    given_up.set()
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, watched)
+        except asyncio.CancelledError:
+            if given_up is not None:
+                given_up.set()
+            raise
+        except OSError as error:
+            if verb == "read" and isinstance(error, FileNotFoundError):
                 raise
+            raise _explain(error, verb, path) from error
         # Another thread's sync may have failed meanwhile, and this one's have proved nothing.
         self._demand_synced()
         return result
@@ -278,23 +270,12 @@ def _is_key_part(part: str) -> bool:
     """Whether a file of this name can be an object, or a directory can hold objects."""
     if part in {"", ".", ".."} or "\\" in part or "\0" in part or atomic_file.is_reserved(part):
         return False
-    # A name that is no text has no key: it could be listed, but not be written down.
+    # A name that is not valid text has no key: it could be listed, but not encoded.
     return not any("\ud800" <= character <= "\udfff" for character in part)
 
 
-@contextlib.contextmanager
-def _explained(verb: str, path: Path) -> Iterator[None]:
-    """Raise what the operating system refuses as an error that says what to do about it."""
-    try:
-        yield
-    except OSError as error:
-        if verb == "read" and isinstance(error, FileNotFoundError):
-            raise
-        raise _explain(error, verb, path) from error
-
-
 def _explain(error: OSError, verb: str, path: Path) -> BucketQError:
-    """Distinguish a final refusal from an error that may pass."""
+    """Say what to do about an error of the operating system, and whether it is final."""
     if isinstance(error, HeldError):
         return _explain_lock(error, verb, path)
     what = f"cannot {verb} {path}: {(error.strerror or str(error)).lower()}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from bucketq.clock import Clock, SystemClock
@@ -23,67 +22,46 @@ from bucketq.store.base import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One version of an object; it is replaced whole, never changed."""
-
-    stored: StoredObject
-    modified_at: datetime
-
-
 class MemoryStore:
     """An ``ObjectStore`` whose objects live in a dictionary.
 
-    The lock is one of threads, not of asyncio, because the blocking client runs its event
+    The lock is a thread lock, not one of asyncio, because the blocking client runs its event
     loop in a thread of its own and may share a named store with the caller's loop. It is
     held for a few dictionary operations and never across an ``await``.
     """
 
+    write_interval_s = 0.0
+
     def __init__(self, name: str = "", clock: Clock | None = None) -> None:
-        self._name = name
-        self._clock: Clock = SystemClock() if clock is None else clock
+        self.url = f"memory://{name}"
+        self.clock: Clock = SystemClock() if clock is None else clock
+        """The clock of its queues."""
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._objects: dict[str, tuple[StoredObject, datetime]] = {}
         # One counter for all keys: it only rises, so no key sees an etag twice.
         self._writes = 0
-
-    @property
-    def url(self) -> str:
-        """Where this store is; a private one has no name."""
-        return f"memory://{self._name}"
-
-    @property
-    def clock(self) -> Clock:
-        """The time by which its queues go: a store in memory may have one of its own."""
-        return self._clock
-
-    @property
-    def write_interval_s(self) -> float:
-        """Memory wants no pause."""
-        return 0.0
 
     async def get(self, key: str) -> StoredObject:
         """Read an object. Raises ``ObjectMissingError``."""
         with self._lock:
-            return self._find(key).stored
+            return self._find(key)
 
     async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
         """Read the object if its etag differs; return None if it is unchanged."""
-        with self._lock:
-            stored = self._find(key).stored
+        stored = await self.get(key)
         return None if stored.etag == etag else stored
 
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet; return its etag."""
         with self._lock:
-            if key in self._entries:
+            if key in self._objects:
                 raise PreconditionFailedError(f"{key} already exists in {self.url}")
             return self._store(key, body)
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
         """Replace an object that must still have ``etag``; return its new one."""
         with self._lock:
-            current = self._find(key).stored.etag
+            current = self._find(key).etag
             if current != etag:
                 raise PreconditionFailedError(
                     f"{key} in {self.url} has changed: its etag is {current}, not {etag}"
@@ -98,33 +76,30 @@ class MemoryStore:
     async def delete(self, key: str) -> None:
         """Delete an object. Does nothing if it does not exist."""
         with self._lock:
-            self._entries.pop(key, None)
+            self._objects.pop(key, None)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """List the objects whose keys begin with ``prefix``, as they are at this moment."""
         with self._lock:
-            found = sorted(item for item in self._entries.items() if item[0].startswith(prefix))
-        for key, entry in found:
-            yield ObjectInfo(key, len(entry.stored.body), entry.modified_at)
+            found = sorted(item for item in self._objects.items() if item[0].startswith(prefix))
+        for key, (stored, modified_at) in found:
+            yield ObjectInfo(key, len(stored.body), modified_at)
 
     async def close(self) -> None:
         """Do nothing: a named store is shared by all that opened it."""
 
-    def _find(self, key: str) -> _Entry:
+    def _find(self, key: str) -> StoredObject:
         """Look an object up; the caller holds the lock."""
-        entry = self._entries.get(key)
-        if entry is None:
+        if key not in self._objects:
             raise ObjectMissingError(f"there is no object {key} in {self.url}")
-        return entry
+        return self._objects[key][0]
 
     def _store(self, key: str, body: bytes) -> str:
-        """Put a new version in place; the caller holds the lock.
-
-        The body is copied where it is a buffer that its owner could still change.
-        """
+        """Put a new version in place; the caller holds the lock."""
         self._writes += 1
+        # Copied, because the caller may still change a buffer of its own.
         stored = StoredObject(bytes(body), str(self._writes))
-        self._entries[key] = _Entry(stored, self._clock.now())
+        self._objects[key] = stored, self.clock.now()
         return stored.etag
 
 
@@ -135,7 +110,7 @@ _shared_lock = threading.Lock()
 def shared_memory_store(name: str, clock: Clock | None = None) -> MemoryStore:
     """Return the store of this name, the same one each time until it is forgotten.
 
-    A new one goes by ``clock``, or by the system's.
+    A new one uses ``clock``, or the system's.
     """
     with _shared_lock:
         return _shared.setdefault(name, MemoryStore(name, clock))

@@ -7,10 +7,10 @@ There are two kinds, both hidden, both in the directory of the file that is writ
   costs a disk several times more than overwriting one, so what is replaced is kept for a
   later write. There are at most two for each name.
 
-An owner holds ``flock`` on its file. One that can be locked has no owner: the owner has
-died, or it is a spare. Unlinking it then is always safe. Writing to a spare is not, for it has
-been public: ``_is_free`` decides when it may be done, and if that is in doubt, the spare is
-deleted. A spare is an advantage and never a condition, so no trouble with one is an error.
+An owner holds ``flock`` on its file. A file that can be locked has no owner: the owner has
+died, or it is a spare. Unlinking it then is always safe. Writing to a spare is not, because it was
+public: ``_is_free`` decides when that may be done, and if it is in doubt, the spare is deleted. A
+write never depends on a spare, so errors about spares are ignored.
 
 A process that opened a spare while it was public must never see it change. A lease of the kernel
 ensures that: it is granted only while no other process has the file open or mapped. It
@@ -86,8 +86,8 @@ def take_spare(directory: int, path: Path) -> tuple[int, str] | None:
 def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
     """Give the file that is about to be replaced a second name, if there is one to give.
 
-    A file that has a second name already is a copy made by a user, or a writer has died after this
-    point, or lost; then it is a spare as soon as it is replaced. Two writers who come here at
+    A file that has a second name already is a copy made by a user, or a writer has died or lost
+    after this point; then it is a spare as soon as it is replaced. Two writers that are here at
     once may give it two names, and the writer that takes one removes the other.
     """
     if current.st_nlink != 1:
@@ -108,7 +108,7 @@ def sweep(directory: int) -> None:
     """Remove what dead writers left, as far as this user may."""
     for name in os.listdir(directory):
         spare_of = _SPARE_NAME.fullmatch(name)
-        if spare_of and _exists(directory, spare_of[1]):
+        if spare_of and find(directory, spare_of[1]):
             continue
         if spare_of or _TEMP_NAME.fullmatch(name):
             _remove(directory, name)
@@ -119,8 +119,8 @@ def lease(file: int) -> bool:
     if sys.platform != "linux":
         return False
     try:
-        # Who opens it meanwhile makes the kernel send a signal, which would be SIGIO and the
-        # end of this process. This one is ignored unless asked for.
+        # If another process opens it meanwhile, the kernel sends a signal, by default SIGIO, which
+        # would end this process. SIGURG is ignored by default.
         fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError:
@@ -128,22 +128,18 @@ def lease(file: int) -> bool:
     return True
 
 
-def end_lease(file: int) -> bool:
-    """Let others open a file; False means that there was no lease on it."""
-    if sys.platform != "linux":
-        return False
-    try:
-        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:
-        return False
-    return True
+def end_lease(file: int) -> None:
+    """Let others open a file, if there is a lease on it."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
 
 def release(descriptor: int) -> None:
     """Unlock and close a file.
 
-    By name and not by closing alone, because a child process that was forked meanwhile has a
-    copy of the descriptor, and would keep lock and lease for the rest of its life.
+    Closing alone does not release the lock if a child process was forked meanwhile: it has a copy
+    of the descriptor, and would keep lock and lease for the rest of its life.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -154,11 +150,16 @@ def release(descriptor: int) -> None:
 
 def is_named(directory: int, name: str, descriptor: int) -> bool:
     """Whether a name still means the file that was opened under it."""
+    info = find(directory, name)
+    return info is not None and os.path.samestat(info, os.fstat(descriptor))
+
+
+def find(directory: int, name: str) -> os.stat_result | None:
+    """Return the metadata of whatever has this name; None: there is nothing."""
     try:
-        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
-        return False
-    return os.path.samestat(info, os.fstat(descriptor))
+        return None
 
 
 def _spare_names(name: str) -> list[str]:
@@ -215,8 +216,8 @@ def _claim_temp(directory: int, name: str) -> int | None:
 def _claim(directory: int, name: str, flags: int) -> int | None:
     """Open and lock a hidden file; None means that a living writer has it, or none is there.
 
-    Between opening and locking it the owner may have renamed it into place, or a sweeper
-    unlinked it. Hence the look at its name before anything is done to it.
+    Between opening and locking, its owner may have renamed it into place, or another writer may
+    have swept it away. So its name is checked before anything is done to it.
     """
     try:
         # Non-blocking, because its owner may have a lease on it.
@@ -225,9 +226,9 @@ def _claim(directory: int, name: str, flags: int) -> int | None:
     except BlockingIOError:
         return None
     except PermissionError:
-        if not _exists(directory, name):
+        if find(directory, name) is None:
             raise
-        return None  # Another user's.
+        return None  # It belongs to another user.
     is_mine = False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -238,14 +239,6 @@ def _claim(directory: int, name: str, flags: int) -> int | None:
         if not is_mine:
             release(file)
     return file if is_mine else None
-
-
-def _exists(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _remove(directory: int, name: str) -> None:

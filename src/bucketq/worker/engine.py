@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from bucketq.clock import Clock
 from bucketq.errors import BucketQError, ClosedError, UnavailableError
 from bucketq.model.operations import Stats
-from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 from bucketq.worker.attempt import Attempt, Ended, is_expected
@@ -31,21 +30,23 @@ from bucketq.worker.runner import Runner
 from bucketq.worker.settling import Settling, Unsettled
 from bucketq.worker.silent_jobs import worth_waiting_s
 
+A = TypeVar("A")
+
 _log = logging.getLogger("bucketq.worker")
 
 _WAIT_S = 20.0
-"""How long a claim waits for a job."""
+"""How long a claim waits for a job. An idle worker sends three a minute."""
 _LONGEST_BACKLOG_S = 2.0
 """How long a job may wait for a slot before it is released for other workers."""
 _MOST_UNSETTLED = 2000
-"""With more outcomes than this unacknowledged, no more jobs are claimed."""
+"""With more outcomes than this unacknowledged, no more jobs are claimed: two full batches."""
 _REFRESH_S = 60.0
-"""How often the queue's settings are read again."""
+"""How often the queue's settings are read again; they change rarely."""
 _SECOND_LOOK_S = 3.0
 """How soon after its start a worker looks at the queue again: someone who tries it out pushes a job
 right after that, and waits for it. Later looks are as rare as the settings are read."""
 _LOOK_S = 5.0
-"""How long counting the jobs may take."""
+"""How long counting the jobs may take; it is only for warnings."""
 _WITHDRAW_S = 1.0
 """How long withdrawing a claim may take; no answer is needed."""
 _NOTICES: dict[LeaseEvent, str] = {
@@ -89,14 +90,13 @@ class Engine:
         self._handlers = handlers
         self._runner = runner
         self._name = name
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._burst = burst
         self.drain = Drain(drain_s)
         self._clock = clock
         self._wait_s = 0.0 if burst else _WAIT_S
         self._settling = Settling(queue, clock)
-        self._settings = Settings()
-        self._keeper = LeaseKeeper(queue, self._settings)
+        self._keeper = LeaseKeeper(queue, self._settling.settings)
         self._prefetch = Prefetch(concurrency)
         self._backlog: deque[Attempt] = deque()
         self._attempts: dict[int, Attempt] = {}
@@ -128,18 +128,13 @@ class Engine:
                 attempt.stop("hurry", self.drain.stop_s(now_s))
         self._changed.set()
 
-    @property
-    def concurrency(self) -> int:
-        """How many handlers run at once."""
-        return self._concurrency
-
     def fetch_none_ahead(self) -> None:
         """Prefetch nothing: the runner has waiting jobs of its own, which count as running."""
         self._prefetch.most = 0
 
     def resize(self, concurrency: int) -> None:
         """Run more handlers at once, or fewer once enough of the running ones have ended."""
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._prefetch.concurrency = concurrency
         self._fill()
         self._changed.set()
@@ -198,12 +193,16 @@ class Engine:
         self._warnings.look(stats)
         return stats
 
-    async def _read_settings(self) -> None:
+    async def _insist(self, ask: Callable[[str | None], Awaitable[A]]) -> A:
+        """Retry until the queue answers. Raises the last error if the worker has to stop."""
         try:
-            self._settings = await self._settling.insist(lambda _: self._queue.settings())
+            return await self._settling.insist(ask)
         except Unsettled as error:
             raise error.__cause__ or error from None
-        self._keeper.settings = self._settling.settings = self._settings
+
+    async def _read_settings(self) -> None:
+        settings = await self._insist(lambda _: self._queue.settings())
+        self._keeper.settings = self._settling.settings = settings
 
     async def _refresh(self) -> None:
         await self._look()
@@ -237,38 +236,34 @@ class Engine:
         """Whether a burst that found nothing should wait for jobs of workers that are gone."""
         if self._wait_s:
             return False  # It has waited already.
-        now = self._clock.now()
-        self._wait_s = await worth_waiting_s(self._queue, self._handlers, self._settings, now)
+        settings, now = self._settling.settings, self._clock.now()
+        self._wait_s = await worth_waiting_s(self._queue, self._handlers, settings, now)
         return self._wait_s > 0
 
     def _room(self) -> int:
         """How many jobs to ask for."""
         if len(self._attempts) - self._busy - len(self._backlog) > _MOST_UNSETTLED:
             return 0  # Completions are not acknowledged; more of them would not help.
-        wanted = self._concurrency + self._prefetch.ahead
+        wanted = self.concurrency + self._prefetch.ahead
         room = wanted - self._busy - len(self._backlog)
         # Claiming whenever a job ends would fetch one job at a time: wait for several.
         enough = max(1, self._prefetch.ahead // 2)
-        return min(room, self._settings.max_batch_jobs) if room >= enough else 0
+        return min(room, self._settling.settings.max_batch_jobs) if room >= enough else 0
 
     async def _claim(self, room: int) -> list[Job[Any]]:
         loop = asyncio.get_running_loop()
         kinds, wait_s, since_s = tuple(self._handlers), self._wait_s, loop.time()
-        claiming = loop.create_task(
-            self._settling.insist(
-                lambda request: self._queue.claim(
-                    kinds, limit=room, wait_s=wait_s, worker=self._name, request=request
-                )
+        claiming = self._insist(
+            lambda request: self._queue.claim(
+                kinds, limit=room, wait_s=wait_s, worker=self._name, request=request
             )
         )
-        try:
-            jobs = await self._unless_stopped(claiming)
-        except Unsettled as error:
-            raise error.__cause__ or error from None
+        jobs = await self._unless_stopped(loop.create_task(claiming))
         if len(jobs) == room:
             self._prefetch.note_claim(loop.time() - since_s)
         # A claim that waited was answered just now; what is older than that proves nothing.
-        known_s = since_s if not wait_s else max(since_s, loop.time() - self._settings.heartbeat_s)
+        heartbeat_s = self._settling.settings.heartbeat_s
+        known_s = since_s if not wait_s else max(since_s, loop.time() - heartbeat_s)
         for job in jobs:
             self._take(job, known_s)
         self._fill()
@@ -304,7 +299,7 @@ class Engine:
 
     def _fill(self) -> None:
         """Start jobs of the backlog while slots are free."""
-        while self._backlog and self._busy < self._concurrency and not self._stopped.is_set():
+        while self._backlog and self._busy < self.concurrency and not self._stopped.is_set():
             attempt = self._backlog.popleft()
             self._busy += 1
             self._begin(attempt, self._work(attempt))
@@ -400,10 +395,11 @@ class Engine:
         attempt = self._backlog.popleft()
         self.counters.waiting = len(self._backlog)
         attempt.stop("hurry")
-        self._begin(attempt, self._release(attempt))
 
-    async def _release(self, attempt: Attempt) -> None:
-        self._count(attempt, await attempt.settle(), 0.0)
+        async def release() -> None:
+            self._count(attempt, await attempt.settle(), 0.0)
+
+        self._begin(attempt, release())
 
     async def _drain(self) -> None:
         """Release jobs that have not started, let others finish, and hurry if that takes long."""

@@ -62,6 +62,7 @@ _MEANINGS = (
     "handlers are stopped, and their jobs are released; a third signal kills the process",
 )
 _HIGHEST_CONCURRENCY = 10_000
+"""Far more threads than a host should run."""
 
 
 class Worker:
@@ -256,8 +257,9 @@ class Worker:
         shells do with Ctrl-C for jobs in the background, stays ignored. A SIGTERM right after
         another is ignored: ``timeout`` sends it to a process and to its group.
         """
+        loop = asyncio.get_running_loop()
         if forced_exit is not None:
-            forced_exit.loop = asyncio.get_running_loop()
+            forced_exit.loop = loop
         found = {number: signal.getsignal(number) for number in _SIGNALS}
         before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}
         count, echo_until_s = 0, 0.0
@@ -269,10 +271,9 @@ class Worker:
         def on_signal(number: int, _frame: object) -> None:
             nonlocal count, echo_until_s
             if number == signal.SIGTERM:
-                now_s = _loop_time_s()
-                if now_s is not None and now_s < echo_until_s:
+                if loop.time() < echo_until_s:
                     return
-                echo_until_s = (now_s or 0.0) + _ECHO_S
+                echo_until_s = loop.time() + _ECHO_S
             count += 1
             if count > 1:
                 # The previous handler may only notify the event loop, which may be blocked.
@@ -359,7 +360,12 @@ class Worker:
         self, caller: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
     ) -> Runner:
         """Create the runner of the handlers."""
-        return Runners(_runners(caller, handlers))
+        runners: dict[Place, Runner] = {"loop": CallerLoopRunner(caller), "thread": ThreadRunner()}
+        if any(handler.place == "process" for handler in handlers.values()):
+            from bucketq.worker.processes import ProcessRunner  # noqa: PLC0415 - few need it
+
+            runners["process"] = ProcessRunner(handlers)
+        return Runners(runners)
 
     def _make_engine(
         self, queue: Queue[Any], handlers: Mapping[str, Handler], runner: Runner, *, burst: bool
@@ -393,17 +399,6 @@ class Worker:
             self._serving.cancel()  # Otherwise the engine has ended, and the queue is being closed.
 
 
-def _runners(
-    caller: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
-) -> dict[Place, Runner]:
-    runners: dict[Place, Runner] = {"loop": CallerLoopRunner(caller), "thread": ThreadRunner()}
-    if any(handler.place == "process" for handler in handlers.values()):
-        from bucketq.worker.processes import ProcessRunner  # noqa: PLC0415 - few need it
-
-        runners["process"] = ProcessRunner(handlers)
-    return runners
-
-
 async def _stop(loop_thread: LoopThread) -> None:
     """Stop a thread's loop from a new thread: handlers may keep all threads of the loop busy."""
     threads = ThreadRunner()
@@ -411,14 +406,6 @@ async def _stop(loop_thread: LoopThread) -> None:
         await threads.call(loop_thread.stop)
     finally:
         await threads.close()
-
-
-def _loop_time_s() -> float | None:
-    """The time of the running loop, if there is one."""
-    try:
-        return asyncio.get_running_loop().time()
-    except RuntimeError:
-        return None
 
 
 def _log_signals(said: SimpleQueue[tuple[str, str] | None]) -> None:

@@ -108,7 +108,7 @@ async def test_a_burst_that_is_stopped_does_not_tell_what_is_left(tmp_path: Path
     assert worker.counters.left is None
 
 
-def test_signals_that_were_ignored_stay_ignored_and_others_are_put_back() -> None:
+async def test_signals_that_were_ignored_stay_ignored_and_others_are_restored() -> None:
     worker = bucketq.Worker()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     terminate = signal.getsignal(signal.SIGTERM)
@@ -122,7 +122,7 @@ def test_signals_that_were_ignored_stay_ignored_and_others_are_put_back() -> Non
 
 
 @pytest.mark.parametrize(
-    ("number", "echo_s", "told"),
+    ("number", "echo_s", "hurries"),
     [
         (signal.SIGTERM, 60.0, [False]),
         (signal.SIGTERM, 0.0, [False, True]),
@@ -130,7 +130,7 @@ def test_signals_that_were_ignored_stay_ignored_and_others_are_put_back() -> Non
     ],
 )
 async def test_a_sigterm_right_after_another_is_the_same_one(
-    number: signal.Signals, echo_s: float, told: list[bool], monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, echo_s: float, hurries: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``timeout`` of GNU sends it to a process, and to the group that it is in."""
     heard: list[bool] = []
@@ -141,4 +141,4 @@ async def test_a_sigterm_right_after_another_is_the_same_one(
     with worker.stopped_by_signals():
         for _ in range(2):
             os.kill(os.getpid(), number)
-    assert heard == told
+    assert heard == hurries
