@@ -48,13 +48,18 @@ from bucketq.store.cloud_options import CloudAddress, check_key, read_address
 T = TypeVar("T")
 
 _SLOWEST_BYTES_PER_S = 1024 * 1024
+"""A slower connection is broken: the time for a request grows with its size at this rate."""
 _PAGE_LENGTH = 1000
-# Shorter than the patience of servers: a connection that they have closed already would
-# swallow a write, and leave it in doubt.
+"""The most that S3 returns in one page of a listing."""
 _IDLE_S = 15
+"""Shorter than the idle timeouts of servers: a write on a connection that the server has closed
+already would be lost, and its outcome unknown."""
 _LAST_BREATH_S = 0.05
+"""How long a thread of the client may need after a call, with much to spare."""
 _EXIT_S = 2.0
+"""How long the exit of the process may wait for calls of other threads."""
 _SEEN_FOR_S = 60.0
+"""For how long a listing proves that the endpoint is a store: then one more request is cheap."""
 _NO_SUCH_KEY = "bucketq-no-such-object"
 
 _CLIENTS: dict[str, Callable[..., Any]] = {
@@ -89,11 +94,12 @@ class CloudStore:
         """Make a client; it sends nothing before it is used."""
         self._address = address
         self._folder = address.folder
-        self._url = f"{address.scheme}://{address.bucket}/{quote(address.folder)}".rstrip("/")
+        self.url = f"{address.scheme}://{address.bucket}/{quote(address.folder)}".rstrip("/")
+        self.write_interval_s = address.write_interval_s
         is_aws = address.scheme == "s3" and address.endpoint is None
-        # S3 itself tells a missing object from a changed one. Others do not, so we ask.
-        self._tells_missing = is_aws
-        # Compatible servers, and the directory buckets of S3 Express, list as they like.
+        # S3 itself distinguishes a missing object from a changed one. Others do not, so we ask.
+        self._reports_missing = is_aws
+        # Compatible servers, and the directory buckets of S3 Express, list in any order.
         self._lists_in_order = address.scheme != "s3" or (
             is_aws and not address.bucket.endswith("--x-s3")
         )
@@ -101,16 +107,6 @@ class CloudStore:
         self._closed = False
         # When a listing last showed that this is a store.
         self._store_seen_s = -math.inf
-
-    @property
-    def url(self) -> str:
-        """The folder as a URL, without options."""
-        return self._url
-
-    @property
-    def write_interval_s(self) -> float:
-        """The pause that this provider wants between two writes of one object."""
-        return self._address.write_interval_s
 
     async def get(self, key: str) -> StoredObject:
         """Read an object. Raises ``ObjectMissingError``."""
@@ -121,8 +117,8 @@ class CloudStore:
     async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
         """Read the object if its etag differs; return None if it is unchanged."""
         if self._address.scheme == "gs":
-            # The ETag is one of content there: an object that was rewritten unchanged has
-            # another generation, and a replacement that shows the old one is refused for ever.
+            # There the ETag depends on the content alone: an object that was rewritten unchanged
+            # has another generation, and a replacement with the old one is always refused.
             with suppress(ObjectMissingError):  # The GET below reports a missing object.
                 meta = await self._ask("read", key, self._client.head_async, 0)
                 if _join_etag(meta) == etag:
@@ -144,7 +140,7 @@ class CloudStore:
         try:
             return await self._write("replace", key, body, condition)
         except PreconditionFailedError:
-            if not self._tells_missing:
+            if not self._reports_missing:
                 with suppress(UnavailableError, StoreRefusedError):
                     await self._demand_present(key)
             raise
@@ -161,7 +157,7 @@ class CloudStore:
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """List the objects whose keys begin with ``prefix``, in order of their keys.
 
-        The provider is asked for the last folder of the prefix, page by page. Where it is not
+        The provider is asked for the last folder of the prefix, page by page. If it is not
         known to list in order of keys, all pages are read first and sorted here.
         """
         pages = self._pages(prefix)
@@ -208,14 +204,14 @@ class CloudStore:
             result = await self._ask(
                 "read", key, lambda path: self._client.get_async(path, options=options), 0
             )
-        except _NotModified:
+        except NotModifiedError:
             return None
         meta = result.meta
         etag = _join_etag(meta)
         if etag is None:
             raise StoreRefusedError(
-                f"cannot read {key} in {self.url}: it answers, but without an ETag, as no such "
-                "store does; check the endpoint"
+                f"cannot read {key} in {self.url}: the answer has no ETag, so it is not from an "
+                "object store; check the endpoint"
             )
         body = await self._ask("read", key, lambda _: result.bytes_async(), meta["size"])
         return StoredObject(bytes(body), etag)
@@ -231,8 +227,8 @@ class CloudStore:
         etag = _join_etag(result)
         if etag is None:
             raise UnavailableError(
-                f"cannot {verb} {key} in {self.url}: it answered without an ETag, as no such "
-                "store does; the outcome is unknown, check the endpoint"
+                f"cannot {verb} {key} in {self.url}: the answer has no ETag, so it is not from an "
+                "object store; the outcome is unknown, check the endpoint"
             )
         return etag
 
@@ -242,7 +238,7 @@ class CloudStore:
     async def _ask(
         self, verb: str, key: str, call: Callable[[str], Awaitable[T]], size_bytes: int
     ) -> T:
-        """Make one request, for a time that grows with what it carries."""
+        """Send one request; its timeout grows with its size."""
         if self._closed or _exit.has_begun:
             raise ClosedError(f"the store {self.url} is closed; open it again")
         _exit.demand_same_process()
@@ -255,7 +251,7 @@ class CloudStore:
                     return await call(self._folder + key)
         except NotModifiedError:
             if verb == "read":
-                raise _NotModified from None
+                raise
             problem: BucketQError = UnavailableError(
                 f"cannot {verb} {key} in {self.url}: it answered 304 to a write; the outcome is "
                 "unknown, try again"
@@ -268,7 +264,7 @@ class CloudStore:
         except (BaseError, FileNotFoundError) as error:
             question = Question(verb, key, self.url, self._address.bucket)
             problem = judge(read_error(error), question)
-        # Out of reach of the client's error, which would show what is not to be shown.
+        # Not chained to the client's error, which may contain secrets.
         try:
             raise problem
         finally:
@@ -287,19 +283,15 @@ class CloudStore:
         return tag.strip('"') if self._address.unquoted_etag else tag
 
 
-class _NotModified(Exception):  # noqa: N818 - an answer, not an error
-    """The object is as it was."""
-
-
 class _Exit:
-    """Lets the client's threads come to rest before the interpreter goes away.
+    """Lets the client's threads finish before the interpreter exits.
 
-    When a call ends, a thread of the client still lets go of Python objects for a moment. If
-    the interpreter ends in that moment the process aborts (about one exit in ten). So the
-    exit waits for calls that are under way in other threads, and then for a moment more.
+    When a call ends, a thread of the client still releases Python objects for a moment. If
+    the interpreter exits in that moment, the process aborts (about one exit in ten). So the
+    exit waits for calls in other threads, and then for a moment more.
 
-    It also knows which process those threads belong to: a fork leaves them behind, and a call
-    in the child would wait for them until its time is up.
+    It also knows which process those threads belong to: a forked child does not have them, and a
+    call in it would wait for them until its timeout.
     """
 
     def __init__(self) -> None:
@@ -344,7 +336,7 @@ _exit = _Exit()
 
 def _make_client(address: CloudAddress, credential_provider: Callable[[], Any] | None) -> Any:
     options = address.client | {
-        # Each call has a limit of its own, which knows its size.
+        # ``_ask`` limits each call, depending on its size.
         "timeout": timedelta(hours=1),
         "pool_idle_timeout": timedelta(seconds=_IDLE_S),
     }
@@ -373,7 +365,7 @@ def _shortly(error: Exception) -> str:
         "MissingAccount": "no storage account is named (?account=NAME)",
         "OpenCredentials": "the file of credentials cannot be read",
         "DecodeCredentials": "the file of credentials cannot be understood",
-        "InvalidAccessKey": "the access key is not one",
+        "InvalidAccessKey": "the access key is not valid",
     }
     text = str(error)
     return next((reason for name, reason in reasons.items() if name in text), "wrong settings")
@@ -388,6 +380,6 @@ async def _next_page(pages: Any) -> Any:
 
 
 def _join_etag(meta: Mapping[str, Any]) -> str | None:
-    """Make one etag of what a provider returns for a version; None if it returns nothing."""
+    """Join the version and the ETag that a provider returns; None if it returns neither."""
     version, tag = meta["version"] or "", meta["e_tag"] or ""
     return f"{version};{tag}" if version or tag else None

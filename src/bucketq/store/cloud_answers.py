@@ -1,8 +1,8 @@
 """What an answer of a cloud store means: the one table between HTTP and bucketq's errors.
 
 Promises: after a write, only an answer that proves that nothing was written, and never will
-be, is called final. Whatever else is not a plain yes is *unknown*: a timeout, a broken
-connection, an error of the server, and everything that this table does not know. The writer
+be, is called final. Any other answer that is not a success is *unknown*: a timeout, a broken
+connection, an error of the server, and everything that this table does not list. The writer
 then reads the object back (``commit/register.py``).
 
 =========================  ================  =================  ===================
@@ -14,28 +14,28 @@ answer                     read              create             replace
 409, conflict under way    unknown           unknown            unknown
 409                        unknown           exists             unknown
 412                        unknown           exists             changed
-429, or told to slow down  unknown, slower   unknown, slower    unknown, slower
+429, or "slow down"        unknown, slower   unknown, slower    unknown, slower
 301, 307, 400, 401, 403,   final             final              final
 405, 411, 413, 414, 501
 a web page, with 403, 405  final             final              final
 or 501
 a web page, with another   final             unknown            unknown
-status that is no store's
+status not of a store
 anything else              unknown           unknown            unknown
 =========================  ================  =================  ===================
 
-A 409 is no 412: S3 sends it when two conditional writes meet, and it says of neither how it
-ended. 400 has a few codes that speak of a connection that broke; those are unknown too.
+A 409 is not a 412: S3 sends it when two conditional writes meet, and it does not say how either
+ended. 400 has a few codes for a broken connection; those are unknown too.
 
-A web page comes from something that is no store, with a 404 too: that one does not say that
-the object is missing. But gateways before a store send pages as well, when it is away, slow, or
-not to be bothered with an object of that size: 408, 409, 412, 413, 425, 429 and what begins
-with a 5, except 501, mean what they mean without a page.
+A web page comes from something that is not a store, also with a 404, which then does not mean that
+the object is missing. But gateways in front of a store send pages as well, if it is away, slow, or
+does not accept an object of that size: 408, 409, 412, 413, 425, 429 and 5xx, except 501, mean what
+they mean without a page.
 
-The client tells the class of an error and, in its text, the status and body of the answer.
-Only the status, the provider's error code and the kind of a network error are taken from
-that text. The rest is dropped, cause included, because addresses in it can hold signatures
-and bodies can repeat access keys.
+The client's error has a class and, in its text, the status and body of the answer. Only the status,
+the provider's error code and the kind of a network error are taken from that text. The rest is
+dropped, cause included, because addresses in it can hold signatures and bodies can repeat access
+keys.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 _KIND = re.compile(r"\bkind: ([A-Z][A-Za-z]{1,40})\b")
 _URI = re.compile(r"\n\s*uri: Some\(\n\s*(\S+),\n")
 _PROVIDER = re.compile(r"External \w+ credential provider")
-# Where machines in a cloud ask for their credentials.
+# The addresses at which machines in a cloud get their credentials.
 _CREDENTIALS_URI = re.compile(
     r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity/|oauth2|sts\."
 )
@@ -82,12 +82,13 @@ _CREDENTIAL_CODES = frozenset(
 _SLOWER_CODES = frozenset({"SlowDown", "SlowDownRead", "SlowDownWrite", "ServerBusy"})
 
 WEB_PAGE = "answers with a web page, not as a store does; check the endpoint"
+_NOT_A_STORE = "it answers, but not as such a store does"
 _PAGE_IS_FINAL = frozenset({403, 405, 501})
 _PAGE_OF_GATEWAY = frozenset({408, 409, 412, 413, 425, 429, *range(500, 600)}) - _PAGE_IS_FINAL
 _READS = frozenset({"read", "list"})
 _UNREACHED = frozenset({"Connect", "ConnectionRefused"})
 
-_REDIRECT_ADVICE = "it sends us elsewhere; check the region and the endpoint of the bucket"
+_REDIRECT_ADVICE = "it redirects the request; check the region and the endpoint of the bucket"
 _CREDENTIAL_ADVICE = (
     "the credentials are missing, wrong or expired; check those in the environment, or pass a "
     "`credential_provider`"
@@ -129,6 +130,11 @@ class Question:
     """The address of the store, without secrets."""
     bucket: str
 
+    @property
+    def failure(self) -> str:
+        """The start of an error message."""
+        return f"cannot {self.verb} {self.key} in {self.where}"
+
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
@@ -143,7 +149,7 @@ class HttpAnswer:
     is_nonsense: bool
     lacks_credentials: bool
     is_web_page: bool
-    """Whether it came from something that is no store."""
+    """Whether it came from something that is not a store."""
 
 
 def read_error(error: BaseException) -> HttpAnswer:
@@ -169,9 +175,8 @@ def read_error(error: BaseException) -> HttpAnswer:
 
 
 def judge(answer: HttpAnswer, question: Question) -> BucketQError:
-    """Say what an answer that is not a plain yes means for a question."""
-    what = f"cannot {question.verb} {question.key} in {question.where}"
-    described = _describe(answer)
+    """Return the error that an answer other than a success means."""
+    what, described = question.failure, _describe(answer)
     if answer.lacks_credentials:
         return StoreRefusedError(f"{what}: {described}; {_CREDENTIAL_ADVICE}")
     verdict = _judge_endpoint(answer, question) or _judge_condition(answer, question)
@@ -190,17 +195,14 @@ def judge(answer: HttpAnswer, question: Question) -> BucketQError:
 
 def _judge_endpoint(answer: HttpAnswer, question: Question) -> BucketQError | None:
     """Judge an answer that does not come from a store; return None if it may."""
-    what = f"cannot {question.verb} {question.key} in {question.where}"
-    is_read = question.verb in _READS
+    what, is_read = question.failure, question.verb in _READS
     if answer.is_web_page:
         page = f"{what}: it {WEB_PAGE} ({_describe(answer)})"
         if is_read or answer.status in _PAGE_IS_FINAL:
             return StoreRefusedError(page)
         return UnavailableError(f"{page}; the outcome is unknown")
     if answer.is_nonsense and is_read:
-        return StoreRefusedError(
-            f"{what}: it answers, but not as such a store does; check the endpoint"
-        )
+        return StoreRefusedError(f"{what}: {_NOT_A_STORE}; check the endpoint")
     if is_read and not _UNREACHED.isdisjoint(answer.network.split(", ")):
         return UnavailableError(f"{what}: it cannot be reached ({answer.network}); try again")
     return None
@@ -212,7 +214,7 @@ def _judge_condition(answer: HttpAnswer, question: Question) -> BucketQError | N
     status = answer.status
     is_missing = status == _NOT_FOUND or (status is None and answer.kind == "FileNotFoundError")
     if is_missing or answer.code in _NO_BUCKET_CODES:
-        # A plain write and a listing can miss nothing but the bucket.
+        # An unconditional write or a listing fails like this only if the bucket is missing.
         if verb in {"create", "put", "list"} or answer.code in _NO_BUCKET_CODES:
             return StoreRefusedError(
                 f"there is no bucket or container {question.bucket} at {where}; create it, or "
@@ -241,11 +243,11 @@ def _final_advice(answer: HttpAnswer) -> str | None:
 
 
 def _describe(answer: HttpAnswer) -> str:
-    """Repeat an answer, as far as it holds no secret."""
+    """Describe an answer, without secrets."""
     if answer.status is not None:
         return f"it answered {answer.status}{f' {answer.code}' if answer.code else ''}"
     if answer.is_nonsense:
-        return "it answers, but not as such a store does (check the endpoint)"
+        return f"{_NOT_A_STORE} (check the endpoint)"
     if answer.kind == "UnauthenticatedError":
         return "the credential provider failed"
     return f"no answer came ({answer.network or answer.kind})"

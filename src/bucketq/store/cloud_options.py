@@ -1,8 +1,8 @@
 """How ``s3://``, ``gs://`` and ``az://`` addresses are read, and what the environment adds.
 
-Promises: it decides and does nothing: no I/O, no obstore. What may be a secret is refused in
-an address and never repeated, because addresses end up in logs, shells and process lists; the
-``url`` of an address can be printed and opened again by another process.
+Promises: no I/O, and no obstore. What may be a secret is refused in an address and never repeated,
+because addresses end up in logs, shells and process lists; the ``url`` of an address can be printed
+and opened again by another process.
 
 The options of an address, beside those that the providers' own variables give:
 
@@ -42,7 +42,9 @@ EXAMPLES = {
 }
 
 TIMEOUT_S = 10.0
+"""How long a store may take to answer by default, before the size of the object is counted."""
 _KEY_BYTES_MAX = 1024
+"""The limit of all three providers."""
 _ONE_WRITE_A_SECOND = re.compile(r"(?i)(^|\.)r2\.cloudflarestorage\.com$")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9$._-]{0,221}")
 _STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
@@ -57,7 +59,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CloudAddress:
-    """What an address says, once it has been understood."""
+    """The parts of an address, and what the environment adds."""
 
     scheme: str
     bucket: str
@@ -75,18 +77,14 @@ class CloudAddress:
 
 
 def read_address(parts: SplitResult, environ: Mapping[str, str]) -> CloudAddress:
-    """Understand an address, or refuse it with an example of a right one."""
+    """Parse an address. Raises ``InvalidRequestError`` with an example of a valid one."""
     scheme = parts.scheme
     folder, name = _read_key(parts)
     options = _read_options(parts)
     endpoint = _read_endpoint(scheme, options, environ)
     _demand_safe(endpoint, options, environ)
     timeout_s = options.get("timeout_s", TIMEOUT_S)
-    makes: dict[str, Callable[..., dict[str, Any]]] = {
-        "s3": _s3_config,
-        "gs": _gs_config,
-        "az": _az_config,
-    }
+    make_config = {"s3": _s3_config, "gs": _gs_config, "az": _az_config}[scheme]
     client: dict[str, Any] = {"connect_timeout": f"{int(1000 * min(timeout_s, 5))}ms"}
     if endpoint is not None and endpoint.startswith("http:"):
         client["allow_http"] = True
@@ -102,13 +100,13 @@ def read_address(parts: SplitResult, environ: Mapping[str, str]) -> CloudAddress
         timeout_s=timeout_s,
         write_interval_s=options.get("write_interval_s", _usual_interval_s(scheme, endpoint)),
         unquoted_etag=options.get("unquoted_etag", False),
-        config=makes[scheme](parts.netloc, endpoint, options, environ),
+        config=make_config(parts.netloc, endpoint, options, environ),
         client=client,
     )
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that a store, or a tool on the way to it, could take for another one."""
+    """Refuse a key that a store, or a proxy in front of it, could mistake for another one."""
     for part in key.split("/"):
         if part in {"", ".", ".."} or _STRAY.search(part):
             raise InvalidRequestError(
@@ -124,7 +122,7 @@ def _read_key(parts: SplitResult) -> tuple[str, str]:
     scheme, example = parts.scheme, EXAMPLES[parts.scheme]
     if not _BUCKET.fullmatch(parts.netloc):
         raise InvalidRequestError(
-            f"what follows {scheme}:// is no name of a bucket or container; write the address "
+            f"what follows {scheme}:// is not a name of a bucket or container; write the address "
             f"like {example}, and the address of another server as ?endpoint=https://host:port"
         )
     try:
@@ -145,7 +143,7 @@ def _read_key(parts: SplitResult) -> tuple[str, str]:
 
 
 def _read_options(parts: SplitResult) -> dict[str, Any]:
-    """Read the query, each option as what it means."""
+    """Parse the options."""
     if parts.fragment:
         raise InvalidRequestError(
             "the address of the queue has a '#' in it; in a key it is written %23"
@@ -196,10 +194,6 @@ def _read_word(name: str, text: str) -> str:
     return text
 
 
-def _read_address_option(name: str, text: str) -> str:
-    return _check_endpoint(text, f"the option {name}")
-
-
 def _read_header(name: str, text: str) -> str:
     if not _HEADER_NAME.fullmatch(name[7:]) or not _HEADER_VALUE.fullmatch(text):
         raise InvalidRequestError("an option header.NAME is the name and the value of a header")
@@ -208,7 +202,7 @@ def _read_header(name: str, text: str) -> str:
 
 _OPTIONS: dict[str, dict[str, Callable[[str, str], Any]]] = {
     "all": {
-        "endpoint": _read_address_option,
+        "endpoint": lambda name, text: _check_endpoint(text, f"the option {name}"),
         "allow_http": _read_bool,
         "anonymous": _read_bool,
         "timeout_s": _read_timeout,
@@ -222,7 +216,9 @@ _OPTIONS: dict[str, dict[str, Callable[[str, str], Any]]] = {
 
 def _check_endpoint(text: str, what: str) -> str:
     """Refuse an endpoint that is not the plain address of a server."""
-    problem = f"{what} is no address of a server; write it like https://storage.example.com:9000"
+    problem = (
+        f"{what} is not the address of a server; write it like https://storage.example.com:9000"
+    )
     try:
         parts = urlsplit(text)
         has_port = parts.port is None or parts.port > 0
@@ -244,7 +240,7 @@ _ENDPOINT_VARIABLES = {
 def _read_endpoint(
     scheme: str, options: Mapping[str, Any], environ: Mapping[str, str]
 ) -> str | None:
-    """Find the server: the address goes before the environment; None is the provider's own."""
+    """Find the server, in the address or else in the environment; None: the provider's own."""
     if "endpoint" in options:
         return str(options["endpoint"])
     for variable in _ENDPOINT_VARIABLES[scheme]:
@@ -280,7 +276,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _usual_interval_s(scheme: str, endpoint: str | None) -> float:
-    """Google and R2 take one write a second to one object, and throttle what comes sooner."""
+    """Google and R2 accept one write a second to one object, and throttle any further ones."""
     host = urlsplit(endpoint).hostname if endpoint else None
     return 1.0 if scheme == "gs" or (host and _ONE_WRITE_A_SECOND.search(host)) else 0.0
 
@@ -308,7 +304,7 @@ def _gs_config(
 ) -> dict[str, Any]:
     is_emulator = "endpoint" not in options and bool(environ.get("STORAGE_EMULATOR_HOST"))
     if options.get("anonymous", is_emulator):
-        # The client's own way to skip signatures covers reads alone; for a write it would
+        # The client's option to skip signatures covers only reads; for a write it would
         # ask the metadata server of the cloud for a token.
         key = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
         key |= {} if endpoint is None else {"gcs_base_url": endpoint}
@@ -340,7 +336,7 @@ def _anonymous(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(parts: SplitResult, key: str, options: Mapping[str, Any]) -> str:
-    """Spell an address in the plainest way."""
+    """Return the canonical spelling of an address."""
     words = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in sorted(options.items())

@@ -6,8 +6,8 @@ forget what it could not write, so that the next sync succeeds and proves nothin
 ``UnsyncedError``, which is final.
 
 The lock of a directory is held for some tens of microseconds, unless its holder is stopped just
-then. So it is asked for again and again and never waited for in the kernel: a thread that waits
-there cannot be ended, and keeps its process from exiting.
+then. So it is polled and never waited for in the kernel: a thread that waits there cannot be
+ended, and keeps its process from exiting.
 
 May touch: the directories it is given, those above them, and their lock files.
 """
@@ -29,12 +29,12 @@ from bucketq.store.lock_holder import Holder, find_holder
 
 LOCK_NAME = ".bucketq.lock"
 
-# The lock is held for less than the first pause. The last one is short enough to be fair to those
-# who have waited for longer, and long enough to cost nothing while the holder is stopped.
+# The lock is held for less than the first pause. The last one is short enough to be fair to writers
+# that have waited for longer, and long enough to cost nothing while the holder is stopped.
 _FIRST_PAUSE_S = 0.0001
 _LAST_PAUSE_S = 0.01
-# Some thousand times as long as the lock is held. Callers with short timeouts learn in time what is
-# wrong, and reads need not wait for the write any longer. A retry writes the whole file again.
+# Some thousand times as long as the lock is held. Callers with short timeouts get the reason in
+# time, and reads need not wait for the write any longer. A retry writes the whole file again.
 _LONGEST_WAIT_S = 0.5
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,9 +48,9 @@ class UnsyncedError(OSError):
 def opened(
     path: Path, *, makes: bool = False, like: os.stat_result | None = None
 ) -> Iterator[int | None]:
-    """Open a directory, so that all steps of a write meet in the same one; None: there is none.
+    """Open a directory, so that all steps of a write use the same one; None: there is none.
 
-    One that is made, and those above it, can be used by those who may use the file ``like``.
+    With ``makes`` it is made if necessary, and those above it, for the users of the file ``like``.
     """
     try:
         descriptor = os.open(path, _DIRECTORY)
@@ -92,7 +92,7 @@ def sync(directory: int) -> None:
 def sync_filesystem(file: int) -> None:
     """Make everything durable on the filesystem of an open file, the names in directories too.
 
-    It costs more than syncing a directory, and is for those who may not open that directory.
+    It costs more than syncing a directory, and is for users who may not open that directory.
     Raises ``NotImplementedError`` if the operating system has no such call, as macOS does not.
     """
     libc = ctypes.CDLL(None, use_errno=True)
@@ -167,7 +167,7 @@ def _open_lock(directory: int) -> int:
 
 
 def _take(lock: int, given_up: Event) -> None:
-    """Take a lock, asking again after longer and longer pauses while another process holds it."""
+    """Take a lock, with longer and longer pauses while another process holds it."""
     pause_s, waited_s = _FIRST_PAUSE_S, 0.0
     while True:
         try:

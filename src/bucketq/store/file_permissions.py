@@ -1,8 +1,8 @@
-"""Who may use the files of a queue: owner, group and mode.
+"""Which users may use the files of a queue: owner, group and mode.
 
-A new file is private (0600), whatever the umask. One that replaces another takes over its owner,
-group and mode, and what belongs to a queue takes those of the queue's file. Owners can be kept by
-root only, and groups by their members; what cannot be kept is narrowed, never widened.
+A new file is private (0600), whatever the umask. One that replaces another gets its owner, group
+and mode, and other files of a queue get those of the queue's file. Only root can keep the owner,
+and only members the group; if one cannot be kept, permissions are narrowed, never widened.
 
 May touch: the descriptors it is given.
 """
@@ -19,7 +19,7 @@ PRIVATE_DIRECTORY = 0o700
 
 
 def regular_file(path: Path | None) -> os.stat_result | None:
-    """Look at a file that others are to be like; None: there is none."""
+    """Return the metadata of a file whose permissions are to be copied; None: there is none."""
     if path is None:
         return None
     try:
@@ -34,14 +34,14 @@ def copy_to_file(file: int, model: os.stat_result) -> None:
 
     The owner matters when root writes: the user would be locked out of a file of root's.
     """
-    mode = _give(file, model, stat.S_IMODE(model.st_mode))
+    mode = _copy_owner(file, model, stat.S_IMODE(model.st_mode))
     if stat.S_IMODE(os.fstat(file).st_mode) != mode:
         os.fchmod(file, mode)
 
 
 def copy_to_directory(directory: int, model: os.stat_result) -> None:
-    """Let those list a directory who may read a file, and those add to it who may write it."""
-    mode = _give(directory, model, stat.S_IMODE(model.st_mode) & 0o777)
+    """Let users list a directory if they may read a file, and add to it if they may write it."""
+    mode = _copy_owner(directory, model, stat.S_IMODE(model.st_mode) & 0o777)
     searchable = (mode & 0o444) >> 2
     inherited = os.fstat(directory).st_mode & stat.S_ISGID
     os.fchmod(directory, PRIVATE_DIRECTORY | mode | searchable | inherited)
@@ -50,8 +50,8 @@ def copy_to_directory(directory: int, model: os.stat_result) -> None:
 def share_lock(lock: int, directory: int) -> None:
     """Let every user that may write in a directory take its lock, and no others.
 
-    A user that may open a lock file can block all writers. Rights are only added, because another
-    user may need what this one does not.
+    A user that may open a lock file can block all writers. Permissions are only added, because
+    another user may need what this one does not.
     """
     folder, info = os.fstat(directory), os.fstat(lock)
     writers = folder.st_mode & 0o022
@@ -66,10 +66,10 @@ def share_lock(lock: int, directory: int) -> None:
             os.fchmod(lock, wanted)
 
 
-def _give(descriptor: int, model: os.stat_result, mode: int) -> int:
-    """Give a file to the owner and group of another, as far as this user may; return its mode.
+def _copy_owner(descriptor: int, model: os.stat_result, mode: int) -> int:
+    """Copy owner and group, as far as this user may; return the mode to set.
 
-    If the group cannot be kept, the members of the other group get what all users have.
+    If the group cannot be kept, the members of the file's own group get what all users have.
     """
     info = os.fstat(descriptor)
     if (info.st_uid, info.st_gid) == (model.st_uid, model.st_gid):

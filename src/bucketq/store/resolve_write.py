@@ -1,4 +1,4 @@
-"""The one loop that finds out what became of a conditional write.
+"""The one loop that resolves the outcome of a conditional write.
 
 A write to an object store has three outcomes: it landed, it did not, or its answer was lost and
 the outcome is unknown. A timeout, a server error, a broken connection and even a conflict can

@@ -1,6 +1,6 @@
-"""From the address of a queue, as a person writes it, to the store and the key in it.
+"""From the address of a queue to its store and the key in it.
 
-Promises: an address is understood or refused with an example of a right one; what may be a
+Promises: an invalid address is refused with an example of a valid one; what may be a
 secret (``user:password@``) is refused and never repeated, neither in a message nor in
 ``Location.url``. Opening an address does no I/O, so that a wrong path shows at first use.
 
@@ -34,10 +34,10 @@ _CLOUD_SCHEMES = frozenset({"s3", "gs", "az"})
 class Location:
     """Where a queue is: a store, the key of the queue's object, and the address of both.
 
-    ``url`` is the address in its plainest spelling. It holds no secret. ``is_lent`` means that
-    the store belongs to the caller, who also closes it. ``scope`` says who can see the store:
-    this process, this host, or others too. ``clock`` is the clock of its queues, if that is not the
-    system's.
+    ``url`` is the address in its canonical spelling, without secrets. ``is_lent`` means that the
+    store belongs to the caller, which also closes it. ``scope`` says which processes can see the
+    store: this one, those of this host, or others too. ``clock`` is the clock of its queues, if
+    that is not the system's.
     """
 
     store: ObjectStore
@@ -93,7 +93,7 @@ def open_store(
             "use its own address, like s3://bucket/queue.json"
         )
     if parts.scheme not in {"file", "memory"}:
-        # Not repeated: in user:password@host the user takes the place of the scheme.
+        # Not repeated: in user:password@host the user looks like the scheme.
         raise InvalidRequestError(
             "the scheme of the queue's address is not known; use s3://, gs://, az://, file:// "
             "or memory://"
@@ -113,7 +113,7 @@ def open_store(
 def _lent(
     store: ObjectStore, key: object, credential_provider: CredentialProvider | None
 ) -> Location:
-    """Use a store of the caller's own."""
+    """Use a store that the caller passed."""
     if credential_provider is not None:
         raise InvalidRequestError(
             "a store of your own has its credentials; leave out `credential_provider`"
@@ -131,7 +131,7 @@ def _lent(
 
 
 def _split(url: object) -> SplitResult:
-    """Take an address apart, unless it is none."""
+    """Split an address into its parts. Raises ``InvalidRequestError`` if it is not a URL."""
     if not isinstance(url, str):
         raise InvalidRequestError(
             f"the address of a queue is a string, not {type(url).__name__}; {_EXAMPLE}"
@@ -171,7 +171,7 @@ def _open_cloud(parts: SplitResult, credential_provider: CredentialProvider | No
 
 def _open_file(parts: SplitResult) -> Location:
     """Open ``file:///path/name``: the directory is the store, the name is the key."""
-    # Not at the top: elsewhere than on POSIX this import fails, and memory:// must not.
+    # Not at the top: this import fails if the system is not POSIX, and memory:// must not.
     from bucketq.store.local import LocalStore, check_key  # noqa: PLC0415 - POSIX only
 
     if parts.netloc.lower() not in {"", "localhost"}:

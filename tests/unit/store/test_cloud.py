@@ -182,7 +182,7 @@ async def test_what_is_missing_is_told_by_what_was_asked(scheme: str) -> None:
 async def test_s3_itself_is_not_asked_again_whether_the_object_is_missing() -> None:
     for status, kind in ((404, ObjectMissingError), (412, PreconditionFailedError)):
         with answering(answer(status, failure("NoSuchKey"))) as (store, server):
-            store._tells_missing = True  # type: ignore[attr-defined]
+            store._reports_missing = True  # type: ignore[attr-defined]
             assert type(await outcome(store, "replace")) is kind
             assert [request.method for request in server.asked] == ["PUT"]
 
@@ -354,7 +354,7 @@ async def test_missing_credentials_are_told_as_such(monkeypatch: pytest.MonkeyPa
     ("url", "environ", "hint"),
     [
         ("az://jobs/q", {"AZURE_STORAGE_ACCOUNT_NAME": ""}, "?account=NAME"),
-        ("az://jobs/q", {"AZURE_STORAGE_ACCOUNT_KEY": "not base64!"}, "access key is not one"),
+        ("az://jobs/q", {"AZURE_STORAGE_ACCOUNT_KEY": "not base64!"}, "access key is not valid"),
         ("gs://jobs/q", {"GOOGLE_APPLICATION_CREDENTIALS": "/none.json"}, "cannot be read"),
     ],
 )
