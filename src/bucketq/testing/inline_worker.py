@@ -77,7 +77,7 @@ class InlineWorker:
         attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
         self._keeper.keep(job.lease, now_s, attempt.stop)
         try:
-            ended = await self._see_through(attempt)
+            ended = await self._run_and_settle(attempt)
         except asyncio.CancelledError:
             attempt.stop("hurry")
             raise
@@ -86,7 +86,7 @@ class InlineWorker:
         left = await self._queue.get(job.id)
         return Ran(left, ended.end, _error(attempt, ended, left))
 
-    async def _see_through(self, attempt: Attempt) -> Ended:
+    async def _run_and_settle(self, attempt: Attempt) -> Ended:
         refused = await attempt.refuse()
         if refused is not None:
             return refused
@@ -113,8 +113,8 @@ class InlineRunner:
     def run(self, handler: Handler, context: Context, begun: Begun) -> Coroutine[Any, Any, Any]:
         """Run a handler."""
         is_plain = handler.place != "loop" and not inspect.iscoroutinefunction(handler.function)
-        hears = handler.timeout_s is not None or "context" in handler.wants.values()
-        runner = self._threads if is_plain and hears else self._here
+        can_stop = handler.timeout_s is not None or "context" in handler.wants.values()
+        runner = self._threads if is_plain and can_stop else self._here
         return runner.run(handler, context, begun)
 
     async def close(self) -> None:

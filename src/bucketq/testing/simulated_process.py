@@ -6,8 +6,8 @@ A process here is every callback and timer that was created in its context. Kill
 code that relies on them.
 
 Python runs the ``finally`` blocks of a suspended coroutine when it is freed, so the coroutines of
-dead processes are kept until their loop is closed and the next one opens (or the interpreter ends).
-Only then are they unwound, silently: whatever they try to schedule is dropped, and no result of
+dead processes are kept until their loop is closed and the next one opens (or Python exits). Only
+then are they unwound, silently: whatever they try to schedule is dropped, and no result of
 their simulation can change any more.
 
 This module touches asyncio's private fields and nothing outside the loop it belongs to.
@@ -37,10 +37,11 @@ CURRENT: contextvars.ContextVar[Process] = contextvars.ContextVar("bucketq_simul
 
 _NEVER = sys.maxsize
 _CLOSE_ATTEMPTS_MAX = 100
+"""More than any coroutine awaits in its ``finally`` blocks, so that one that never ends is left."""
 
 
 class SimulationError(Exception):
-    """The simulated program asked for something that the simulator does not have."""
+    """The simulated program used something that is not simulated."""
 
 
 class SimulatedTask(asyncio.Task[Any]):
@@ -96,7 +97,7 @@ class Process:
         self._waiters: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[Process], None]] = []
         self._thaw_timer: asyncio.TimerHandle | None = None
-        self._graves: list[SimulatedTask] = []
+        self._suspended: list[SimulatedTask] = []
 
     def __repr__(self) -> str:
         state = "frozen" if self._frozen else "alive" if self._alive else "dead"
@@ -169,10 +170,7 @@ class Process:
         self._leave_list()
         self._drop_thaw_timer()
         if for_s is not None:
-            loop = self._loop
-            self._thaw_timer = loop.call_at(
-                loop.time() + for_s, self.thaw, context=loop.environment.context
-            )
+            self._thaw_timer = self._loop.call_in_environment(for_s, self.thaw)
 
     def thaw(self) -> None:
         """Resume it like SIGCONT. Does nothing if it is not frozen."""
@@ -258,10 +256,10 @@ class Process:
         self._drop_thaw_timer()
         for task in list(self._tasks.values()):
             if not task.done():
-                self._inter(task)
+                self._keep_suspended(task)
             elif self.killed:
                 task._log_traceback = False
-        _unburied.append(self)
+        _dead.append(self)
         # Timers stay in the loop's heap and are skipped there.
         self._ready.clear()
         waiters, self._waiters = self._waiters, []
@@ -272,23 +270,23 @@ class Process:
         for listener in listeners:
             listener(self)
 
-    def _inter(self, task: SimulatedTask) -> None:
+    def _keep_suspended(self, task: SimulatedTask) -> None:
         """Keep a task that will never run again, and silence asyncio's warning about it."""
         task._log_destroy_pending = False  # type: ignore[attr-defined]
-        self._graves.append(task)
+        self._suspended.append(task)
 
-    def _bury(self) -> None:
+    def _unwind_all(self) -> None:
         """Unwind the coroutines of a dead process, inside its context, so without effect."""
         # They find the loop that they ran on, which is closed and rejects them. Otherwise asyncio
         # would create a real one for a gather in a finally block, and leave it open.
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self._loop)
         try:
-            for task in self._graves:  # It grows if a finally block creates tasks.
+            for task in self._suspended:  # It grows if a finally block creates tasks.
                 self.context.run(_unwind, task.get_coro())
         finally:
             asyncio._set_running_loop(outer)
-        self._graves.clear()
+        self._suspended.clear()
 
 
 def _unwind(coroutine: object) -> None:
@@ -296,7 +294,7 @@ def _unwind(coroutine: object) -> None:
 
     One that awaits in its ``finally`` answers ``close`` with a RuntimeError and is suspended
     again, while the one that waits for it is gone. So the innermost comes first, and each is
-    closed until it gives in.
+    closed until it ends.
     """
     if not isinstance(coroutine, CoroutineType):
         return
@@ -311,18 +309,17 @@ def _unwind(coroutine: object) -> None:
 
 # Dead processes whose coroutines have not been unwound yet. It belongs to no loop, because they
 # must outlive theirs: see the module docstring.
-_unburied: list[Process] = []
+_dead: list[Process] = []
 
 
 @atexit.register
-def bury_the_dead() -> None:
+def unwind_dead_processes() -> None:
     """Unwind the coroutines of dead processes whose loops are closed."""
-    waiting = [process for process in _unburied if not process._loop.is_closed()]
-    ready = [process for process in _unburied if process._loop.is_closed()]
+    ready = [process for process in _dead if process._loop.is_closed()]
     if not ready:
         return
-    _unburied[:] = waiting
+    _dead[:] = [process for process in _dead if not process._loop.is_closed()]
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while ready:
-            ready.pop()._bury()
+            ready.pop()._unwind_all()

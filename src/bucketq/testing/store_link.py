@@ -25,7 +25,10 @@ Direction = Literal["both", "requests", "answers"]
 Effect = Callable[[], Any]
 
 LIST_PAGE_SIZE = 1000
+"""As S3 has it."""
 
+# Probabilities. A throttled write hardly ever takes effect; all else is as likely as not, so that
+# a simulation meets both cases often.
 _LANDED_THOUGH_THROTTLED = 0.1
 _LANDED_THOUGH_ERROR = 0.5
 _LOST_WITH_SENDER = 0.5
@@ -46,19 +49,11 @@ class StoreLink:
         """Make a link; ``SimulatedStore.connect`` does."""
         self.store = store
         self.name = name
+        self.url = f"simulated://{name}"
+        self.write_interval_s = store.write_interval_s
         self.cut: Direction | None = None
         self.latency_s = latency_s
         self.timeout_s = timeout_s
-
-    @property
-    def url(self) -> str:
-        """The address of this store, for messages."""
-        return f"simulated://{self.name}"
-
-    @property
-    def write_interval_s(self) -> float:
-        """The pause that the store wants between two writes of one object."""
-        return self.store.write_interval_s
 
     async def get(self, key: str) -> StoredObject:
         """Read an object."""
@@ -72,26 +67,25 @@ class StoreLink:
 
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet."""
-        content, writer = bytes(body), self._writer()
-        etag: str = await self._write(lambda: self.store.create(key, content, writer))
+        content = bytes(body)
+        etag: str = await self._write(lambda writer: self.store.create(key, content, writer))
         return etag
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
         """Write an object that must still have ``etag``."""
-        content, writer = bytes(body), self._writer()
-        new: str = await self._write(lambda: self.store.replace(key, content, etag, writer))
+        content = bytes(body)
+        new: str = await self._write(lambda writer: self.store.replace(key, content, etag, writer))
         return new
 
     async def put(self, key: str, body: bytes) -> str:
         """Write an object, replacing any that is there."""
-        content, writer = bytes(body), self._writer()
-        etag: str = await self._write(lambda: self.store.put(key, content, writer))
+        content = bytes(body)
+        etag: str = await self._write(lambda writer: self.store.put(key, content, writer))
         return etag
 
     async def delete(self, key: str) -> None:
         """Remove an object."""
-        writer = self._writer()
-        await self._write(lambda: self.store.delete(key, writer))
+        await self._write(lambda writer: self.store.delete(key, writer))
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """List objects, a request for every thousand, each of which may fail."""
@@ -106,14 +100,12 @@ class StoreLink:
     async def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    def _writer(self) -> str:
-        return self.store.loop.current_process().name
-
     async def _read(self, effect: Effect) -> Any:
         return await self._request(effect, self.store.read_dice)
 
-    async def _write(self, effect: Effect) -> Any:
-        return await self._request(effect, self.store.write_dice)
+    async def _write(self, effect: Callable[[str], Any]) -> Any:
+        writer = self.store.loop.current_process().name
+        return await self._request(lambda: effect(writer), self.store.write_dice)
 
     async def _request(self, effect: Effect, dice: FaultDice) -> Any:
         """Send a request and wait for its answer. A dead process sends nothing."""
@@ -154,7 +146,8 @@ class StoreRequest:
             self._travel(there_s, total_s - there_s)
         else:
             self._store.count(fault)
-            _FAULTS[fault](self, there_s, total_s - there_s)
+            meet: Callable[[float, float], None] = getattr(self, fault)
+            meet(there_s, total_s - there_s)
 
     def lost_request(self, there_s: float, back_s: float) -> None:
         """Nothing arrives."""
@@ -270,16 +263,3 @@ class StoreRequest:
             f"no answer from {self._link.url} within {self._link.timeout_s} s:"
             " the outcome is unknown"
         )
-
-
-_FAULTS: dict[str, Callable[[StoreRequest, float, float], None]] = {
-    "lost_request": StoreRequest.lost_request,
-    "lost_answer": StoreRequest.lost_answer,
-    "throttled": StoreRequest.throttled,
-    "server_error": StoreRequest.server_error,
-    "slow": StoreRequest.slow,
-    "late_landing": StoreRequest.late_landing,
-    "self_conflict": StoreRequest.self_conflict,
-    "contended": StoreRequest.contended,
-    "duplicated": StoreRequest.duplicated,
-}

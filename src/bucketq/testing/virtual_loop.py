@@ -1,12 +1,12 @@
 """An asyncio event loop on virtual time, with a seeded scheduler.
 
-Nothing here sleeps, opens a socket or starts a thread. ``time()`` stands still while anything can
-run and jumps to the next timer when nothing can, so five minutes of virtual time take a fraction of
-a second.
+Nothing here sleeps, opens a socket or starts a thread. ``time()`` does not change while any
+callback can run, and then jumps to the next timer, so five minutes of virtual time take a fraction
+of a second.
 
 What it promises:
 
-* **A seed replays to the letter**, under any ``PYTHONHASHSEED``. Order comes from counters
+* **A seed replays exactly**, under any ``PYTHONHASHSEED``. Order comes from counters
   and from the seed, never from an address, a set of objects, or the garbage collector (which
   is off while the loop runs, and called at fixed steps).
 * **Within a simulated process callbacks run first in, first out**, as asyncio promises.
@@ -38,7 +38,7 @@ from bucketq.testing.simulated_process import (
     Process,
     SimulatedTask,
     SimulationError,
-    bury_the_dead,
+    unwind_dead_processes,
 )
 
 T = TypeVar("T")
@@ -46,9 +46,13 @@ Ts = TypeVarTuple("Ts")
 Timer = tuple[float, int, asyncio.TimerHandle, Process]
 
 _STEPS_BETWEEN_COLLECTIONS = 250_000
+"""Often enough to bound memory, and rarely enough to cost little."""
 _STEPS_PER_INSTANT_MAX = 1_000_000
+"""Far more callbacks than a program runs between two waits."""
 _CANCELLED_TIMERS_KEPT = 100
+"""As in asyncio."""
 _LIMIT_S = 7 * 24 * 3600.0
+"""A week is longer than any timeout of a queue, so a simulation that gets there waits in vain."""
 
 
 class DeadlockError(SimulationError):
@@ -73,7 +77,7 @@ class VirtualLoop(BaseEventLoop):
 
     def __init__(self, seed: int | str = 0, *, limit_s: float = _LIMIT_S) -> None:
         """Make a loop at time 0; after ``limit_s`` of virtual time it raises ``LivelockError``."""
-        bury_the_dead()
+        unwind_dead_processes()
         super().__init__()
         self.seed = seed
         self.steps = 0
@@ -148,7 +152,7 @@ class VirtualLoop(BaseEventLoop):
         task = SimulatedTask(coro, number=number, loop=self, name=label, context=context, **options)
         process._tasks[number] = task
         if not process._alive:
-            process._inter(task)
+            process._keep_suspended(task)
         return task
 
     def call_soon(

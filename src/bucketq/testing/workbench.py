@@ -32,6 +32,7 @@ from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock, new_token
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
+from bucketq.queue.arguments import seconds
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 from bucketq.store.memory import forget_memory_store, shared_memory_store
@@ -45,23 +46,19 @@ _PAGE_JOBS = 1000
 _MOST_JOBS = 10_000
 """After so many attempts, ``run`` assumes that jobs push each other without end."""
 _FOR_EVER_S = 1e9
+"""Thirty years."""
 
 
-class StoppedClock:
-    """A ``Clock`` that stands still until the test moves it."""
+class StoppedClock(SystemClock):
+    """A ``Clock`` whose time changes only when the test moves it."""
 
     def __init__(self, at: datetime) -> None:
         """Start at ``at``, a time with a zone."""
         self._now = at.astimezone(UTC)
-        self._system = SystemClock()
 
     def now(self) -> datetime:
         """Return its time, in UTC."""
         return self._now
-
-    def entropy(self, size_bytes: int) -> bytes:
-        """Return bytes from the operating system's generator."""
-        return self._system.entropy(size_bytes)
 
     def advance(self, by: timedelta) -> None:
         """Move it forward."""
@@ -141,9 +138,7 @@ class Workbench:
 
     def advance(self, by: float | timedelta) -> None:
         """Move the clock forward: delayed jobs and retries become due."""
-        by_s = by.total_seconds() if isinstance(by, timedelta) else by
-        check.delay(by_s, "by")
-        self._open().clock.advance(timedelta(seconds=by_s))
+        self._open().clock.advance(timedelta(seconds=seconds(by, "by")))
 
     def advance_to_next(self) -> bool:
         """Move the clock to the time of the next delayed job; return False if there is none."""
@@ -221,7 +216,7 @@ class Workbench:
         if limit is None and len(ran) == _MOST_JOBS:
             raise InvalidRequestError(
                 f"{_MOST_JOBS:,} attempts were made, the last at kind {ran[-1].job.kind!r}: jobs "
-                "that push each other come to no end; pass run() a limit"
+                "seem to push each other without end; pass run() a limit"
             )
         return ran
 

@@ -230,7 +230,7 @@ def test_port_0_takes_the_next_free_port_and_a_port_is_bound_once() -> None:
     simulate(scenario)
 
 
-def test_where_nobody_listens_a_dial_is_refused_soon() -> None:
+def test_a_dial_to_an_address_without_a_listener_is_refused_soon() -> None:
     async def scenario(world: World) -> None:
         for address in ("broker:9", "client:4001", "nowhere:1", "rubbish", ""):
             started_s = world.loop.time()
@@ -276,7 +276,7 @@ def test_without_that_fault_a_port_is_not_reused_by_chance() -> None:
     simulate(scenario)
 
 
-def test_an_address_may_be_reused_by_something_that_is_no_broker() -> None:
+def test_an_address_may_be_reused_by_something_that_is_not_a_broker() -> None:
     async def scenario(world: World) -> None:
         world.broker.kill()
         world.network.squat(ADDRESS)
@@ -302,7 +302,7 @@ def test_an_address_may_be_reused_by_something_that_is_no_broker() -> None:
 # Errors of a service.
 
 
-def test_a_queue_that_is_not_served_is_nobody_to_a_ping_and_an_error_to_a_connection() -> None:
+def test_a_queue_that_is_not_served_answers_no_ping_and_refuses_a_connection() -> None:
     async def scenario(world: World) -> None:
         world.echo.refusal = QueueNotFoundError("no such queue")
         with pytest.raises(NoBrokerThereError, match="no such queue"):
@@ -313,7 +313,7 @@ def test_a_queue_that_is_not_served_is_nobody_to_a_ping_and_an_error_to_a_connec
     simulate(scenario)
 
 
-def test_a_broker_of_another_queue_is_nobody_to_a_ping() -> None:
+def test_a_broker_of_another_queue_answers_no_ping() -> None:
     async def scenario(world: World) -> None:
         assert (await world.client.ping(ADDRESS, Ping(incarnation="i"), 5.0)).broker == "echo"
         with pytest.raises(NoBrokerThereError, match="serves i"):

@@ -31,7 +31,7 @@ from tests.unit.simulator.echo import (
 # Ends of connections.
 
 
-def test_closing_a_wire_tells_the_broker_and_wakes_who_waits() -> None:
+def test_closing_a_connection_notifies_the_broker_and_wakes_waiters() -> None:
     async def scenario(world: World) -> None:
         wire = await world.open()
         waiting = asyncio.create_task(wire.receive())
@@ -87,7 +87,7 @@ def test_calls_sent_before_a_close_arrive_before_it() -> None:
         simulate(scenario, seed=seed)
 
 
-def test_the_other_side_is_told_of_a_close_late_or_learns_it_when_it_sends() -> None:
+def test_the_other_side_notices_a_close_late_or_when_it_sends() -> None:
     async def scenario(world: World) -> list[int]:
         wire = await world.open()
         await wire.close()

@@ -69,7 +69,7 @@ def test_a_process_that_returns_is_gone_as_well() -> None:
     run(main)
 
 
-def test_a_dead_client_is_told_to_the_broker() -> None:
+def test_the_broker_notices_that_a_client_died() -> None:
     async def scenario(world: World) -> None:
         async def talk() -> None:
             wire = await world.open()
@@ -84,7 +84,7 @@ def test_a_dead_client_is_told_to_the_broker() -> None:
     simulate(scenario)
 
 
-def test_after_a_power_cut_nobody_is_told_and_the_address_is_silent() -> None:
+def test_after_a_power_cut_no_peer_is_notified_and_the_address_is_silent() -> None:
     async def scenario(world: World) -> None:
         wire = await world.open()
         world.broker.kill()
@@ -106,7 +106,7 @@ def test_after_a_power_cut_nobody_is_told_and_the_address_is_silent() -> None:
     simulate(scenario, NetworkFaults(power_cut=1.0, power_cut_s=(50.0, 55.0)))
 
 
-def test_a_broker_is_not_told_of_a_client_whose_power_is_cut() -> None:
+def test_a_broker_does_not_notice_the_power_cut_of_a_client() -> None:
     async def scenario(world: World) -> None:
         async def talk() -> None:
             wire = await world.open()
@@ -158,7 +158,7 @@ def test_what_a_process_sent_before_it_returned_has_left() -> None:
     simulate(scenario, NetworkFaults(lost_with_sender=1.0))
 
 
-def test_the_dead_dial_nobody() -> None:
+def test_a_dead_process_dials_nothing() -> None:
     async def scenario(world: World) -> None:
         async def talk() -> None:
             world.loop.current_process().kill()  # it runs on to its next await
@@ -227,7 +227,7 @@ def test_a_kill_can_strike_between_any_two_packets() -> None:
     assert {simulate(scenario, seed=seed) for seed in range(100)} == set(range(1, 11))
 
 
-def test_a_frozen_process_keeps_its_port_and_answers_nobody() -> None:
+def test_a_frozen_process_keeps_its_port_and_does_not_answer() -> None:
     async def scenario(world: World) -> None:
         wire = await world.open()
         world.broker.freeze()

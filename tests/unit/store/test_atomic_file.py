@@ -66,7 +66,7 @@ async def test_the_time_of_a_file_rises_when_the_clock_was_set_back(
     assert (tmp_path / KEY).stat().st_mtime_ns > in_2100_ns
 
 
-async def test_the_time_of_a_file_rises_where_the_filesystem_rounds_it(
+async def test_the_time_of_a_file_rises_even_if_the_filesystem_rounds_it(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def set_rounded_time(descriptor: int, time_ns: int) -> None:
@@ -366,7 +366,9 @@ async def test_a_file_replaced_by_root_keeps_its_owner(store: LocalStore, tmp_pa
     assert (info.st_uid, info.st_gid) == (65534, 65534)
 
 
-def test_a_system_without_file_locks_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_file_locks_raises_an_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
     spec = importlib.util.spec_from_file_location("without_locks", atomic_file.__file__)
     assert spec is not None

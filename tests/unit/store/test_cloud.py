@@ -160,7 +160,7 @@ def _demand_discreet(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_a_conflict_is_told_by_its_status(scheme: str) -> None:
+async def test_a_conflict_is_recognized_by_its_status(scheme: str) -> None:
     with answering(answer(412, failure("PreconditionFailed")), scheme) as (store, _):
         assert type(await outcome(store, "replace")) is PreconditionFailedError
         assert type(await outcome(store, "create")) is PreconditionFailedError
@@ -170,7 +170,7 @@ async def test_a_conflict_is_told_by_its_status(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_what_is_missing_is_told_by_what_was_asked(scheme: str) -> None:
+async def test_what_is_missing_depends_on_the_request(scheme: str) -> None:
     with answering(answer(404, failure("NoSuchKey")), scheme) as (store, _):
         for verb in ("read", "poll", "replace"):
             assert type(await outcome(store, verb)) is ObjectMissingError
@@ -336,7 +336,7 @@ async def test_a_provider_that_fails_is_final_and_its_words_are_kept_back() -> N
         assert server.asked == []
 
 
-async def test_missing_credentials_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_credentials_are_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any, the client asks the cloud's own machine service, here one that says no."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -373,7 +373,7 @@ def test_settings_that_cannot_be_used_are_refused_at_once(
 
 
 @pytest.mark.parametrize("status", [412, 503])
-async def test_an_error_goes_when_nobody_needs_it_and_lets_its_waiters_go(status: int) -> None:
+async def test_an_error_is_freed_after_use_with_its_callers(status: int) -> None:
     gc.collect()
     gc.disable()
     try:

@@ -157,7 +157,7 @@ def test_the_address_goes_before_the_environment() -> None:
 
 
 def test_an_endpoint_in_the_environment_is_checked_and_not_repeated() -> None:
-    with pytest.raises(InvalidRequestError, match="AWS_ENDPOINT_URL is no address") as caught:
+    with pytest.raises(InvalidRequestError, match="AWS_ENDPOINT_URL is not the address") as caught:
         read("s3://jobs/q", AWS_ENDPOINT_URL="https://alice:hunter2@minio")
     assert "hunter2" not in str(caught.value)
 

@@ -31,7 +31,7 @@ def test_the_client_is_not_imported_before_a_cloud_address_is_opened() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_without_the_client_an_error_tells_how_to_install_it() -> None:
+def test_without_the_client_an_error_says_how_to_install_it() -> None:
     done = run_python(
         "import sys; sys.modules['obstore'] = None\n"
         "import bucketq\n"

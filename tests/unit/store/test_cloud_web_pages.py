@@ -50,7 +50,7 @@ def paging(scheme: str, status: int, page: bytes = PAGE, **headers: str) -> Iter
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_a_page_of_html_is_no_answer(scheme: str) -> None:
+async def test_a_page_of_html_is_not_an_answer(scheme: str) -> None:
     with paging(scheme, 200) as store:
         for verb in READS:
             error = await outcome(store, verb)
@@ -64,7 +64,9 @@ async def test_a_page_of_html_is_no_answer(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("page", PAGES)
-async def test_a_page_that_says_no_is_final_and_told_as_a_page(scheme: str, page: bytes) -> None:
+async def test_a_page_that_refuses_is_final_and_reported_as_a_page(
+    scheme: str, page: bytes
+) -> None:
     for status in (403, 405, 501):
         with paging(scheme, status, page) as store:
             for verb in READS + WRITES:
@@ -106,7 +108,7 @@ async def test_a_gateway_that_sends_a_page_while_its_store_is_away_is_asked_agai
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_a_redirect_to_a_login_page_is_no_answer(scheme: str) -> None:
+async def test_a_redirect_to_a_login_page_is_not_an_answer(scheme: str) -> None:
     with Scripted(answer(200, PAGE, content_type="text/html")) as login:
         to = f"http://127.0.0.1:{login.port}/login"
         with paging(scheme, 302, location=to) as store:
@@ -126,7 +128,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_a_site_of_files_is_no_store(scheme: str, tmp_path: Path) -> None:
+async def test_a_file_server_is_not_a_store(scheme: str, tmp_path: Path) -> None:
     for has_folder in (False, True):
         if has_folder:
             (tmp_path / "jobs").mkdir()  # Its listing of a directory comes with a 200.
@@ -154,7 +156,7 @@ class Empty(Scripted):
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-async def test_an_empty_listing_is_believed_once_a_missing_object_is_told_as_such(
+async def test_an_empty_listing_is_believed_once_a_missing_object_is_reported(
     scheme: str,
 ) -> None:
     with Empty(None) as server:

@@ -171,7 +171,7 @@ async def test_a_temporary_file_that_another_user_may_have_laid_out_is_not_used(
     [(0o700, 0o600), (0o755, 0o600), (0o775, 0o660), (0o1777, 0o666)],
     ids=oct,
 )
-async def test_the_lock_can_be_taken_by_those_who_may_write_in_its_directory(
+async def test_users_who_may_write_in_the_directory_can_take_its_lock(
     tmp_path: Path, folder_mode: int, lock_mode: int
 ) -> None:
     folder = tmp_path / "shared"

@@ -124,7 +124,9 @@ async def test_eight_processes_that_compare_and_set_lose_no_update(folder: Path)
     assert temp_names(folder) == []
 
 
-async def test_a_writer_killed_at_random_moments_loses_nothing_that_it_told(folder: Path) -> None:
+async def test_a_writer_killed_at_random_moments_loses_nothing_that_it_reported(
+    folder: Path,
+) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)
     await write_count(folder, 0)
@@ -203,7 +205,9 @@ async def test_who_reads_slowly_never_sees_a_torn_version(
     assert 10 < len(taken) - taken.count(None) < len(taken) - 10
 
 
-async def test_a_stopped_writer_stops_nobody_and_is_refused_when_it_goes_on(folder: Path) -> None:
+async def test_a_stopped_writer_blocks_no_other_and_is_refused_when_it_resumes(
+    folder: Path,
+) -> None:
     await write_count(folder, 0)
     await replace_counts(folder, 2)
     with nursery() as one:
@@ -298,7 +302,7 @@ def waiting_process(url: str, mode: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-async def test_who_waits_for_the_lock_for_too_long_is_told_what_holds_it(
+async def test_waiting_too_long_for_the_lock_is_an_error_that_names_its_holder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directories, "_LONGEST_WAIT_S", 0.2)

@@ -81,7 +81,7 @@ def test_writers_on_event_loops_of_several_threads_lose_no_update() -> None:
     assert asyncio.run(store.get("counter")).body == b"4000"
 
 
-def test_a_named_store_goes_by_the_clock_of_whoever_asked_first_until_it_is_forgotten() -> None:
+def test_a_named_store_uses_the_first_clock_until_it_is_forgotten() -> None:
     clock = SystemClock()
     store = shared_memory_store("with-a-clock", clock)
     assert store.clock is clock

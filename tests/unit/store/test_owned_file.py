@@ -115,7 +115,7 @@ async def test_a_filesystem_that_does_not_count_names_is_not_trusted(
 
 
 @pytest.mark.parametrize("what", ["mode", "owner", "group", "attribute"])
-async def test_what_tells_a_spare_from_the_file_keeps_it_from_being_used(
+async def test_a_spare_that_differs_from_the_file_is_not_used(
     versions: Versions, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     await versions.begin(b"one")

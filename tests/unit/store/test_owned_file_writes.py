@@ -98,7 +98,7 @@ async def test_who_opens_a_file_while_it_is_written_does_not_end_the_writer(
 
 
 @pytest.mark.parametrize("is_written_to", [True, False], ids=["leased", "left torn"])
-async def test_a_reader_who_is_late_with_opening_finds_the_new_version(
+async def test_a_reader_that_opens_late_finds_the_new_version(
     versions: Versions, monkeypatch: pytest.MonkeyPatch, is_written_to: bool
 ) -> None:
     """Between looking up a name and opening the file, the file can become a spare."""

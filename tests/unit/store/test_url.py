@@ -42,7 +42,7 @@ async def test_a_file_address_is_a_directory_and_the_name_of_a_file(
     assert open_store(location.url).url == location.url
 
 
-async def test_a_queue_is_written_where_its_address_says(tmp_path: Path) -> None:
+async def test_a_queue_is_written_to_the_path_of_its_address(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "Größe 100%.json"
     location = open_store(path.as_uri())
     await location.store.create(location.key, b"{}")
@@ -102,7 +102,7 @@ def test_a_wrong_address_is_refused_with_a_hint(url: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("url", [None, 7, b"file:///srv/queue.json", Path("/srv/queue.json")])
-def test_an_address_that_is_no_string_is_refused(url: object) -> None:
+def test_an_address_that_is_not_a_string_is_refused(url: object) -> None:
     with pytest.raises(InvalidRequestError, match="is a string, not"):
         open_store(url)  # type: ignore[arg-type]
 

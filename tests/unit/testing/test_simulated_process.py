@@ -85,7 +85,7 @@ def test_the_dead_are_unwound_in_silence(caplog: pytest.LogCaptureFixture) -> No
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
-def test_a_future_that_completes_for_a_dead_process_wakes_nobody() -> None:
+def test_a_future_that_completes_for_a_dead_process_runs_nothing() -> None:
     woken: list[str] = []
 
     async def main(loop: VirtualLoop) -> None:
@@ -134,7 +134,7 @@ def test_a_kill_can_strike_after_every_single_step() -> None:
     assert set(reached) == {0, 1, 2, 3, 4, 5}
 
 
-def test_a_frozen_process_stands_still_while_time_goes_on() -> None:
+def test_a_frozen_process_does_not_run_while_time_passes() -> None:
     async def main(loop: VirtualLoop) -> list[tuple[str, float]]:
         log: list[tuple[str, float]] = []
 
@@ -219,7 +219,7 @@ def test_waiting_for_a_process_gives_what_its_main_coroutine_gave() -> None:
         run(main)
 
 
-def test_a_crash_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_that_no_task_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main(loop: VirtualLoop) -> None:
         async def crash() -> None:
             raise ValueError("boom")
@@ -253,7 +253,7 @@ def test_a_process_that_returns_cancels_what_it_left_behind() -> None:
     assert run(main) == ["cleaned up"]
 
 
-def test_those_who_asked_are_told_of_an_end() -> None:
+def test_listeners_are_called_when_a_process_ends() -> None:
     async def main(loop: VirtualLoop) -> list[str]:
         ended: list[str] = []
         killed = loop.spawn("killed", lambda: asyncio.sleep(10))
@@ -268,7 +268,7 @@ def test_those_who_asked_are_told_of_an_end() -> None:
     assert run(main) == ["killed", "returned"]
 
 
-def test_processes_share_no_context_and_know_who_they_are() -> None:
+def test_processes_share_no_context_and_know_their_own() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
     async def main(loop: VirtualLoop) -> None:

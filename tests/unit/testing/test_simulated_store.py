@@ -132,7 +132,7 @@ def test_only_one_of_many_racing_writers_wins() -> None:
     simulate(scenario)
 
 
-def test_the_history_holds_every_write_that_took_effect_and_who_sent_it() -> None:
+def test_the_history_holds_every_write_that_took_effect_and_its_sender() -> None:
     async def scenario(store: SimulatedStore, _link: StoreLink) -> None:
         async def write() -> None:
             link = store.connect()
@@ -210,7 +210,7 @@ def test_a_self_inflicted_conflict_is_a_write_that_landed() -> None:
     assert all(landed for _, landed, *_ in seen)
 
 
-def test_contention_has_no_effect_and_is_no_verdict() -> None:
+def test_contention_has_no_effect_and_proves_nothing() -> None:
     seen = attempts(Faults(contended=1))
     assert all(isinstance(answer, UnavailableError) for answer, *_ in seen)
     assert not any(ever for *_, ever in seen)
@@ -337,7 +337,7 @@ def test_a_partition_cuts_one_link_until_it_heals() -> None:
     simulate(scenario)
 
 
-def test_a_partition_of_the_store_cuts_everybody() -> None:
+def test_a_partition_of_the_store_cuts_all_links() -> None:
     async def scenario(store: SimulatedStore, link: StoreLink) -> None:
         store.partition()
         for each in (link, store.connect("other")):

@@ -179,7 +179,7 @@ def test_streams_of_random_numbers_are_all_different_and_come_from_the_seed() ->
     assert len({*draw(1), *draw(2)}) == 6
 
 
-def test_a_deadlock_names_who_waits() -> None:
+def test_a_deadlock_names_the_tasks_that_wait() -> None:
     async def main(loop: VirtualLoop) -> None:
         async def stuck() -> None:
             await asyncio.Event().wait()

@@ -286,7 +286,7 @@ def test_a_run_can_be_limited_to_some_kinds_and_to_some_attempts() -> None:
         assert len(bench.run()) == 1
 
 
-def test_jobs_that_push_each_other_for_ever_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_push_each_other_for_ever_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bucketq.testing.workbench._MOST_JOBS", 50)
     worker = bucketq.Worker()
 
@@ -296,7 +296,7 @@ def test_jobs_that_push_each_other_for_ever_are_told_of(monkeypatch: pytest.Monk
 
     with Workbench(worker) as bench:
         bench.queue.push("again", None)
-        with pytest.raises(bucketq.InvalidRequestError, match="come to no end; pass run"):
+        with pytest.raises(bucketq.InvalidRequestError, match="without end; pass run"):
             bench.run()
         assert len(bench.run(limit=3)) == 3
 
@@ -322,7 +322,7 @@ def test_several_workers_share_a_bench_unless_they_want_the_same_kind() -> None:
         Workbench(other, other)
 
 
-def test_wrong_use_is_told_with_what_to_do() -> None:
+def test_errors_about_wrong_use_say_what_to_do() -> None:
     bench = Workbench(make_worker())
     for use in (lambda: bench.queue, lambda: bench.url, bench.run, lambda: bench.advance(1)):
         with pytest.raises(bucketq.ClosedError, match="with Workbench"):
@@ -348,7 +348,7 @@ def test_wrong_use_is_told_with_what_to_do() -> None:
         Workbench(at=datetime(2030, 1, 1))  # noqa: DTZ001 - it is refused for that
 
 
-async def test_a_blocking_run_on_an_event_loop_is_told_what_to_await() -> None:
+async def test_a_blocking_run_on_an_event_loop_is_an_error_that_names_run_async() -> None:
     with Workbench(make_worker()) as bench:
         with pytest.raises(bucketq.InvalidRequestError, match=r"await bench\.run_async"):
             bench.run()

@@ -118,7 +118,7 @@ async def test_lost_workers_count_against_the_attempts_that_a_handler_allows() -
 
 
 @virtual
-async def test_a_retry_waits_as_long_as_it_says_and_tells_its_reason() -> None:
+async def test_a_retry_waits_for_its_delay_and_records_its_reason() -> None:
     @handler()
     async def retry(context: Context) -> str:
         if context.attempt == 1:
@@ -177,7 +177,7 @@ async def test_a_payload_that_does_not_fit_is_dead_at_once_with_the_reason() -> 
 
 
 @virtual
-async def test_a_handler_that_takes_too_long_is_told_to_stop_and_has_failed() -> None:
+async def test_a_handler_that_takes_too_long_is_stopped_and_has_failed() -> None:
     recorder = Recorder()
     async with opened() as (queue, way):
         await queue.push("mail", 0)
@@ -192,7 +192,7 @@ async def test_a_handler_that_takes_too_long_is_told_to_stop_and_has_failed() ->
 
 
 @virtual
-async def test_a_handler_that_is_done_when_it_is_told_to_stop_is_believed() -> None:
+async def test_the_result_of_a_handler_that_ends_while_it_is_stopped_counts() -> None:
     @handler(timeout_s=5)
     async def stubborn() -> str:
         try:

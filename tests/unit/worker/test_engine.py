@@ -242,7 +242,7 @@ async def test_a_queue_that_becomes_unusable_ends_the_worker_when_its_handlers_a
 
 
 @virtual
-async def test_a_worker_that_ends_by_itself_takes_no_job_that_nobody_keeps() -> None:
+async def test_a_worker_whose_lease_keeper_failed_claims_no_job() -> None:
     """The keeper of leases has failed: what is claimed now would be nobody's."""
     recorder = Recorder()
     async with opened() as (queue, way):
@@ -265,7 +265,7 @@ async def test_a_worker_that_ends_by_itself_takes_no_job_that_nobody_keeps() -> 
 
 @virtual
 @pytest.mark.parametrize("kind", [None, "mail"])
-async def test_a_pause_is_told_of_once_and_waited_for(
+async def test_a_pause_is_logged_once_and_waited_for(
     kind: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened() as (queue, way):

@@ -107,7 +107,7 @@ async def test_a_worker_that_waits_for_jobs_stops_at_once() -> None:
 
 
 @virtual
-async def test_handlers_that_take_longer_than_the_drain_are_told_to_stop() -> None:
+async def test_handlers_that_take_longer_than_the_drain_are_stopped() -> None:
     recorder = Recorder()
     async with opened() as (queue, way):
         await queue.push_many(mails(2))
@@ -190,7 +190,7 @@ async def test_a_handler_that_does_not_stop_keeps_its_slot() -> None:
 
 
 @virtual
-async def test_a_queue_that_does_not_answer_keeps_nobody_who_is_in_a_hurry() -> None:
+async def test_a_hurried_stop_does_not_wait_for_a_queue_that_does_not_answer() -> None:
     recorder = Recorder()
     async with opened() as (queue, way):
         await queue.push_many(mails(2))
@@ -248,7 +248,7 @@ async def test_a_worker_in_a_hurry_says_once_more_how_its_jobs_ended() -> None:
 
 
 @virtual
-async def test_reading_the_settings_in_vain_is_no_error_of_a_worker_that_ends() -> None:
+async def test_failing_to_read_the_settings_is_not_an_error_of_a_worker_that_ends() -> None:
     async with opened() as (_, way):
         engine = engine_of(way, Recorder().bind())
         running = asyncio.create_task(engine.run())

@@ -26,14 +26,14 @@ def caught(levels: int = 0) -> ValueError:
     raise AssertionError
 
 
-def test_an_error_is_told_first_and_then_where_it_was_raised() -> None:
+def test_the_error_comes_first_and_then_its_traceback() -> None:
     lines = describe(caught(), 4096).splitlines()
     assert lines[0] == "ValueError: at the bottom"
     assert "in deep" in describe(caught(), 4096)
     assert 'raise ValueError("at the bottom")' in lines[-1] or "raise ValueError" in lines[-2]
 
 
-def test_an_error_without_words_is_told_by_its_name() -> None:
+def test_an_error_without_a_message_is_recorded_by_its_type() -> None:
     assert describe(ValueError(), 4096) == "ValueError"
 
 
@@ -60,7 +60,7 @@ def test_what_json_cannot_hold_is_spelled_out() -> None:
     text.encode()
 
 
-def test_a_cause_is_told() -> None:
+def test_the_cause_of_an_error_is_recorded() -> None:
     try:
         try:
             deep(0)
@@ -73,7 +73,7 @@ def test_a_cause_is_told() -> None:
     assert "in deep" in inner, "and where it came from"
 
 
-def test_an_error_while_another_was_handled_is_told_with_that_one_unless_it_is_hidden() -> None:
+def test_the_context_of_an_error_is_recorded_unless_it_is_suppressed() -> None:
     def fail(*, hides: bool) -> None:
         try:
             deep(0)
@@ -88,18 +88,18 @@ def test_an_error_while_another_was_handled_is_told_with_that_one_unless_it_is_h
         assert ("caused by ValueError" in describe(caught.value, 4096)) is not hides
 
 
-def test_errors_that_cause_each_other_are_told_only_so_often() -> None:
+def test_a_cycle_of_causes_is_cut_off() -> None:
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
     assert describe(first, 4096).count("caused by") == 5
 
 
 @pytest.mark.parametrize("kind", [Retry, GiveUp, UnfitPayload, HandlerFailed])
-def test_what_a_handler_asks_for_is_told_by_its_reason_alone(kind: type[Exception]) -> None:
+def test_retry_and_give_up_are_recorded_by_their_reason_alone(kind: type[Exception]) -> None:
     assert describe(kind("the printer is busy"), 4096) == "the printer is busy"
 
 
-def test_an_error_that_cannot_say_what_it_is_is_told_by_its_name() -> None:
+def test_an_error_whose_str_raises_is_recorded_by_its_type() -> None:
     class SpeechlessError(Exception):
         def __str__(self) -> str:
             raise RuntimeError

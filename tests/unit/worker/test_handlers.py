@@ -71,7 +71,7 @@ def test_parameters_are_given_in_any_order_by_annotation_or_by_name() -> None:
     assert given(with_nothing, "whatever") == {}
 
 
-def test_a_job_can_tell_the_type_of_its_payload() -> None:
+def test_the_annotation_of_a_job_declares_the_payload_type() -> None:
     arguments = given(typed_by_the_job, {"to": "Ann"})
     assert arguments["job"].payload == Letter("Ann")
     with pytest.raises(UnfitPayload, match="cannot be read as Letter"):
@@ -107,7 +107,7 @@ def test_a_payload_is_read_as_its_annotated_type(wanted: Any, payload: Any, valu
     ("wanted", "payload"),
     [(Letter, {}), (Card, []), (Parcel, {"to": "Ann", "weight": 0}), (int, b"\x00"), (int, "1")],
 )
-def test_a_payload_that_does_not_fit_is_told_with_the_reason(wanted: Any, payload: Any) -> None:
+def test_a_payload_of_the_wrong_type_is_rejected_with_the_reason(wanted: Any, payload: Any) -> None:
     def work(payload: Any) -> None: ...
 
     work.__annotations__["payload"] = wanted
@@ -181,7 +181,7 @@ def test_a_kind_has_one_handler() -> None:
 async def work_async() -> None: ...
 
 
-def test_async_functions_run_on_the_loop_and_others_in_threads_unless_told() -> None:
+def test_async_functions_run_on_the_loop_and_others_in_threads_by_default() -> None:
     assert bind("a", work_async).place == "loop"
     assert bind("a", with_nothing).place == "thread"
     assert bind("a", partial(work_async)).place == "loop"

@@ -53,7 +53,7 @@ async def test_a_worker_that_runs_can_count_the_jobs_of_its_queue(tmp_path: Path
         await worker.stats()
 
 
-async def test_whoever_looks_at_the_queue_when_the_worker_ends_is_told(
+async def test_reading_the_queue_raises_when_the_worker_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def stats(_: object) -> None:
@@ -76,7 +76,7 @@ async def test_whoever_looks_at_the_queue_when_the_worker_ends_is_told(
         await asyncio.wait_for(looks[0], 10)
 
 
-async def test_a_burst_tells_what_is_left_for_later(tmp_path: Path) -> None:
+async def test_a_burst_reports_the_jobs_that_are_left_for_later(tmp_path: Path) -> None:
     url = (tmp_path / "queue.json").as_uri()
     worker = bucketq.Worker(url, mode="direct")
 
@@ -93,7 +93,7 @@ async def test_a_burst_tells_what_is_left_for_later(tmp_path: Path) -> None:
     assert left.counts == {"now": {"queued": 2}}
 
 
-async def test_a_burst_that_is_stopped_does_not_tell_what_is_left(tmp_path: Path) -> None:
+async def test_a_burst_that_is_stopped_does_not_report_what_is_left(tmp_path: Path) -> None:
     url = (tmp_path / "queue.json").as_uri()
     worker = bucketq.Worker(url, mode="direct")
 

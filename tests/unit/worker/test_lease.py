@@ -102,7 +102,7 @@ async def test_a_lease_is_kept_from_its_claim_until_it_is_dropped() -> None:
 
 
 @virtual
-async def test_a_lost_lease_is_told_once_and_to_its_holder_alone() -> None:
+async def test_a_lost_lease_is_reported_once_and_only_to_its_holder() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
         holder.keep("a", "b")
@@ -112,7 +112,7 @@ async def test_a_lost_lease_is_told_once_and_to_its_holder_alone() -> None:
 
 
 @virtual
-async def test_a_cancelled_job_is_told_once_and_its_lease_is_kept_on() -> None:
+async def test_a_cancellation_is_reported_once_and_the_lease_is_still_renewed() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
         holder.keep("a", "b")
@@ -123,7 +123,7 @@ async def test_a_cancelled_job_is_told_once_and_its_lease_is_kept_on() -> None:
 
 
 @virtual
-async def test_the_holder_is_told_of_silence_before_the_lease_runs_out() -> None:
+async def test_silence_is_reported_before_the_lease_expires() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
         holder.keep("a")
@@ -137,7 +137,7 @@ async def test_the_holder_is_told_of_silence_before_the_lease_runs_out() -> None
 
 
 @virtual
-async def test_silence_is_told_in_time_also_between_heartbeats_and_while_one_hangs() -> None:
+async def test_silence_is_reported_in_time_between_heartbeats_and_while_one_hangs() -> None:
     """The last but one fails just before the time is up, and then the next one hangs."""
     queue = Beaten()
     async with keeping(queue) as holder:
@@ -197,7 +197,7 @@ async def test_a_queue_that_refuses_heartbeats_for_a_while_ends_no_keeper() -> N
 
 
 @virtual
-async def test_silence_that_ends_in_time_is_not_told() -> None:
+async def test_silence_that_ends_in_time_is_not_reported() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
         holder.keep("a")
@@ -220,7 +220,7 @@ async def test_many_leases_go_in_batches_that_the_queue_takes() -> None:
 
 
 @virtual
-async def test_two_attempts_at_one_job_are_told_apart() -> None:
+async def test_two_attempts_at_one_job_are_distinguished() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
         first, second = LeaseRef("a", "first"), LeaseRef("a", "second")
@@ -258,7 +258,7 @@ def test_a_process_that_stood_still_gives_up_no_lease_that_the_queue_still_holds
     run(main)
 
 
-def test_a_process_that_stood_still_too_long_is_told_so_by_the_queue() -> None:
+def test_the_queue_reports_the_lost_leases_of_a_suspended_process() -> None:
     async def main(loop: VirtualLoop) -> None:
         queue = Beaten()
         told: list[tuple[str, LeaseEvent]] = []
@@ -279,7 +279,7 @@ def test_a_process_that_stood_still_too_long_is_told_so_by_the_queue() -> None:
     run(main)
 
 
-def test_silence_goes_on_counting_while_a_process_stands_still_now_and_then() -> None:
+def test_silence_keeps_counting_while_a_process_is_suspended_now_and_then() -> None:
     async def main(loop: VirtualLoop) -> None:
         queue = Beaten()
         told: list[tuple[str, LeaseEvent]] = []

@@ -39,7 +39,7 @@ def test_there_is_a_most() -> None:
     assert paced(100, claim_s=1.0, run_s=0.0).ahead == MOST
 
 
-def test_nothing_is_fetched_ahead_where_that_is_said() -> None:
+def test_nothing_is_fetched_ahead_if_the_limit_is_zero() -> None:
     prefetch = paced(100, claim_s=1.0, run_s=0.0)
     prefetch.most = 0
     assert prefetch.ahead == 0

@@ -42,7 +42,7 @@ def test_any_other_error_comes_as_its_text(error: BaseException) -> None:
         sent(reply_failed(error))
 
 
-def test_how_a_process_ended_is_told_by_its_signal_or_its_code() -> None:
+def test_the_end_of_a_process_is_described_by_its_signal_or_exit_code() -> None:
     assert how_it_ended(-11) == f"{ENDED} was ended by SIGSEGV"
     assert how_it_ended(3) == f"{ENDED} ended with exit code 3"
 

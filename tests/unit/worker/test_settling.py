@@ -129,7 +129,7 @@ async def test_a_result_that_the_queue_does_not_take_spoils_no_other() -> None:
 
 
 @virtual
-async def test_a_lost_lease_is_told_and_is_no_error() -> None:
+async def test_a_lost_lease_is_reported_and_is_not_an_error() -> None:
     async with opened() as (queue, way):
         mine, other = await claimed(queue, 2)
         await queue.release(mine)
@@ -159,7 +159,7 @@ async def test_a_queue_that_is_gone_is_not_asked_for_ever() -> None:
 
 
 @virtual
-async def test_whoever_gives_up_asks_once_more_and_no_more_than_that() -> None:
+async def test_a_worker_that_gives_up_tries_exactly_once_more() -> None:
     async with opened() as (queue, way):
         (job,) = await claimed(queue, 1)
         way.stand("release_many", failing(UnavailableError("no answer")))
@@ -185,7 +185,7 @@ async def test_completions_are_sent_on_after_one_batch_went_wrong() -> None:
 
 
 @virtual
-async def test_one_who_no_longer_waits_harms_nobody() -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async with opened() as (queue, way):
         jobs = await claimed(queue, 3)
         way.plan("complete_many", slowly(5))
@@ -198,7 +198,7 @@ async def test_one_who_no_longer_waits_harms_nobody() -> None:
 
 
 @virtual
-async def test_a_refusal_of_all_is_told_to_all() -> None:
+async def test_a_rejected_batch_is_an_error_for_each_of_its_callers() -> None:
     async with opened() as (queue, way):
         jobs = await claimed(queue, 3)
         for verb in ("complete", "complete_many"):

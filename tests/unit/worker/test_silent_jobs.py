@@ -70,7 +70,7 @@ async def test_jobs_of_other_kinds_are_none_of_its_business() -> None:
 
 
 @virtual
-async def test_a_burst_that_waits_ends_when_it_is_told_to() -> None:
+async def test_a_burst_that_waits_ends_when_it_is_stopped() -> None:
     loop = asyncio.get_running_loop()
     async with opened() as (queue, way):
         await queue.push("mail", 1)

@@ -67,7 +67,7 @@ async def test_a_handler_in_a_thread_is_over_when_it_is_over_and_not_when_it_is_
     assert await running is False
 
 
-async def test_threads_that_do_not_end_keep_nobody_who_closes() -> None:
+async def test_closing_does_not_wait_for_threads_that_do_not_end() -> None:
     runner, began, gate = ThreadRunner(), threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -110,7 +110,7 @@ async def test_what_a_handler_raises_in_a_thread_is_raised(threads: ThreadRunner
     assert await run(threads, add, 1) == 2
 
 
-async def test_a_plain_function_that_returns_a_coroutine_is_told_so(threads: ThreadRunner) -> None:
+async def test_a_plain_function_that_returns_a_coroutine_is_an_error(threads: ThreadRunner) -> None:
     """Such is what a decorator makes that does not know of async functions."""
 
     async def work() -> None:
@@ -123,7 +123,7 @@ async def test_a_plain_function_that_returns_a_coroutine_is_told_so(threads: Thr
         await run(threads, wrapper)
 
 
-async def test_a_thread_sees_the_context_variables_of_who_runs_it(threads: ThreadRunner) -> None:
+async def test_a_thread_sees_the_context_variables_of_its_caller(threads: ThreadRunner) -> None:
     wish: ContextVar[str] = ContextVar("wish")
     wish.set("tea")
     assert await threads.call(wish.get) == "tea"

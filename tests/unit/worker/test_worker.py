@@ -82,7 +82,7 @@ async def test_a_handler_that_blocks_its_loop_does_not_keep_others_from_their_qu
         assert (await queue.get(blocking)).result == "in time"
 
 
-async def test_a_thread_that_will_not_stop_keeps_nobody_who_is_in_a_hurry() -> None:
+async def test_a_hurried_stop_does_not_wait_for_a_thread_that_does_not_stop() -> None:
     worker = Worker(url(), drain_s=3600)
     began, gate = threading.Event(), threading.Event()
 
@@ -145,14 +145,14 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
         Worker("memory://x", **options)
 
 
-def test_a_handler_without_a_kind_is_refused_where_it_is_written() -> None:
+def test_a_handler_without_a_kind_is_rejected_when_it_is_registered() -> None:
     worker = bucketq.Worker()
     with pytest.raises(InvalidRequestError, match=r'write @worker.handler\("kind"\)'):
         worker.handler(print)  # type: ignore[arg-type]  # the mistake
 
 
 @pytest.mark.parametrize("burst", [False, True])
-async def test_being_told_to_stop_while_it_closes_the_queue_cuts_nothing_short(
+async def test_a_stop_while_the_queue_is_being_closed_interrupts_nothing(
     monkeypatch: pytest.MonkeyPatch, *, burst: bool
 ) -> None:
     worker = Worker(url())
