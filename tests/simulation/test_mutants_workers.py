@@ -122,7 +122,7 @@ def test_a_release_that_says_so_and_keeps_the_job_is_noticed(monkeypatch: Patch)
 
 def test_a_handler_that_is_counted_out_too_early_is_noticed(monkeypatch: Patch) -> None:
     def room(self: Engine) -> int:
-        self._busy = min(self._busy, max(0, self._concurrency - 1))
+        self._busy = min(self._busy, max(0, self.concurrency - 1))
         return room_really(self)
 
     room_really = Engine._room
