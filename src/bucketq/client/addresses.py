@@ -1,4 +1,4 @@
-"""Where is the broker, for a client that knows some addresses and cannot read the object?"""
+"""Finds the broker of a queue among some addresses, for clients that cannot read the object."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from contextlib import aclosing
 
 from bucketq.broker.election import PING_S, Sign, ask_on
 from bucketq.client.client_connection import ClientConnection
-from bucketq.client.discovery import (
-    FOLLOW_S,
-    OPEN_S,
-    NotYetError,
-    unless_replaced,
-)
+from bucketq.client.discovery import FOLLOW_S, OPEN_S, NotYetError, unless_replaced
 from bucketq.commit.base import Committer
 from bucketq.errors import AccessDeniedError, QueueNotFoundError, SupersededError
 from bucketq.rpc.address import SECURE, secured
@@ -34,7 +29,6 @@ class AddressFinder:
     def __init__(
         self, addresses: tuple[str, ...], queue: str, transport: Transport, client: str
     ) -> None:
-        """Look at ``addresses``, and where those who answer say that the leader is."""
         self._addresses = addresses
         self._is_secure = any(address.startswith(SECURE) for address in addresses)
         self._queue = queue
@@ -44,7 +38,7 @@ class AddressFinder:
         self._incarnation = ""
 
     async def find(self) -> Committer:
-        """Ask all addresses at once, and then where the brokers there say that the leader is."""
+        """Ping all addresses at once, and then the leaders that brokers there name."""
         found: dict[str, Pong | ConnectionLostError] = {}
         async with aclosing(self._ask_all()) as answers:
             async for address, answer in answers:
@@ -63,10 +57,12 @@ class AddressFinder:
             await self._refuse_unknown()
         raise NotYetError(str(trouble)) from trouble
 
+    find_broker = find
+
     async def _ask_all(self) -> AsyncGenerator[tuple[str, Pong | ConnectionLostError]]:
         """Ping each address, and the leaders that brokers there name, as answers come.
 
-        While one is silent, those that answered are asked again: one of them may follow it.
+        While one is silent, those that answered are pinged again: one of them may replace it.
         """
         loop = asyncio.get_running_loop()
         asking = {address: loop.create_task(self._ask(address)) for address in self._addresses}
@@ -97,17 +93,13 @@ class AddressFinder:
         except ConnectionLostError as error:
             return error
 
-    async def find_broker(self) -> Committer:
-        """Ask all addresses."""
-        return await self.find()
-
     async def sign_of(self, connection: ClientConnection) -> Sign:
-        """Ask whether a leader is still there, and has not been replaced."""
+        """Ping the leader, unless it is replaced before it answers."""
         asking = ask_on(lambda: self._sign_of(connection))
         return await unless_replaced(asking, self._until_replaced(connection)) or Sign.GONE
 
     async def _until_replaced(self, connection: ClientConnection) -> None:
-        """Wait until another broker says that it leads in a later epoch."""
+        """Wait until another broker answers that it leads in a later epoch."""
         while True:
             await asyncio.sleep(FOLLOW_S)
             async with aclosing(self._ask_all()) as answers:
@@ -132,11 +124,11 @@ class AddressFinder:
         return Sign.ALIVE if is_it else Sign.GONE
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close every connection."""
         await self._transport.close()
 
     def _ping(self) -> Ping:
-        """Ask by name if there is one: the answer shows a queue that was replaced by another."""
+        """Name the queue if it has a name: the answer shows if another queue has replaced it."""
         return Ping(queue=self._queue, incarnation="" if self._queue else self._incarnation)
 
     def _check_incarnation(self, address: str, pong: Pong) -> None:
@@ -148,7 +140,7 @@ class AddressFinder:
             raise SupersededError(message)
 
     async def _refuse_unknown(self) -> None:
-        """Raise ``QueueNotFoundError`` where brokers are there, and none knows the queue."""
+        """Raise ``QueueNotFoundError`` if brokers answer and none of them knows the queue."""
         hello = Hello(queue=self._queue, client=self._client)
         unknown: QueueNotFoundError | None = None
         for address in self._addresses:

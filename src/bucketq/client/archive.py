@@ -20,7 +20,6 @@ class Archive(Generic[T]):
     """The archive of one queue. It can be read, pruned and cleaned while the queue is in use."""
 
     def __init__(self, location: Location, payload_type: Any, clock: Clock) -> None:
-        """Open the archive of the queue at a location."""
         self._location = location
         self._store = location.store
         self._layout = Layout.of(location.store.url, location.key)
@@ -28,7 +27,7 @@ class Archive(Generic[T]):
         self._clock = clock
 
     async def __aenter__(self) -> Archive[T]:
-        """Use it as ``async with``, so that its connections are closed."""
+        """Return it; ``async with`` closes its connections at the end."""
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -46,7 +45,7 @@ class Archive(Generic[T]):
         """Yield the jobs that finished from ``since`` up to but not including ``until`` (now).
 
         Only the hours that the range touches are listed, and every job comes once, whether or not
-        it is compacted. Where it is, reading needs pyarrow.
+        it is compacted. Reading compacted jobs needs pyarrow.
         """
         until = self._clock.now() if until is None else until
         wanted = {kinds} if isinstance(kinds, str) else None if kinds is None else set(kinds)
@@ -54,11 +53,11 @@ class Archive(Generic[T]):
             yield Job(record, self._payload_type)
 
     async def prune(self, older_than: timedelta) -> int:
-        """Delete archive files and compacted files that are older; return how many."""
+        """Delete archive files and compacted files that are older, and return how many."""
         return await prune(self._store, self._layout, self._clock.now() - older_than)
 
     async def collect(self, since: datetime | None = None) -> int:
-        """Delete what a crash has left; return how many.
+        """Delete what crashes left behind, and return how many files.
 
         These are archive files that repeat others, and files of unfinished compactions.
         """
@@ -112,9 +111,9 @@ def open_archive(
 
 
 async def see_archive(url: str) -> None:
-    """Raise ``QueueNotFoundError`` where there is neither a queue nor an archive.
+    """Raise ``QueueNotFoundError`` if there is neither a queue nor an archive.
 
-    A mistyped address would look like an archive with nothing in it.
+    Otherwise a mistyped address would look like an empty archive.
     """
     location = open_store(url)
     store, key = location.store, location.key

@@ -1,7 +1,7 @@
-"""``connect_sync``: the same verbs for programs that do not use asyncio.
+"""``connect_sync``: the verbs of a queue for programs that do not use asyncio.
 
-A queue of its own runs on an event loop in a thread of its own; a call hands its work over and
-waits. Ctrl-C interrupts the waiting, not the commit: nothing is left half done.
+The queue runs on an event loop in a thread of its own, and a call waits for it. Ctrl-C interrupts
+the waiting, not the commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ class UnopenedBlockingQueue(Generic[T]):
     """A queue that is about to be opened: ``with connect_sync(url) as queue``."""
 
     def __init__(self, connection: UnopenedQueue[T]) -> None:
-        """Keep the connection until it is entered."""
         self._connection = connection
         self._loop_thread: LoopThread | None = None
 
@@ -36,7 +35,7 @@ class UnopenedBlockingQueue(Generic[T]):
         return BlockingQueue(loop_thread, queue)
 
     def __exit__(self, *error: object) -> None:
-        """Commit what is under way, and close."""
+        """Commit pending requests, and close."""
         loop_thread, self._loop_thread = self._loop_thread, None
         if loop_thread is None or loop_thread.is_inherited:
             return

@@ -1,19 +1,19 @@
-"""From an address to a client of a broker: who may start one, and who has to do without.
+"""Makes the committers of clients that use brokers, and decides which may start one.
 
-On a store that only this host sees, a client starts a broker where there is none, and binds it to
-the loopback. On a store that other hosts share it does not, for others could not reach it there,
-and a broker that they could reach needs protection; it writes directly until a broker is there.
+On a store that only this host sees, a client starts a broker if there is none, on a loopback
+address. On a store that other hosts share it does not: they could not reach it there, and a broker
+that they could reach needs protection. Such a client writes directly until there is a broker.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Literal
 
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.client.addresses import AddressFinder
+from bucketq.client.connect import BROKERS, ConnectArguments, Launch, local_committer
 from bucketq.client.discovery import ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
 from bucketq.client.remote import RemoteCommitter
@@ -22,94 +22,65 @@ from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.address import secured, split_address, this_host
-from bucketq.rpc.credentials import Credentials
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.transport import Transport
 from bucketq.store.url import Location
 
-Launch = Literal["inside", "spawn", "never"]
-
-SCHEME = "bucketq://"
-SECURE_SCHEME = "bucketqs://"
+_SCHEME, _SECURE_SCHEME = BROKERS
 _INSIDE = "127.0.0.1:0"
+"""Other processes of this host can reach a broker of this one, at any free port."""
 _IDLE_EXIT_S = 60.0
+"""How long a spawned broker without clients runs: scripts that are run one after the other share
+it."""
 
 PROCESS = os.getpid()
-"""The process that gRPC belongs to: in one that is forked from it, nothing would ever arrive."""
+"""The process that gRPC belongs to. In a process forked from it, no message would ever arrive."""
 
 
 def open_client(
-    location: Location,
-    clock: Clock,
-    *,
-    may_write: bool,
-    launch: Launch,
-    create: bool,
-    credentials: Credentials,
-    timeout_s: float,
-    worker: str,
+    location: Location, arguments: ConnectArguments, clock: Clock, *, may_write: bool
 ) -> RemoteCommitter:
     """Make the committer of a queue whose object this process can read.
 
-    Args:
-        location: The store and the key of the queue's object.
-        clock: Time and entropy.
-        may_write: Whether it may do without a broker, or start one.
-        launch: How a broker is started, where one may be.
-        create: Whether to create the queue where there is none.
-        credentials: What is shown to brokers, and demanded of them.
-        timeout_s: How long an operation is tried before its outcome is called unknown.
-        worker: The name under which jobs are claimed.
+    Unless it ``may_write``, it neither writes directly nor starts a broker.
     """
+    credentials = arguments.credentials
     transport = GrpcTransport(credentials, clock=clock)
-    register = Register(location.store, location.key, location.url, clock)
-    starts = may_write and location.is_of_this_host
 
     async def write_directly() -> DirectCommitter:
-        direct = DirectCommitter(
-            Register(location.store, location.key, location.url, clock),
-            clock,
-            timeout_s=timeout_s,
-            create=create,
-            archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
-        )
+        direct = local_committer(DirectCommitter, location, arguments, clock)
         await direct.open()
         return direct
 
-    launcher = _launcher(location, clock, transport, launch) if starts else None
+    starts = may_write and location.is_of_this_host
     finder = ObjectFinder(
-        register,
+        Register(location.store, location.key, location.url, clock),
         transport,
         this_host(),
-        create=create,
-        client=worker,
+        create=arguments.create,
+        client=arguments.worker,
         is_shared=location.scope == "shared",
-        launcher=launcher,
+        launcher=_launcher(location, clock, transport, arguments.launch) if starts else None,
         write_directly=write_directly if may_write else None,
         wants_tls=credentials.tls is not None,
     )
-    return RemoteCommitter(finder, location.url, clock, timeout_s=timeout_s)
+    return RemoteCommitter(finder, location.url, clock, timeout_s=arguments.timeout_s)
 
 
-def open_remote(
-    url: str,
-    clock: Clock,
-    *,
-    credentials: Credentials,
-    timeout_s: float,
-    worker: str,
-) -> RemoteCommitter:
+def open_remote(url: str, arguments: ConnectArguments, clock: Clock) -> RemoteCommitter:
     """Make a committer without access to the object: ``bucketq://host:port[,…]/queue``."""
     addresses, queue = parse_address(url)
-    is_secure = url.startswith(SECURE_SCHEME) or credentials.tls is not None
+    credentials = arguments.credentials
+    is_secure = url.startswith(_SECURE_SCHEME) or credentials.tls is not None
     dialled = tuple(secured(address, tls=is_secure) for address in addresses)
-    finder = AddressFinder(dialled, queue, GrpcTransport(credentials, clock=clock), worker)
-    return RemoteCommitter(finder, url, clock, timeout_s=timeout_s)
+    transport = GrpcTransport(credentials, clock=clock)
+    finder = AddressFinder(dialled, queue, transport, arguments.worker)
+    return RemoteCommitter(finder, url, clock, timeout_s=arguments.timeout_s)
 
 
 def parse_address(url: str) -> tuple[tuple[str, ...], str]:
-    """Take ``bucketq://host:port[,host:port]/queue`` apart; with TLS it is ``bucketqs://``."""
-    places, _, queue = url.removeprefix(SECURE_SCHEME).removeprefix(SCHEME).partition("/")
+    """Split ``bucketq://host:port[,host:port]/queue``; with TLS it is ``bucketqs://``."""
+    places, _, queue = url.removeprefix(_SECURE_SCHEME).removeprefix(_SCHEME).partition("/")
     if not places or "@" in places or "/" in queue or "?" in url or "#" in url:
         message = (
             "a bucketq:// address names brokers and a queue, and nothing else; write it like "

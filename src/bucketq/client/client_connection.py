@@ -1,7 +1,7 @@
-"""``ClientConnection``: the committer at the other end of a stream, shared by all callers.
+"""``ClientConnection``: commits requests through a stream to a broker, shared by all callers.
 
-What callers ask for while a message is on its way travels together in the next one. When the
-stream is lost, what became of the calls without an answer is unknown, and their callers get
+Requests that are made while a message is being sent go together in the next one. When the stream is
+lost, the outcome of calls without an answer is unknown, and their callers get
 ``CommitterLostError``.
 """
 
@@ -11,6 +11,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
@@ -25,43 +27,35 @@ from bucketq.rpc.transport import Connection, ConnectionLostError
 _log = logging.getLogger("bucketq.client")
 
 _MAX_CALLS = 1000
-"""How many calls travel in one message: enough to share its cost, and a few ms of work."""
+"""How many calls go in one message: enough to share its cost, and a few ms of work."""
 _PORTION = 100
+"""After how many answers other tasks run: less than a millisecond of work."""
 _FORGET = 0.98
-"""What is left of a slow answer after each that is faster: a fifth after eighty."""
+"""How much of the time of a slow answer remains after each faster one: a fifth after eighty."""
 _ARCHIVE_S = 600.0
 """How long a broker may take to archive everything: a million jobs take a minute or two."""
 _UNDO_S = 60.0
+"""How long a broker may take to undo a claim: as long as a lease lasts by default."""
 _LAST_MESSAGE_S = 0.2
-"""How long closing waits for withdrawals to be sent; a broker that stalls does not hold it up."""
+"""How long closing waits for withdrawals to be sent: a round trip, unless the broker stalls."""
 
 
 class DeniedError(CommitterLostError):
-    """The broker asks for a token that this client has not shown; the request was not applied."""
+    """The broker requires a token that this client has not shown; the request was not applied."""
 
 
 class NotOfferedError(RejectedError):
     """The broker is older than this client and does not know the operation."""
 
 
-class _Pending:
+class _Pending(Struct, eq=False):
     """A call without an answer."""
 
-    __slots__ = ("answer", "asked_at", "expires_at", "request", "version")
-
-    def __init__(
-        self,
-        answer: asyncio.Future[Any],
-        request: Request | FlushArchive,
-        version: int,
-        now_s: float,
-        ttl_s: float,
-    ) -> None:
-        self.answer = answer
-        self.request = request
-        self.version = version
-        self.asked_at = now_s
-        self.expires_at = now_s + ttl_s
+    answer: asyncio.Future[Any]
+    request: Request | FlushArchive
+    version: int
+    asked_at: float
+    ttl_s: float
 
     @property
     def claim(self) -> Claim | None:
@@ -71,21 +65,21 @@ class _Pending:
 
     @property
     def withdraw(self) -> Withdraw | None:
-        """What undoes it, if it is a claim."""
+        """The operation that undoes it, if it is a claim."""
         if self.claim is None or not isinstance(self.request, Request):
             return None
         request = self.request
         return Withdraw(session=request.session, number=request.number, secret=self.claim.secret)
 
     def expired(self, where: str) -> Exception:
-        """The error of a call whose time is over."""
-        limit = f"in {self.expires_at - self.asked_at:g} s"
+        """Return the error of a call that has timed out."""
+        limit = f"in {self.ttl_s:g} s"
         if not isinstance(self.request, Request):
             return UnavailableError(f"{where} did not archive everything {limit}; try again")
         return unanswered(where, limit, "", self.request, self.version)
 
     def error_of(self, refusal: Refusal) -> BucketQError:
-        """Read a refusal; only this side can name a token for a retry."""
+        """Convert a refusal to an error, with the token for a retry, which only this side knows."""
         error = error_of(refusal)
         is_unknown = isinstance(error, UnavailableError) and refusal.is_repeatable
         if is_unknown and isinstance(self.request, Request):
@@ -97,7 +91,7 @@ class ClientConnection:
     """A stream to the broker of one queue."""
 
     def __init__(self, wire: Connection, address: str, where: str) -> None:
-        """Take a wire that is open; ``where`` is what messages call the queue."""
+        """Take an open connection; ``where`` is the name of the queue in error messages."""
         self.address = address
         self.where = where
         self.broker = wire.welcome.broker
@@ -115,9 +109,9 @@ class ClientConnection:
         self._lost: str | None = None
         self._is_closing = False
         self.heard_at = self._loop.time()
-        """When the broker was last heard of, by the loop's time."""
+        """When the last message of the broker came, by the loop's time."""
         self.answers_in_s = 0.0
-        """How long slow answers take here; one that was slow once is forgotten slowly."""
+        """How long slow answers take; it decreases slowly while answers are faster."""
         self._tasks = [
             self._loop.create_task(self._until_lost(self._send)),
             self._loop.create_task(self._until_lost(self._receive)),
@@ -125,7 +119,7 @@ class ClientConnection:
 
     @property
     def mode(self) -> str:
-        """How it commits, for people."""
+        """How it commits, as shown to people."""
         return f"broker at {self.address}"
 
     @property
@@ -153,7 +147,7 @@ class ClientConnection:
         except AccessDeniedError as error:
             if self._shows_token:
                 raise
-            # The queue has required tokens since we came: connect again and show one.
+            # The queue requires tokens since this connection was made: a new one shows it.
             raise DeniedError(str(error)) from error
 
     async def flush_archive(self) -> int:
@@ -162,18 +156,18 @@ class ClientConnection:
         return count
 
     def _send_unanswered(self, operation: Withdraw | Release) -> None:
-        """Send a request whose answer is of no interest."""
+        """Send a request, and ignore its answer."""
         self._tag += 1
         self._outbox.append(Call(self._tag, Request(operation), _UNDO_S))
         self._wake.set()
 
     @property
     def waits(self) -> bool:
-        """Whether any call is without an answer."""
+        """Whether any call has no answer yet."""
         return bool(self._pending)
 
     def waits_since(self) -> float | None:
-        """Since when the oldest call waits that has no reason to wait; None: there is none."""
+        """Return when the oldest call was sent that should be answered at once; None: none."""
         return min(
             (
                 pending.asked_at
@@ -184,14 +178,15 @@ class ClientConnection:
         )
 
     def expire(self, now_s: float) -> None:
-        """Give up on calls whose time is over."""
-        for tag in [t for t, pending in self._pending.items() if pending.expires_at <= now_s]:
+        """Time out calls that have waited for too long."""
+        late = [t for t, call in self._pending.items() if call.asked_at + call.ttl_s <= now_s]
+        for tag in late:
             pending = self._pending.pop(tag)
             if not pending.answer.done():
                 pending.answer.set_exception(pending.expired(self.where))
 
     def lose(self, reason: str) -> None:
-        """Fail every call without an answer, and take no more."""
+        """Fail every call without an answer, and accept no more."""
         if self._lost is not None:
             return
         self._lost = reason
@@ -203,7 +198,7 @@ class ClientConnection:
         self._wake.set()
 
     async def close(self) -> None:
-        """Withdraw the claims without an answer, and close the stream."""
+        """Withdraw claims without an answer, and close the stream."""
         if self._lost is None:
             for pending in list(self._pending.values()):
                 if (withdraw := pending.withdraw) is not None:
@@ -228,7 +223,7 @@ class ClientConnection:
         return await answer
 
     async def _until_lost(self, talk: Callable[[], Awaitable[None]]) -> None:
-        """Send or receive; however that ends, no caller is left waiting."""
+        """Send or receive until that fails, so that no caller waits for ever."""
         try:
             await talk()
         except ConnectionLostError as error:
@@ -256,18 +251,19 @@ class ClientConnection:
             for place, answer in enumerate(answers.answers, start=1):
                 self._settle(answer)
                 if place % _PORTION == 0:
-                    # Callers that have theirs send their next request, so the broker has work.
+                    # Callers that have their answers send the next requests, for the broker to do.
                     await asyncio.sleep(0)
 
     def _settle(self, answer: Answer) -> None:
         pending = self._pending.pop(answer.tag, None)
-        if pending is not None and (pending.claim is None or not pending.claim.wait_s):
-            took_s = self._loop.time() - pending.asked_at
-            self.answers_in_s = max(took_s, _FORGET * self.answers_in_s)
         if pending is None:
             return
+        claim = pending.claim
+        if claim is None or not claim.wait_s:
+            took_s = self._loop.time() - pending.asked_at
+            self.answers_in_s = max(took_s, _FORGET * self.answers_in_s)
         if pending.answer.done():
-            if pending.claim is not None and not self._withdraws:
+            if claim is not None and not self._withdraws:
                 self._release_each(answer.value or ())
         elif answer.refusal is not None:
             pending.answer.set_exception(pending.error_of(answer.refusal))
@@ -275,6 +271,6 @@ class ClientConnection:
             pending.answer.set_result(answer.value)
 
     def _release_each(self, records: Sequence[JobRecord]) -> None:
-        """Release what a cancelled claim got; an older broker cannot be asked to withdraw it."""
+        """Release the jobs of a cancelled claim: an older broker cannot withdraw it."""
         for record in records:
             self._send_unanswered(Release(job=record.id, lease=record.lease or ""))

@@ -18,6 +18,7 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
+    get_args,
     overload,
 )
 
@@ -37,17 +38,17 @@ from bucketq.store.base import ObjectStore
 from bucketq.store.url import CredentialProvider, Location, open_store
 
 T = TypeVar("T")
+C = TypeVar("C", DirectCommitter, GroupCommitter)
 
 Mode = Literal["auto", "direct", "embedded", "remote"]
 Launch = Literal["inside", "spawn", "never"]
 
-_MODES = ("auto", "direct", "embedded", "remote")
-_LAUNCHES = ("inside", "spawn", "never")
 BROKERS = ("bucketq://", "bucketqs://")
+"""How the addresses of brokers begin, without and with TLS."""
 
 
-class _Wishes(NamedTuple):
-    """What was asked for."""
+class ConnectArguments(NamedTuple):
+    """The arguments of ``connect`` that apply to every kind of address."""
 
     mode: Mode
     launch: Launch
@@ -61,16 +62,16 @@ class _Wishes(NamedTuple):
 class UnopenedQueue(Generic[T]):
     """A queue that is about to be opened: ``async with connect(url) as queue``."""
 
-    def __init__(self, place: Location | str, wishes: _Wishes, clock: Clock) -> None:
+    def __init__(self, place: Location | str, arguments: ConnectArguments, clock: Clock) -> None:
         """Keep what is needed to open it: a location, or the addresses of brokers."""
         self._place = place
-        self._wishes = wishes
+        self._arguments = arguments
         self._clock = clock
         self._stack: AsyncExitStack | None = None
         self._process = 0
 
     async def __aenter__(self) -> Queue[T]:
-        """Open the queue, creating it where there is none."""
+        """Open the queue, and create it if it does not exist."""
         if self._stack is not None:
             message = "this connection is open already: call `bucketq.connect` once for each use"
             raise ClosedError(message)
@@ -80,9 +81,9 @@ class UnopenedQueue(Generic[T]):
             queue = Queue[T](
                 self._committer(),
                 self._clock,
-                payload_type=self._wishes.payload_type,
-                worker=self._wishes.worker,
-                timeout_s=self._wishes.timeout_s,
+                payload_type=self._arguments.payload_type,
+                worker=self._arguments.worker,
+                timeout_s=self._arguments.timeout_s,
             )
             await stack.enter_async_context(queue)
             self._stack = stack.pop_all()
@@ -91,17 +92,11 @@ class UnopenedQueue(Generic[T]):
 
     def _committer(self) -> Committer:
         """Choose how requests are committed."""
-        place, wishes = self._place, self._wishes
+        place, arguments, clock = self._place, self._arguments, self._clock
         if isinstance(place, str):
-            remote: Committer = _broker_client().open_remote(
-                place,
-                self._clock,
-                credentials=wishes.credentials,
-                timeout_s=wishes.timeout_s,
-                worker=wishes.worker,
-            )
+            remote: Committer = _broker_client().open_remote(place, arguments, clock)
             return remote
-        mode = wishes.mode
+        mode = arguments.mode
         if mode == "remote" and place.scope == "process":
             message = f"no broker can serve {place.url}, which only this process sees"
             raise InvalidRequestError(message)
@@ -111,30 +106,18 @@ class UnopenedQueue(Generic[T]):
             mode = "direct"
         if mode in {"auto", "remote"}:
             client: Committer = _broker_client().open_client(
-                place,
-                self._clock,
-                may_write=mode == "auto",
-                launch=wishes.launch,
-                create=wishes.create,
-                credentials=wishes.credentials,
-                timeout_s=wishes.timeout_s,
-                worker=wishes.worker,
+                place, arguments, clock, may_write=mode == "auto"
             )
             return client
-        kind = GroupCommitter if mode == "embedded" else DirectCommitter
-        return kind(
-            Register(place.store, place.key, place.url, self._clock),
-            self._clock,
-            timeout_s=wishes.timeout_s,
-            create=wishes.create,
-            archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
-        )
+        if mode == "embedded":
+            return local_committer(GroupCommitter, place, arguments, clock)
+        return local_committer(DirectCommitter, place, arguments, clock)
 
     async def __aexit__(self, *error: object) -> None:
-        """Commit what is under way, and close."""
+        """Commit pending requests, and close."""
         stack, self._stack = self._stack, None
         # A forked child has neither the threads nor the loop that closing would wait for, and
-        # what is under way is its parent's.
+        # pending requests belong to its parent.
         if stack is not None and os.getpid() == self._process:
             await stack.aclose()
 
@@ -199,28 +182,27 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
             for brokers that speak TLS.
         payload_type: What payloads are: a dataclass, a msgspec Struct, a pydantic model, or any
             type that msgspec decodes. Left out, payloads are plain JSON values or bytes.
-        mode: ``auto`` goes to the queue's broker, and where there is none starts one or writes
-            directly, as ``launch`` and the store allow; ``remote`` goes to a broker or nowhere;
-            ``direct`` writes every operation by itself; ``embedded`` commits what all callers of
-            this process ask for together, and serves no other process. Without the ``broker``
-            extra, and in a process that was forked from one that used it, ``auto`` means
-            ``direct``.
+        mode: ``auto`` uses the queue's broker; if there is none, it starts one or writes directly,
+            as ``launch`` and the store allow. ``remote`` uses a broker or fails. ``direct`` writes
+            every operation by itself. ``embedded`` commits the requests of all callers of this
+            process together, and serves no other process. Without the ``broker`` extra, and in a
+            process that was forked from one that used it, ``auto`` means ``direct``.
         launch: How ``auto`` starts a broker on a store that only this host sees: ``inside`` this
             process, for others of this host as well, until the connection is closed; ``spawn``
             as a process of its own, which ends when it is idle; ``never``.
         worker: The name under which this process claims jobs; by default host and process.
-        timeout_s: How long an operation is tried before its outcome is called unknown.
-        create: Whether to create the queue where there is none.
+        timeout_s: How long an operation is tried before its outcome is unknown.
+        create: Whether to create the queue if it does not exist.
         store: A store of your own, which you also close; ``url`` is then the key of the queue's
             object in it.
-        credential_provider: Called for credentials of a cloud address, where those of the
-            environment will not do; see ``CredentialProvider``.
-        token: What to show to a broker that asks for a token; BUCKETQ_TOKEN by default.
-        tls: How brokers are known by their certificates; BUCKETQ_TLS_CA, BUCKETQ_TLS_CERT,
-            BUCKETQ_TLS_KEY and BUCKETQ_TLS_NAME by default. With it no broker of another host
-            is talked to in plaintext.
-        networks: Where brokers may be, as in ``["10.0.0.0/8"]``, beside the loopback;
-            BUCKETQ_NETWORKS, with commas, by default.
+        credential_provider: Called for credentials of a cloud address, if those of the
+            environment are not the right ones; see ``CredentialProvider``.
+        token: The token for brokers that require one; BUCKETQ_TOKEN by default.
+        tls: How certificates of brokers are verified; BUCKETQ_TLS_CA, BUCKETQ_TLS_CERT,
+            BUCKETQ_TLS_KEY and BUCKETQ_TLS_NAME by default. With it, brokers on other hosts are
+            used over TLS only.
+        networks: The networks of brokers, as in ``["10.0.0.0/8"]``, beside the loopback;
+            BUCKETQ_NETWORKS, separated by commas, by default.
         insecure: Show the token to other hosts in plaintext too; BUCKETQ_INSECURE=1 by default.
     """
     credentials = make_credentials(
@@ -228,27 +210,39 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
     )
     if worker is None:
         worker = f"{socket.gethostname()}:{os.getpid()}"
-    wishes = _Wishes(mode, launch, payload_type, worker, timeout_s, create, credentials)
-    _check(wishes)
+    arguments = ConnectArguments(mode, launch, payload_type, worker, timeout_s, create, credentials)
+    _check(arguments)
     if isinstance(url, str) and url.startswith(BROKERS) and store is None:
         if mode not in {"auto", "remote"}:
             message = f"{url} leads to a broker, so mode {mode!r} is impossible"
             raise InvalidRequestError(message)
         _broker_client().parse_address(url)
-        return UnopenedQueue(url, wishes, SystemClock())
+        return UnopenedQueue(url, arguments, SystemClock())
     location = open_store(url, store=store, credential_provider=credential_provider)
-    return UnopenedQueue(location, wishes, location.clock or SystemClock())
+    return UnopenedQueue(location, arguments, location.clock or SystemClock())
 
 
-def _check(wishes: _Wishes) -> None:
-    """Refuse what makes no sense; callers without types may pass anything."""
-    mode, launch, payload_type, worker, timeout_s, create, credentials = wishes
-    if not isinstance(mode, str) or mode not in _MODES:
-        message = f"unknown mode {mode!r}: use one of {', '.join(_MODES)}"
-        raise InvalidRequestError(message)
-    if not isinstance(launch, str) or launch not in _LAUNCHES:
-        message = f"unknown launch {launch!r}: use one of {', '.join(_LAUNCHES)}"
-        raise InvalidRequestError(message)
+def local_committer(kind: type[C], place: Location, arguments: ConnectArguments, clock: Clock) -> C:
+    """Make a committer that writes the object from this process."""
+    return kind(
+        Register(place.store, place.key, place.url, clock),
+        clock,
+        timeout_s=arguments.timeout_s,
+        create=arguments.create,
+        archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
+    )
+
+
+def _check(arguments: ConnectArguments) -> None:
+    """Reject what makes no sense; callers without types may pass anything."""
+    mode, launch, payload_type, worker, timeout_s, create, credentials = arguments
+    for name, value, allowed in (
+        ("mode", mode, get_args(Mode)),
+        ("launch", launch, get_args(Launch)),
+    ):
+        if value not in allowed:
+            message = f"unknown {name} {value!r}: use one of {', '.join(allowed)}"
+            raise InvalidRequestError(message)
     check.name(worker, "worker")
     check.delay(timeout_s, "timeout_s")
     if not timeout_s:
@@ -274,7 +268,7 @@ def _is_forked() -> bool:
 
 
 def _broker_client() -> ModuleType:
-    """Whatever talks to brokers; an extra, so it is imported when it is needed."""
+    """Import what needs the ``broker`` extra, when it is needed."""
     if not _has_grpc():
         message = 'brokers need one more package: pip install "bucketq[broker]"'
         raise InvalidRequestError(message)

@@ -1,8 +1,8 @@
-"""Where is the broker, and what if there is none?
+"""Finds the broker of a queue through its object, and decides what to do if there is none.
 
-A finder looks once and returns a way for requests, or says that there is none yet, so that its
-client looks again. Evidence against a broker that does not answer is kept from look to look, and
-forgotten at the first sign of life, or when the object names another epoch.
+A finder looks once. It returns a committer, or raises ``NotYetError``, and its client calls it
+again. Evidence against a broker that does not answer is kept between calls, and dropped at the
+first sign of life or when the object names another epoch.
 """
 
 from __future__ import annotations
@@ -10,16 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
-from bucketq.broker.election import (
-    ENOUGH,
-    PING_S,
-    WEIGHT,
-    Sign,
-    is_out_of_reach,
-    probe,
-)
+from bucketq.broker.election import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import Launcher
 from bucketq.codec import Heading
@@ -38,61 +32,58 @@ from bucketq.model.operations import Request, Retire
 from bucketq.model.records import BrokerRecord
 from bucketq.rpc.address import is_loopback, secured
 from bucketq.rpc.messages import Hello
-from bucketq.rpc.transport import (
-    CannotDialError,
-    ConnectionLostError,
-    Transport,
-    UntrustedError,
-)
+from bucketq.rpc.transport import CannotDialError, ConnectionLostError, Transport, UntrustedError
 from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq.client")
 
 OPEN_S = 5.0
-"""How long a broker may take to welcome a client."""
+"""How long a broker may take to welcome a client: a few round trips, even if it is busy."""
 FOLLOW_S = 0.2
-"""How often to look whether another broker has replaced one that does not answer."""
+"""How often to look whether another broker has replaced one that does not answer: little beside the
+seconds that a failover takes."""
 _LONGEST_START_S = 2.5
-"""How long to wait for a broker that another process starts, before doing without."""
+"""How long to wait for a broker that another process starts. One that starts normally leads after
+a second; after this time the client writes directly."""
 
 
 class NotYetError(Exception):
-    """There is no way at the moment; look again soon."""
+    """No committer was found; look again soon."""
 
 
 class UnreadableError(NotYetError):
-    """The object cannot be read now, so nothing is known of a broker."""
+    """The object cannot be read now, so it is unknown whether there is a broker."""
 
 
 class NotForUsError(NotYetError):
-    """A broker may be there, and is not to be talked to, or does not talk to us."""
+    """There may be a broker, but this client must not use it, or is rejected by it."""
 
 
 class Finder(Protocol):
-    """Finds a way for the requests of one client."""
+    """Finds a committer for the requests of one client."""
 
     async def find(self) -> Committer:
-        """Look once. Raises ``NotYetError``, or an error that looking again does not mend."""
+        """Look once. Raises ``NotYetError``, or an error that another look will not fix."""
         ...
 
     async def find_broker(self) -> Committer:
-        """Look for a broker once, and for nothing else. Raises ``NotYetError``."""
+        """Look once, for a broker only. Raises ``NotYetError``."""
         ...
 
     async def sign_of(self, connection: ClientConnection) -> Sign:
-        """Ask the broker at the other end of a connection whether it is there.
+        """Ping the broker of a connection.
 
-        Raises ``CannotDialError`` if this side cannot ask now, or may not trust the answer.
+        Raises ``CannotDialError`` if this side cannot ping now, or may not trust the answer.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of everything that was opened on the way."""
+        """Close everything that was opened for the search."""
         ...
 
 
 class ObjectFinder:
-    """Finds the broker that a queue's object names; where there is none, does what is allowed."""
+    """Finds the broker that a queue's object names; without one, starts one or writes directly."""
 
     def __init__(
         self,
@@ -107,19 +98,19 @@ class ObjectFinder:
         write_directly: Callable[[], Awaitable[DirectCommitter]] | None = None,
         wants_tls: bool = False,
     ) -> None:
-        """Look in the object of ``register``.
+        """Make a finder that has not looked yet.
 
         Args:
             register: The queue's object, for reading.
-            transport: How brokers are reached.
-            host: The name of this machine.
-            create: Whether to create the queue where there is none.
-            client: Who this is, for a broker's log.
+            transport: How brokers are dialled.
+            host: Where this process runs (``this_host``).
+            create: Whether to create the queue if it does not exist.
+            client: A name for this client, for the broker's log.
             is_shared: Whether other hosts may see the object. If not, a loopback address in it is
                 one of this host, whichever process recorded it.
-            launcher: How a broker is started where there is none.
-            write_directly: How to do without one.
-            wants_tls: Whether brokers of other hosts are to be talked to over TLS alone.
+            launcher: Starts a broker; None: it must not start one.
+            write_directly: Makes a committer without a broker; None: it needs a broker.
+            wants_tls: Whether brokers on other hosts are used over TLS only.
         """
         self._register = register
         self._transport = transport
@@ -138,7 +129,7 @@ class ObjectFinder:
         self._in_vain_since: float | None = None
 
     async def find(self) -> Committer:
-        """Look for a broker; where it is certain that there is none, do without."""
+        """Look for a broker; if it is certain that there is none, do without."""
         try:
             return await self.find_broker()
         except UnreadableError:
@@ -154,12 +145,12 @@ class ObjectFinder:
                 return await self._direct()
             if self._evidence < ENOUGH:
                 raise
-            # Used up: if this look ends without a way, the next one asks the broker again.
+            # If this look finds no committer either, the next one pings the broker again.
             self._evidence = ENOUGH - 1
             return await self._do_without(record)
 
     async def find_broker(self) -> Committer:
-        """Look at the object, and at the broker that it names."""
+        """Read the object, and ping the broker that it names."""
         broker = self._launcher.broker if self._launcher else None
         if broker is not None and broker.leader is not None:
             return broker.leader
@@ -172,7 +163,7 @@ class ObjectFinder:
             message = f"no broker serves {self._register.where}"
             raise NotYetError(message)
         if self._is_out_of_reach(record):
-            # A loopback address of another host: not ours to reach, nor to replace.
+            # A loopback address of another host: this client cannot reach it, nor replace it.
             message = f"the broker at {record.address} is on another host"
             raise NotYetError(message)
         if self._wants_tls and not record.tls and not is_loopback(record.address):
@@ -194,7 +185,7 @@ class ObjectFinder:
         raise NotYetError(message)
 
     async def sign_of(self, connection: ClientConnection) -> Sign:
-        """Ask the broker that the object named when the connection was made."""
+        """Ping the broker that the object named when the connection was made."""
         record = self._record
         if record is None or record.address != connection.address:
             return Sign.GONE
@@ -210,7 +201,7 @@ class ObjectFinder:
             try:
                 found = (await self._register.peek()).broker
             except BucketQError:
-                continue  # The next look that needs the object raises what is wrong with it.
+                continue  # The next look reads the object, too, and raises the error.
             if found is None or found.epoch != record.epoch or not found.address:
                 return
 
@@ -218,10 +209,7 @@ class ObjectFinder:
         return self._is_shared and is_out_of_reach(record, self._host)
 
     async def _probe(self, record: BrokerRecord) -> Sign:
-        """Ask a broker whether it is there, and keep the evidence.
-
-        Gone is also one that is replaced before it answers.
-        """
+        """Ping a broker, and keep the evidence. One that is replaced before it answers is gone."""
         asking = probe(self._transport, record, self._incarnation)
         try:
             sign = await unless_replaced(asking, self._until_replaced(record))
@@ -233,7 +221,7 @@ class ObjectFinder:
         return sign
 
     async def close(self) -> None:
-        """Stop what was started, and hang up."""
+        """Close the launcher and the transport."""
         if self._launcher is not None:
             await self._launcher.close()
         await self._transport.close()
@@ -276,7 +264,7 @@ class ObjectFinder:
         return ClientConnection(wire, record.address, self._register.where)
 
     async def _do_alone(self, error: NotForUsError) -> Committer:
-        """There is a broker, but not for us: write directly, or say at once that it is so."""
+        """Write directly beside a broker that this client cannot use, or raise why it cannot."""
         if self._write_directly is None:
             raise AccessDeniedError(str(error)) from error
         self._warn("writing directly, which is slow beside a broker: %s", error)
@@ -289,7 +277,7 @@ class ObjectFinder:
             _log.warning("%s: " + what, self._register.where, error)
 
     async def _do_without(self, record: BrokerRecord | None) -> Committer:
-        """No broker leads: start one, or write directly, or wait for one."""
+        """Start a broker, write directly, or wait for one, because none leads."""
         if self._launcher is not None:
             started = await self._start(self._launcher, record)
             if started is not None:
@@ -306,19 +294,17 @@ class ObjectFinder:
         self._in_vain_since = None
         direct = await self._direct()
         if record is not None and record.address:
-            # While a broker is recorded no other process ends the leases of silent workers.
-            try:
+            # While a broker is recorded, no other process ends the leases of silent workers.
+            with suppress(BucketQError):
                 await direct.submit(Request(Retire(id=record.id, epoch=record.epoch)), PING_S)
-            except BucketQError:
-                return direct
         return direct
 
     async def _start(self, launcher: Launcher, record: BrokerRecord | None) -> Committer | None:
-        """Start a broker; None: none can be, so do without."""
+        """Start a broker; None: that is not possible."""
         try:
             await launcher.launch(record.epoch if record else 0)
         except StoreRefusedError as error:
-            # The object cannot be written here, and perhaps be read; or no lock can be had.
+            # The object may be read-only here, or the lock of this host cannot be used.
             self._warn("writing directly, because no broker can be started here: %s", error)
             return None
         broker = launcher.broker
@@ -331,7 +317,7 @@ class ObjectFinder:
         raise NotYetError(message)
 
     def _in_vain_s(self) -> float:
-        """For how long a broker has been looked for in vain."""
+        """How long no broker has been found."""
         now_s = asyncio.get_running_loop().time()
         if self._in_vain_since is None:
             self._in_vain_since = now_s
@@ -347,7 +333,7 @@ class ObjectFinder:
 async def unless_replaced(
     asking: Coroutine[Any, Any, Sign], replaced: Coroutine[Any, Any, None]
 ) -> Sign | None:
-    """What asking a broker has shown; None if it is replaced before that."""
+    """Return the sign of a broker; None if it is replaced before it answers."""
     loop = asyncio.get_running_loop()
     sign, following = loop.create_task(asking), loop.create_task(replaced)
     try:

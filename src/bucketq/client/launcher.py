@@ -1,7 +1,7 @@
-"""How a client starts a broker where there is none: in its own process, or as another one.
+"""Starts a broker for a client that finds none: in its own process, or as a new one.
 
-At most one broker for each host and queue is started this way: the process that starts one holds a
-lock file of this host for as long as it is responsible for it. Others look again and find it.
+At most one broker for each host and queue is started like this. The process that runs it holds a
+lock file of this host; the clients of other processes look again and find the broker.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from bucketq.broker.server import Server
 from bucketq.errors import StoreRefusedError
 
 _LEAD_S = 1.0
+"""How long a client waits for the broker that it starts to lead, which takes one write."""
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Launcher(Protocol):
-    """A way to start a broker."""
+    """Starts brokers of one queue."""
 
     @property
     def broker(self) -> Broker | None:
-        """The broker, where it runs in this process."""
+        """The broker, if it runs in this process."""
         ...
 
     async def launch(self, after: int) -> None:
-        """See that a broker starts that takes over from epoch ``after``, unless one does already.
+        """Start a broker that takes over from epoch ``after``, unless one is being started.
 
-        There is evidence that no broker leads in that epoch. Returns without a promise: look again.
+        There is evidence that no broker leads in that epoch. It may not lead yet when this returns.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of what was started here; a broker in this process retires."""
+        """Retire a broker that runs in this process, and release the lock."""
         ...
 
 
@@ -57,10 +58,9 @@ class HostLock:
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Take it without waiting; returns whether this process has it.
+        """Take it without waiting, and return whether this process has it.
 
-        Raises:
-            StoreRefusedError: The folder of these locks is in another user's hands.
+        Raises ``StoreRefusedError`` if another user may write to the folder of the lock.
         """
         if self._descriptor is not None:
             return True
@@ -100,16 +100,16 @@ class HostLock:
         )
 
     def hand_over(self, start: Callable[[int], subprocess.Popen[bytes]]) -> None:
-        """Let a child process have it, which ``start`` starts with the lock's descriptor."""
+        """Give it to a child process, which ``start`` starts with the lock's descriptor."""
         if self._descriptor is None:
             return
         child = start(self._descriptor)
-        # It lives on without us; this keeps Python from complaining of that.
+        # It outlives this process; without a return code Python would warn about that.
         child.returncode = 0
         self.release()
 
     def release(self) -> None:
-        """Let others have it; the file stays, for two processes must never lock two files."""
+        """Release it. The file stays: two processes must never lock two files."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -119,7 +119,7 @@ class InsideLauncher:
     """Starts a broker in this process; it lives as long as the client does."""
 
     def __init__(self, server: Server, broker: Broker, lock: HostLock, listen: str) -> None:
-        """Take a server with one broker that has not been started."""
+        """Take a server with one broker, which is not started yet."""
         self._server = server
         self._broker = broker
         self._lock = lock
@@ -128,11 +128,11 @@ class InsideLauncher:
 
     @property
     def broker(self) -> Broker | None:
-        """The broker, once it was started."""
+        """The broker, once it is started."""
         return self._broker if self._is_started else None
 
     async def launch(self, after: int) -> None:
-        """Start it, and wait a moment until it leads."""
+        """Start it, and wait up to a second until it leads."""
         if not self._is_started:
             if not self._lock.take():
                 return
@@ -152,7 +152,7 @@ class InsideLauncher:
         self._server.raise_if_over()
 
     async def close(self) -> None:
-        """Retire, and let another process of this host be next."""
+        """Stop the broker, so that another process of this host can start one."""
         if self._is_started:
             self._is_started = False
             await self._server.stop()
@@ -171,7 +171,7 @@ class SpawnLauncher:
         self._idle_exit_s = idle_exit_s
 
     async def launch(self, after: int) -> None:
-        """Start one; the lock goes with it, and is free again when it ends."""
+        """Start one. It gets the lock, which is free again when it ends."""
         del after
         if not self._lock.take():
             return

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 from bucketq.commit.request_ids import RequestId, parse_token, token_of
 from bucketq.errors import LeaseLostError, NotDurableError, UnavailableError
-from bucketq.model.operations import LeaseRef, Release, ReleaseMany
-
-Submit = Callable[[RequestId, Release], Awaitable[None]]
+from bucketq.model.operations import LeaseRef, Release, ReleaseMany, Request
 
 
-async def release_each(
-    submit: Submit, name: RequestId, leases: Sequence[LeaseRef], delay_s: float
-) -> list[bool]:
-    """Release jobs one by one, for a ``ReleaseMany`` with the id ``name``.
+async def release_each(submit: Callable[[Request], Awaitable[Any]], whole: Request) -> list[bool]:
+    """Release the jobs of a ``ReleaseMany`` one by one.
 
     Brokers commit requests that come together in one write anyway. Each release has an id that is
-    derived from ``name``, so that the whole can be retried under ``name``. If the outcome of some
-    is unknown, the error carries a token of the ``ReleaseMany``.
+    derived from that of the whole, so that the whole can be retried under its id. If the outcome of
+    some is unknown, the error carries a token of the whole.
     """
+    many = cast("ReleaseMany", whole.operation)
+    name = RequestId(whole.session, whole.number, since=whole.since, made_ms=whole.made_ms)
     session = name.job_id(0)  # As unique as a session, and the same at every try.
 
     async def release(number: int, lease: LeaseRef) -> None:
         one = RequestId(session, number, since=name.since, made_ms=name.made_ms)
-        await submit(one, Release(job=lease.job, lease=lease.lease, delay_s=delay_s))
+        operation = Release(job=lease.job, lease=lease.lease, delay_s=many.delay_s)
+        await submit(one.request(operation))
 
-    releasing = (release(number, lease) for number, lease in enumerate(leases, start=1))
+    releasing = (release(number, lease) for number, lease in enumerate(many.leases, start=1))
     ends = await asyncio.gather(*releasing, return_exceptions=True)
-    whole = name.request(ReleaseMany(leases=tuple(leases), delay_s=delay_s))
     unknown = [end for end in ends if isinstance(end, UnavailableError | NotDurableError)]
     for error in unknown:
         if error.request is None:

@@ -3,17 +3,17 @@
 Requests go to one committer at a time: a broker, the leader in this process, or the object itself.
 When it is lost, everything without an answer is sent to the next one, under the same ids and with
 the version at which it had certainly not been applied, so that it takes effect once. Callers notice
-only a pause; at the worst, after their timeout, the outcome is unknown.
+only a pause; at worst, after their timeout, the outcome is unknown.
 
-A broker that does not answer is not taken for dead: it is pinged, which it answers from memory
-whatever its storage does. Only when that fails is it given up.
+A broker that does not answer is pinged first. It answers a ping from memory, even while its storage
+is slow. Only if the ping fails does the client look for another broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ from bucketq.commit.background import Background
 from bucketq.commit.base import Committer, CommitterLostError
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.outcome_errors import not_durable, rejected_repeat, unanswered
-from bucketq.commit.request_ids import RequestId, is_unjudged
+from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import (
     BucketQError,
     ClosedError,
@@ -37,24 +37,28 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.operations import Claim, Release, ReleaseMany, Request
+from bucketq.model.operations import Claim, Request
 from bucketq.rpc.transport import CannotDialError
 
 _log = logging.getLogger("bucketq.client")
 
 _WATCH_S = 0.25
+"""How often the broker is checked: a third of the shortest time that a call may wait for it."""
 _PATIENCE_S = (0.75, 2.0)
 """How long a call may be without an answer before its broker is pinged, at least and at most.
 
 In between it is three times what answers take here: with storage that takes a second for each
-write, every client would ping its broker once a second, for nothing."""
+write, every client would ping its broker once a second to no purpose."""
 _USUAL = 3.0
+"""How many times the usual time an answer may take: fewer would ping for a slightly slow write."""
 _LONG_PATIENCE_S = 5.0
 """The same if only claims wait, whose broker sends a message every three seconds.
 
 A broker may freeze after it has committed a claim and before it answers: the claim must be sent to
 the next broker before the lease is over."""
 _FIRST_LOOK_S = 0.1
+"""The pause after the first look without success. It grows to _LAST_LOOK_S, so that many clients do
+not read the object of a queue without a broker too often."""
 _LAST_LOOK_S = 1.0
 _LOOK_AROUND_S = 5.0
 """How often a client that writes directly looks for a broker."""
@@ -63,10 +67,10 @@ _LOOK_AGAIN_S = 1.0
 
 
 class RemoteCommitter:
-    """Commits requests through whatever a finder finds."""
+    """Commits requests through the committers that a finder finds."""
 
     def __init__(self, finder: Finder, where: str, clock: Clock, *, timeout_s: float) -> None:
-        """Look with ``finder``; ``timeout_s`` limits how long opening and closing may take."""
+        """Use ``finder``; ``timeout_s`` limits how long opening and closing may take."""
         self._finder = finder
         self._where = where
         self._clock = clock
@@ -81,7 +85,7 @@ class RemoteCommitter:
 
     @property
     def where(self) -> str:
-        """What messages call the queue."""
+        """The name of the queue in error messages."""
         return self._where
 
     @property
@@ -119,7 +123,7 @@ class RemoteCommitter:
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     async def close(self) -> None:
-        """Leave requests under way to the broker, and disconnect."""
+        """Disconnect. The broker still commits the requests that it has."""
         self._is_open = False
         await self._background.finish(self._timeout_s)
         for task in (self._watching, self._finding):
@@ -132,7 +136,7 @@ class RemoteCommitter:
         await self._finder.close()
 
     async def flush_archive(self) -> int:
-        """Archive everything that is finished now, and return how many jobs left by this call."""
+        """Archive all jobs that are finished now, and return how many this call archived."""
         deadline_s = asyncio.get_running_loop().time() + self._timeout_s
         while True:
             committer = await self._find_in_time(deadline_s)
@@ -153,19 +157,7 @@ class RemoteCommitter:
                 raise
             raise not_durable(error, request, 0) from error  # A broker does not name a token.
         except NotOfferedError:
-            return await self._release_each(request, timeout_s)
-
-    async def _release_each(self, request: Request, timeout_s: float) -> list[bool]:
-        """Release jobs one by one, for a broker that cannot release many."""
-        many = cast("ReleaseMany", request.operation)
-        name = RequestId(
-            request.session, request.number, since=request.since, made_ms=request.made_ms
-        )
-
-        async def release(request_id: RequestId, one: Release) -> None:
-            await self.submit(request_id.request(one), timeout_s)
-
-        return await release_each(release, name, many.leases, many.delay_s)
+            return await release_each(lambda one: self.submit(one, timeout_s), request)
 
     async def _try(self, request: Request, timeout_s: float) -> Any:
         loop = asyncio.get_running_loop()
@@ -199,13 +191,13 @@ class RemoteCommitter:
         raise unanswered(self._where, limit, self._trouble, request, version or 0)
 
     async def _hold_back(self, request: Request, error: OverloadedError, deadline_s: float) -> None:
-        """Wait for as long as a broker asks for; if there is no time for that, reject."""
+        """Wait for as long as the broker asks; if there is not enough time left, reject."""
         if asyncio.get_running_loop().time() + error.retry_after_s >= deadline_s:
             self._reject(request, error)
         await asyncio.sleep(error.retry_after_s * (1 + fraction(self._clock)))
 
     async def _committer_for(self, request: Request, deadline_s: float) -> Committer | None:
-        """A committer for a request; None: none was found in time."""
+        """Return a committer for a request; None: none was found in time."""
         if self._committer is not None and self._committer.is_open:
             return self._committer
         try:
@@ -214,13 +206,13 @@ class RemoteCommitter:
             self._reject(request, error)
 
     def _reject(self, request: Request, error: RejectedError) -> NoReturn:
-        """Raise a rejection; what was sent before stays unknown, unless it was looked for."""
+        """Raise a rejection. If the request was sent before, its outcome may still be unknown."""
         if is_unjudged(error, request):
             raise rejected_repeat(self._where, request, error) from error
         raise error
 
     async def _find_in_time(self, deadline_s: float) -> Committer | None:
-        """A committer that is open; None: none was found in time. All callers look together."""
+        """Return an open committer; None: none was found in time. All callers share one search."""
         loop = asyncio.get_running_loop()
         while self._committer is None or not self._committer.is_open:
             if not self._is_open:
@@ -230,7 +222,7 @@ class RemoteCommitter:
             if left_s <= 0:
                 return None
             if self._finding is None or self._finding.done():
-                # What a search found that ended before this call came is not news any more.
+                # The result of a search that ended before this call is out of date.
                 self._finding = loop.create_task(self._find())
             finding = self._finding
             await asyncio.wait([finding], timeout=left_s)
@@ -257,7 +249,7 @@ class RemoteCommitter:
                 return
 
     def _give_up(self, committer: Committer, reason: Exception) -> None:
-        """Use a committer no more; requests that wait for it are sent to the next one."""
+        """Stop using a committer; requests that wait for it are sent to the next one."""
         self._trouble = str(reason)
         if isinstance(committer, ClientConnection):
             committer.lose(str(reason))
@@ -266,9 +258,9 @@ class RemoteCommitter:
             self._background.start(_disconnect(committer))
 
     async def _watch(self) -> None:
-        """Watch the committer while this is open, whatever goes wrong meanwhile.
+        """Check the committer until closed. Calls time out only while this runs.
 
-        Calls time out only while this runs. A fault is logged once for as long as it lasts.
+        A fault does not end it, and is logged once for as long as it lasts.
         """
         fault = ""
         while True:
@@ -287,7 +279,7 @@ class RemoteCommitter:
                 fault = ""
 
     async def _check_broker(self) -> None:
-        """End calls whose time is over, and ping a broker that does not answer the others."""
+        """Time out old calls, and ping a broker that does not answer the others."""
         loop = asyncio.get_running_loop()
         committer, now_s = self._committer, loop.time()
         if isinstance(committer, DirectCommitter):
@@ -327,13 +319,13 @@ class RemoteCommitter:
 
 
 async def _disconnect(committer: Committer) -> None:
-    """Close a committer, unless it is the leader in this process: its broker closes that."""
+    """Close a committer, unless it is the leader in this process, which its broker closes."""
     if not isinstance(committer, Leader):
         await committer.close()
 
 
 def _with_wait(request: Request, wait_s: float) -> Request:
-    """The same claim, which waits no longer than its caller does."""
+    """Return the same claim, which waits no longer than its caller does."""
     operation = request.operation
     if not isinstance(operation, Claim) or operation.wait_s <= wait_s:
         return request
@@ -341,7 +333,7 @@ def _with_wait(request: Request, wait_s: float) -> Request:
 
 
 def _sent_before(request: Request, version: int) -> Request:
-    """The same request, for the next try: it may have been applied since ``version``."""
+    """Return the request for the next try: it may have been applied since ``version``."""
     if request.since is None and request.session:
         return replace(request, since=version)
     return request
