@@ -115,7 +115,7 @@ async def find_remains(url: str) -> Remains:
     lines = 0
     for hour in hours_between(since, until):
         for archive_file in await reader.archive_files(hour):
-            for record in await reader.read(archive_file):
+            for record in await reader.read(archive_file) or ():
                 lines += 1
                 one = Found.of(bucketq.Job[Any](record, Any))
                 if one != remains.jobs.get(record.id):

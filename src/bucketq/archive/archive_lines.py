@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from bucketq.errors import CorruptStateError
+from bucketq.model.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 
 CopyKey = tuple[str, int, datetime]
@@ -20,7 +21,7 @@ _KNOWN = frozenset(JobRecord.__struct_fields__)
 
 def copy_key(job: JobRecord) -> CopyKey:
     """Return what all copies of a finished job have in common."""
-    return (job.id, job.seq, job.finished_at or job.pushed_at)
+    return (job.id, job.seq, finished_at(job))
 
 
 def decode_line(line: bytes) -> JobRecord:

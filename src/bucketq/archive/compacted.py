@@ -38,12 +38,6 @@ def open_log(store: ObjectStore, layout: Layout) -> DeltaLog:
     return DeltaLog(store, layout.compacted, FIELDS)
 
 
-def touches(file: AddFile, since: datetime, until: datetime) -> bool:
-    """Whether a file may hold a job that finished in a range of time."""
-    first, last = file.span
-    return first < until and last >= since
-
-
 class CompactedReader:
     """Reads the table at the version of the last refresh, or a newer one."""
 
@@ -72,7 +66,7 @@ class CompactedReader:
             file
             for path, file in self._log.files.items()
             if path not in done
-            and touches(file, since, until)
+            and file.overlaps(since, until)
             and (kinds is None or file.kind is None or file.kind in kinds)
         ]:
             demand_pyarrow()

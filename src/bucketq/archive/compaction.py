@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.archive_lines import CopyKey, copy_key, lines_in
-from bucketq.archive.compacted import file_name, open_log, touches
+from bucketq.archive.compacted import file_name, open_log
 from bucketq.archive.delta import AddFile, DeltaLog, added
 from bucketq.archive.parquet import GROUP_ROWS, ArchivedRow, Group, copies_in, file_of, group_of
 from bucketq.clock import Clock, new_id
@@ -155,7 +155,7 @@ class Compactor:
         hours = [work.hour for part in planned.parts for work in part.hours]
         while self._clock.now() - planned.began_at < LONGEST_ROUND:
             new = await patiently(self._log.refresh)
-            if any(touches(file, hour, hour + _HOUR) for file in new for hour in hours):
+            if any(file.overlaps(hour, hour + _HOUR) for file in new for hour in hours):
                 return False
             if await self._log.commit(files, self._clock, "WRITE"):
                 return True
@@ -163,7 +163,7 @@ class Compactor:
 
     def _files_of(self, hour: datetime) -> list[str]:
         files = self._log.files.values()
-        return [file.name for file in files if touches(file, hour, hour + _HOUR)]
+        return [file.name for file in files if file.overlaps(hour, hour + _HOUR)]
 
     async def _candidates(
         self, since: datetime | None, until: datetime | None, settled_after: timedelta

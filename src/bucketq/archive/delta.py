@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from urllib.parse import quote, unquote
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from bucketq.clock import Clock, new_token
 from bucketq.errors import CorruptStateError, UnavailableError
@@ -40,12 +40,15 @@ _DAY = timedelta(days=1)
 _FINISHED = "finished_at"
 
 
-class FileStats(Struct, rename="camel", omit_defaults=True):
+class _Extreme(Struct, frozen=True):
+    finished_at: datetime | None = None
+
+
+class _FileStats(Struct, rename="camel"):
     """Statistics of the rows of a file."""
 
-    num_records: int = 0
-    min_values: dict[str, Raw] = {}
-    max_values: dict[str, Raw] = {}
+    min_values: _Extreme = _Extreme()
+    max_values: _Extreme = _Extreme()
 
 
 class AddFile(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -74,12 +77,14 @@ class AddFile(Struct, frozen=True, rename="camel", omit_defaults=True):
         """The time in which its jobs finished; the whole day if it is not recorded."""
         day = date.fromisoformat(self.partition_values["date"] or "0001-01-01")
         first = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        stats = msgspec.json.decode(self.stats, type=FileStats) if self.stats else FileStats()
-        low, high = stats.min_values.get(_FINISHED), stats.max_values.get(_FINISHED)
-        return (
-            msgspec.json.decode(low, type=datetime) if low else first,
-            msgspec.json.decode(high, type=datetime) if high else first + _DAY,
-        )
+        stats = msgspec.json.decode(self.stats or b"{}", type=_FileStats)
+        low, high = stats.min_values.finished_at, stats.max_values.finished_at
+        return low or first, high or first + _DAY
+
+    def overlaps(self, since: datetime, until: datetime) -> bool:
+        """Whether it may hold a job that finished in a range of time."""
+        first, last = self.span
+        return first < until and last >= since
 
 
 class RemoveFile(Struct, frozen=True, rename="camel", omit_defaults=True):

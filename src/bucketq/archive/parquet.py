@@ -9,9 +9,10 @@ pyarrow is an extra: it is imported when a file is read or written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from msgspec import Raw
 from bucketq.archive.archive_lines import CopyKey, decode_line
 from bucketq.archive.delta import Field
 from bucketq.errors import CorruptStateError, InvalidRequestError
+from bucketq.model.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 
 _TAGS = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
@@ -49,12 +51,18 @@ FIELDS: tuple[Field, ...] = (
 )
 """The columns, with the types of Delta; kind and date are partitions."""
 
+_FINISHED = "finished_at"
 _DIFFERENT = frozenset(["id", "finished_at", "pushed_at", "claimed_at", "seq", "payload", "rest"])
 """Columns whose values hardly ever repeat, so that a dictionary would not pay."""
 GROUP_ROWS = 50_000
 """The maximum number of rows in a row group."""
+_DERIVED: dict[str, Callable[[JobRecord], Any]] = {
+    _FINISHED: finished_at,
+    "tags": lambda job: None if job.tags is None else list(job.tags.items()),
+    "error": lambda job: job.errors[-1].error if job.errors else None,
+}
+"""Columns that are not simply a field of the job."""
 _ENDS = (b",", b"}")
-_FINISHED = "finished_at"
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -64,11 +72,6 @@ class ArchivedRow(NamedTuple):
 
     job: JobRecord
     line: bytes
-
-    @property
-    def moment(self) -> datetime:
-        """When it finished."""
-        return self.job.finished_at or self.job.pushed_at
 
 
 class Group(NamedTuple):
@@ -98,7 +101,7 @@ def group_of(rows: Sequence[ArchivedRow]) -> Group:
     arrays = [
         pa.array(cells, kind.type) for cells, kind in zip(_columns(rows), schema, strict=True)
     ]
-    moments = [row.moment for row in rows]
+    moments = [finished_at(row.job) for row in rows]
     table = pa.Table.from_arrays(arrays, schema=schema)
     return Group(table, len(rows), min(moments), max(moments))
 
@@ -120,18 +123,18 @@ def jobs_in(body: bytes, since: datetime, until: datetime, key: str) -> Iterator
     """Return the jobs of a file that finished from ``since`` up to but not including ``until``."""
     columns = [_FINISHED, "payload", "result", "rest"]
     for batch in _batches(body, since, until, columns, key):
-        for finished_at, payload, result, rest in zip(*batch, strict=True):
-            if since <= finished_at < until:
+        for at, payload, result, rest in zip(*batch, strict=True):
+            if since <= at < until:
                 yield decode_line(_joined(payload, result, rest))
 
 
 def copies_in(body: bytes, since: datetime, until: datetime, key: str) -> set[CopyKey]:
     """Return the ``copy_key`` of each job of a file that finished in a range of time."""
     return {
-        (job_id, seq, finished_at)
+        (job_id, seq, at)
         for batch in _batches(body, since, until, ["id", "seq", _FINISHED], key)
-        for job_id, seq, finished_at in zip(*batch, strict=True)
-        if since <= finished_at < until
+        for job_id, seq, at in zip(*batch, strict=True)
+        if since <= at < until
     }
 
 
@@ -165,32 +168,15 @@ def _is_apart(group: Any, since: datetime, until: datetime) -> bool:
     return False
 
 
-def _columns(rows: Sequence[ArchivedRow]) -> Iterator[list[Any]]:
-    """Return the values of some jobs, by column in the order of ``FIELDS``."""
-    jobs = [row.job for row in rows]
-    payloads, results, rests = zip(*map(cut, rows), strict=True)
-    yield [job.id for job in jobs]
-    yield [row.moment for row in rows]
-    yield [job.status for job in jobs]
-    yield [job.outcome for job in jobs]
-    yield [job.pushed_at for job in jobs]
-    yield [job.run_at for job in jobs]
-    yield [job.claimed_at for job in jobs]
-    yield [job.attempt for job in jobs]
-    yield [job.failures for job in jobs]
-    yield [job.lost_leases for job in jobs]
-    yield [job.priority for job in jobs]
-    yield [job.seq for job in jobs]
-    yield [job.worker for job in jobs]
-    yield [job.key for job in jobs]
-    yield [None if job.tags is None else list(job.tags.items()) for job in jobs]
-    yield [job.replay_of for job in jobs]
-    yield [job.errors[-1].error if job.errors else None for job in jobs]
-    yield list(payloads)
-    yield [job.payload_encoding for job in jobs]
-    yield list(results)
-    yield [job.result_encoding for job in jobs]
-    yield list(rests)
+def _columns(rows: Sequence[ArchivedRow]) -> Iterator[Sequence[Any]]:
+    """Yield the values of some jobs, by column in the order of ``FIELDS``."""
+    parts = dict(zip(("payload", "result", "rest"), zip(*map(cut, rows), strict=True), strict=True))
+    for name, _ in FIELDS:
+        if name in parts:
+            yield parts[name]
+        else:
+            value_of = _DERIVED.get(name) or attrgetter(name)
+            yield [value_of(row.job) for row in rows]
 
 
 def cut(row: ArchivedRow) -> tuple[str, str | None, str]:

@@ -72,10 +72,6 @@ class ArchiveReader:
         """Return the archive files of an hour, in the order of their versions."""
         return [each async for each in self._archive_files(self._layout.hour_prefix(hour))]
 
-    async def read(self, archive_file: ArchiveFile) -> list[JobRecord]:
-        """Return the jobs of one archive file; none if it was deleted meanwhile."""
-        return await self._read(archive_file) or []
-
     async def _listed(self, hours: list[datetime]) -> dict[datetime, list[ArchiveFile]]:
         """Return the archive files of some hours of one day. A whole day is listed at once."""
         if len(hours) < _DAY_HOURS:
@@ -103,7 +99,7 @@ class ArchiveReader:
         is_some_gone = False
         for start in range(0, len(archive_files), _AT_ONCE):
             some = archive_files[start : start + _AT_ONCE]
-            for jobs in await asyncio.gather(*map(self._read, some)):
+            for jobs in await asyncio.gather(*map(self.read, some)):
                 is_some_gone = is_some_gone or jobs is None
                 fresh = _unseen(jobs or (), seen)
                 yield [
@@ -123,7 +119,8 @@ class ArchiveReader:
                 together = []
         yield _unseen(together, seen)
 
-    async def _read(self, archive_file: ArchiveFile) -> list[JobRecord] | None:
+    async def read(self, archive_file: ArchiveFile) -> list[JobRecord] | None:
+        """Return the jobs of one archive file, or None if it was deleted meanwhile."""
         try:
             body = (await self._store.get(archive_file.key)).body
         except ObjectMissingError:

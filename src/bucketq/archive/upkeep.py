@@ -88,7 +88,7 @@ async def _collect_hour(store: ObjectStore, reader: ArchiveReader, hour: datetim
     archive_files = await reader.archive_files(hour)
     if len(archive_files) <= 1:
         return 0
-    jobs = [set(map(copy_key, await reader.read(archive_file))) for archive_file in archive_files]
+    jobs = [set(map(copy_key, await reader.read(each) or ())) for each in archive_files]
     doomed = [
         archive_file.key
         for place, archive_file in enumerate(archive_files)

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.archive.upkeep import prune
+from bucketq.model.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectStore
 
@@ -45,7 +46,7 @@ class ArchiveWriter:
         """
         by_hour: dict[datetime, list[bytes]] = {}
         for job, extra in jobs:
-            hour = hour_of(job.finished_at or job.pushed_at)
+            hour = hour_of(finished_at(job))
             by_hour.setdefault(hour, []).append(_line(job, extra))
         keys = []
         for hour, lines in by_hour.items():
