@@ -7,7 +7,7 @@ checksum is not checked, so nothing may be written based on the result.
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bucketq.codec.decode import decode
 from bucketq.codec.layout import FORMAT
@@ -22,22 +22,12 @@ class Heading(Struct, frozen=True):
     broker: BrokerRecord | None
 
 
-class _Frame(Struct, frozen=True):
-    format: int
-
-
-class _Broker(Struct, frozen=True):
+class _Broker(BrokerRecord, frozen=True, forbid_unknown_fields=False):
     """A broker record that tolerates fields of a newer bucketq."""
-
-    address: str
-    id: str
-    epoch: int
-    since: str
-    host: str = ""
-    tls: bool = False
 
 
 class _Head(Struct, frozen=True):
+    format: int
     incarnation: str
     version: int
     broker: _Broker | None
@@ -51,22 +41,13 @@ def read_heading(body: bytes, where: str) -> Heading:
         CorruptStateError: It is not an object that bucketq wrote.
     """
     try:
-        # Only these lines are cut out, for what follows may be large.
-        middle = body.index(b"\n")
-        first, second = body[:middle], body[middle + 1 : body.index(b"\n", middle + 1)]
-        frame = msgspec.json.decode(first.rstrip(b",") + b"}", type=_Frame)
-        if frame.format != FORMAT:
-            return _read_whole(body, where)
-        head = msgspec.json.decode(b"{" + second.rstrip(b",") + b"}", type=_Head)
-        broker = head.broker
-        record = (
-            None if broker is None else msgspec.convert(msgspec.to_builtins(broker), BrokerRecord)
-        )
+        # Only the first two lines are copied, because what follows may be large.
+        end = body.index(b"\n", body.index(b"\n") + 1)
+        head = msgspec.json.decode(body[:end].rstrip(b",") + b"}", type=_Head)
     except (ValueError, msgspec.MsgspecError):
-        return _read_whole(body, where)
-    return Heading(head.incarnation, head.version, record)
-
-
-def _read_whole(body: bytes, where: str) -> Heading:
-    state = decode(body, where).state
-    return Heading(state.incarnation, state.version, state.broker)
+        head = None
+    if head is None or head.format != FORMAT:
+        state = decode(body, where).state
+        return Heading(state.incarnation, state.version, state.broker)
+    broker = None if head.broker is None else BrokerRecord(*structs.astuple(head.broker))
+    return Heading(head.incarnation, head.version, broker)
