@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Raw, structs
 
@@ -31,9 +31,10 @@ def empty() -> State:
     return State(incarnation="3f1c0b3a5d7e4f60", created_at=_CREATED)
 
 
-def full() -> State:
+def full(**rows: Any) -> State:
     """A queue with every status, and every field of a row set by some row."""
-    state = State(incarnation="0123456789abcdef", created_at=_CREATED)
+    rows = {"jobs": _JOBS, "keys": _KEYS, **rows}
+    state = State(incarnation="0123456789abcdef", created_at=_CREATED, **rows)
     state.version = 41
     state.commits.extend(["commit-40", "commit-41"])
     state.broker = BrokerRecord("10.0.0.42:3000", "broker-7f", 7, _at(0.25), "host-9")
@@ -41,7 +42,6 @@ def full() -> State:
     state.paused = True
     state.paused_kinds = {"mail": None, "report/daily": None}
     state.sessions = Sessions(_SESSIONS, horizon=12)
-    state.restore(_JOBS, _KEYS)
     state.next_seq = 301
     return state
 
@@ -55,16 +55,17 @@ def tls() -> State:
 
 def tokens() -> State:
     """A queue with access tokens, one of which a newer bucketq has added a field to."""
-    state = full()
+    state = full(tokens=_TOKENS)
     state.settings = structs.replace(_SETTINGS, max_tokens=50, require_token=True)
-    state.restore(_JOBS, _KEYS, _TOKENS)
     state.extra = {("tokens", "4f1e09ab"): {"news": Raw(b'{"list":[1.50,null]}')}}
     return state
 
 
-def bulk() -> State:
+def bulk(**rows: Any) -> State:
     """A queue with consumers, writers, and a job with a lease of its own length."""
-    state = full()
+    jobs = [structs.replace(job, lease_s=600.0) if job.id == "job-2" else job for job in _JOBS]
+    rows = {"jobs": jobs, "consumers": _CONSUMERS, "writers": _WRITERS, **rows}
+    state = full(**rows)
     state.settings = structs.replace(
         _SETTINGS,
         max_consumers=50,
@@ -72,18 +73,14 @@ def bulk() -> State:
         max_writers=500,
         writer_retention_s=172800.0,
     )
-    jobs = [structs.replace(job, lease_s=600.0) if job.id == "job-2" else job for job in _JOBS]
-    state.restore(jobs, _KEYS, (), _CONSUMERS, _WRITERS)
     state.extra = {("consumers", "spark/orders"): {"news": Raw(b'{"list":[1.50,null]}')}}
     return state
 
 
 def batch_limit() -> State:
     """A queue with a consumer whose row says which numbers the jobs of its batch stay below."""
-    state = bulk()
     consumers = [structs.replace(_CONSUMERS[0], seq_limit=(12, 301)), _CONSUMERS[1]]
-    state.restore(_JOBS, _KEYS, (), consumers, _WRITERS)
-    return state
+    return bulk(jobs=_JOBS, consumers=consumers)
 
 
 def digests() -> State:

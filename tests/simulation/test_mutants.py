@@ -81,12 +81,12 @@ def test_without_deduplication_a_retry_is_refused_although_it_took_effect(
 def test_without_the_horizon_a_forgotten_request_is_judged_wrongly(monkeypatch: Patch) -> None:
     def forget(self: Sessions, settings: Settings, now: datetime) -> list[str]:
         horizon = self.horizon
-        forgotten = forget_stale(self, settings, now)
+        forgotten = forget_expired(self, settings, now)
         self.horizon = horizon
         return forgotten
 
-    forget_stale = Sessions.forget_stale
-    monkeypatch.setattr(Sessions, "forget_stale", forget)
+    forget_expired = Sessions.forget_expired
+    monkeypatch.setattr(Sessions, "forget_expired", forget)
     expect(
         "nothing refused takes effect",
         "nothing takes effect twice",

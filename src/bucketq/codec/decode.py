@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args
 from zlib import crc32
 
 import msgspec
@@ -21,7 +21,6 @@ from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, 
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
-from bucketq.model.table import Row
 from bucketq.model.tokens import TokenRecord
 
 _FIRST_LINE = re.compile(
@@ -29,7 +28,6 @@ _FIRST_LINE = re.compile(
 )
 _FORMAT = re.compile(rb'\s*\{\s*"format"\s*:\s*(-?\d{1,18})\s*[,}]')
 _BYTE = re.compile(r"\(byte (\d+)\)")
-_LEFT = "the object is left as it is"
 _RESTORE = "see that the address is right, and bring back a copy with `bucketq restore --replace`"
 _ACCEPT = (
     "look at it and accept it as it is with `bucketq repair --accept`, or bring back a copy with "
@@ -75,13 +73,11 @@ class _Probe(Struct):
 _decoder = msgspec.json.Decoder(_ObjectFields)
 _syntax = msgspec.json.Decoder(Raw)
 _ROWS: dict[str, type[Struct]] = {
-    "sessions": Session,
-    "keys": KeyRecord,
-    "tokens": TokenRecord,
-    "consumers": ConsumerRecord,
-    "writers": WriterRecord,
-    "jobs": JobRecord,
+    field.name: get_args(field.type)[0]
+    for field in structs.fields(_ObjectFields)
+    if field.name in TABLES
 }
+"""The type of the rows of each table."""
 
 
 def decode(body: bytes, where: str, *, accept: bool = False) -> Document:
@@ -270,7 +266,21 @@ def _build(found: _ObjectFields) -> State:
     _check_jobs(found.jobs, found.next_seq)
     _check_times(found)
     _let_go(found.jobs)
-    state = State(incarnation=found.incarnation, created_at=found.created_at)
+    try:
+        sessions = Sessions(found.sessions, found.horizon)
+        state = State(
+            incarnation=found.incarnation,
+            created_at=found.created_at,
+            jobs=found.jobs,
+            keys=found.keys,
+            tokens=found.tokens,
+            consumers=found.consumers,
+            writers=found.writers,
+        )
+    except ValueError:
+        _check_order(found)
+        raise
+    state.sessions = sessions
     state.version = found.version
     state.commits.extend(found.commits)
     state.broker = found.broker
@@ -279,12 +289,6 @@ def _build(found: _ObjectFields) -> State:
     state.paused_kinds = dict.fromkeys(found.paused_kinds)
     state.next_seq = found.next_seq
     state.time = found.time
-    try:
-        state.sessions = Sessions(found.sessions, found.horizon)
-        state.restore(found.jobs, found.keys, found.tokens, found.consumers, found.writers)
-    except ValueError:
-        _check_order(found)
-        raise
     return state
 
 
@@ -305,18 +309,10 @@ def _let_go(jobs: list[JobRecord]) -> None:
 
 def _check_order(found: _ObjectFields) -> None:
     """Name the row that is out of order, or there twice."""
-    tables: dict[str, list[Row]] = {
-        "sessions": [*found.sessions],
-        "keys": [*found.keys],
-        "tokens": [*found.tokens],
-        "consumers": [*found.consumers],
-        "writers": [*found.writers],
-        "jobs": [*found.jobs],
-    }
-    for name, rows in tables.items():
+    for name in TABLES:
         seen: dict[str, int] = {}
         last = -1
-        for index, row in enumerate(rows):
+        for index, row in enumerate(_rows(found, name)):
             if row.id in seen:
                 message = f"{name}[{index}] has the id of {name}[{seen[row.id]}], {row.id!r}"
                 raise ValueError(message)
@@ -324,6 +320,11 @@ def _check_order(found: _ObjectFields) -> None:
                 message = f"{name}[{index}] ({row.id}): number {row.seq} follows number {last}"
                 raise ValueError(message)
             seen[row.id], last = index, row.seq
+
+
+def _rows(found: _ObjectFields, table: str) -> list[Any]:
+    rows: list[Any] = getattr(found, table)
+    return rows
 
 
 def _check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
@@ -378,10 +379,8 @@ def _check_times(found: _ObjectFields) -> None:
     if found.time is not None:
         noted = structs.asdict(found.time).items()
         times |= {f"time.{name}": value for name, value in noted if value is not None}
-    times |= {f"sessions[{index}].at": row.at for index, row in enumerate(found.sessions)}
-    times |= {f"keys[{index}].at": row.at for index, row in enumerate(found.keys)}
-    times |= {f"consumers[{index}].at": row.at for index, row in enumerate(found.consumers)}
-    times |= {f"writers[{index}].at": row.at for index, row in enumerate(found.writers)}
+    for table in ("sessions", "keys", "consumers", "writers"):
+        times |= {f"{table}[{at}].at": row.at for at, row in enumerate(_rows(found, table))}
     for index, row in enumerate(found.tokens):
         times[f"tokens[{index}].created_at"] = row.created_at
         if row.expires_at is not None:
@@ -393,6 +392,6 @@ def _check_times(found: _ObjectFields) -> None:
 
 
 def _refuse(where: str, reason: str, *, is_acceptable: bool = False) -> NoReturn:
-    advice = f"{_LEFT}; {_ACCEPT if is_acceptable else _RESTORE}"
+    advice = f"the object is left as it is; {_ACCEPT if is_acceptable else _RESTORE}"
     message = f"{where} is not a queue that can be trusted: {reason}; {advice}"
     raise CorruptStateError(message)

@@ -15,68 +15,32 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
 from bucketq.model import check
-from bucketq.model.numbered_batches import (
-    AckBatch,
-    ClaimBatch,
-    OpenConsumer,
-    Publish,
-    ReadBatch,
-    ReadConsumers,
-    ReleaseBatch,
-)
-from bucketq.model.operations import (
-    Claim,
-    Complete,
-    CompleteMany,
-    Configure,
-    Fail,
-    Get,
-    GrantToken,
-    Heartbeat,
-    List,
-    Push,
-    ReadSnapshot,
-    ReadStats,
-    ReadTokens,
-    Release,
-    ReleaseMany,
-    RevokeToken,
-    Withdraw,
-)
+from bucketq.model import numbered_batches as batches
+from bucketq.model import operations as ops
+from bucketq.model.operations import Configure, GrantToken, ReadTokens, RevokeToken
 from bucketq.model.state import State
 from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenInfo, TokenRecord
 
 _ID = re.compile(r"[0-9a-f]{8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
-_NEEDS: dict[type, Right] = {
-    Push: "push",
-    Claim: "claim",
-    Heartbeat: "claim",
-    Complete: "claim",
-    CompleteMany: "claim",
-    Fail: "claim",
-    Release: "claim",
-    Withdraw: "claim",
-    ReleaseMany: "claim",
-    Get: "read",
-    List: "read",
-    ReadStats: "read",
-    ReadSnapshot: "read",
-    OpenConsumer: "claim",
-    ClaimBatch: "claim",
-    ReadBatch: "claim",
-    AckBatch: "claim",
-    ReleaseBatch: "claim",
-    ReadConsumers: "read",
-    Publish: "push",
+_OPERATIONS: dict[Right, tuple[type, ...]] = {
+    "push": (ops.Push, batches.Publish),
+    "read": (ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers),
+    "claim": (
+        *(ops.Claim, ops.Heartbeat, ops.Complete, ops.CompleteMany, ops.Fail),
+        *(ops.Release, ops.ReleaseMany, ops.Withdraw),
+        *(batches.OpenConsumer, batches.ClaimBatch, batches.ReadBatch),
+        *(batches.AckBatch, batches.ReleaseBatch),
+    ),
 }
+_NEEDS = {operation: right for right, allowed in _OPERATIONS.items() for operation in allowed}
 
 
 def right_of(operation: object) -> Right | None:
     """The right that an operation needs; None: every token has it.
 
-    Whatever is not named here needs ``admin``, so that what is added later is closed at first.
+    An operation that is not listed needs ``admin``, so that a new one is closed until it is listed.
     """
     if isinstance(operation, Configure) and not operation.changes:
         return None  # Workers need to know how long a lease is.
@@ -147,13 +111,12 @@ def revoke(state: State, operation: RevokeToken, now: datetime) -> bool:
     del now  # By another clock it may still be valid, so it is revoked in any case.
     if operation.id not in state.tokens:
         return False
-    state.remove_token(operation.id)
+    state.forget("tokens", operation.id)
     return True
 
 
-def read_tokens(state: State, operation: ReadTokens, now: datetime) -> tuple[TokenInfo, ...]:
+def read_tokens(state: State, _operation: ReadTokens, now: datetime) -> tuple[TokenInfo, ...]:
     """Return the valid tokens, in the order in which they were granted."""
-    del operation
     return tuple(token.info() for token in state.tokens if token.is_live(now))
 
 

@@ -1,75 +1,86 @@
-"""Which row of a table has not been used for longest?
+"""Which row comes first by time: unused for longest, died first, due next?
 
-The order follows from the rows alone, their times and then their numbers, so that a state forgets
-alike before and after a reload. Finding the oldest costs next to nothing at any size: entries of
-rows that were used since are dropped when they come to the front, or when they are too many.
+The order follows from the rows alone, their times and then their numbers, so a state that was
+reloaded expires the same rows. Finding the first costs the same at any size: entries of rows
+that have changed since are dropped when they come to the front, or when there are too many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from bucketq.model.table import Row, Table
+from bucketq.model.table import Row
 
-_SWEEP_ABOVE = 64
+_SWEEP_ABOVE = 64  # Below this, sweeping costs more than the memory that it frees.
 
-
-class Aging(Row, Protocol):
-    """A row that says when it was last used."""
-
-    @property
-    def at(self) -> datetime:
-        """When it was last used."""
-        ...
-
-
-R = TypeVar("R", bound=Aging)
+R = TypeVar("R", bound=Row)
 
 
 class AgeIndex(Generic[R]):
-    """The rows of one table that may be forgotten, by age."""
+    """Rows in the order of a time, or of anything else that can be compared."""
 
-    __slots__ = ("_entries", "_may_go", "_table")
+    __slots__ = ("_entries", "_rows", "_sweep_at", "_when")
 
-    def __init__(self, table: Table[R], may_go: Callable[[R], bool]) -> None:
-        """Take all rows of a table for which ``may_go`` holds."""
-        self._table = table
-        self._may_go = may_go
-        self._entries: list[tuple[datetime, int, str]] = []
-        self._sort()
+    def __init__(
+        self, rows: Mapping[str, R], when: Callable[[R], Any], first: Iterable[R] | None = None
+    ) -> None:
+        """Index rows by ``when``: all of them, or ``first`` and those that are added later.
 
-    def note(self, row: R) -> None:
-        """Take a row that was just put into the table."""
-        if not self._may_go(row):
+        A row for which ``when`` returns None is left out.
+        """
+        self._rows = rows
+        self._when = when
+        known = rows.values() if first is None else first
+        self._entries = [(at, row.seq, row.id) for row in known if (at := when(row)) is not None]
+        self._sweep()
+
+    def __len__(self) -> int:
+        """How many entries there are, counting those of rows that have changed since."""
+        return len(self._entries)
+
+    def add(self, row: R) -> None:
+        """Add a row that is new or has changed."""
+        at = self._when(row)
+        if at is None:
             return
-        heappush(self._entries, (row.at, row.seq, row.id))
-        if len(self._entries) > 2 * len(self._table) + _SWEEP_ABOVE:
-            self._sort()
+        heappush(self._entries, (at, row.seq, row.id))
+        if len(self._entries) > self._sweep_at:
+            self._sweep()
 
-    def oldest(self) -> R | None:
-        """The row that has not been used for longest, of those that may be forgotten."""
+    def first(self) -> R | None:
+        """The row with the earliest time, or None."""
         while self._entries:
-            at, seq, row_id = self._entries[0]
-            row = self._table.get(row_id)
-            if row is not None and (row.at, row.seq) == (at, seq) and self._may_go(row):
+            row = self._row(self._entries[0])
+            if row is not None:
                 return row
             heappop(self._entries)
         return None
 
-    def before(self, at: datetime, count: int) -> list[R]:
-        """The rows that were not used since ``at``, the oldest first, and ``count`` at most."""
+    def pop(self) -> None:
+        """Drop the entry of the row that ``first`` has just returned."""
+        heappop(self._entries)
+
+    def before(self, at: Any, count: int) -> list[R]:
+        """The rows with an earlier time than ``at``, in order, and ``count`` at most."""
         found: dict[str, R] = {}
         entries = []
-        while len(found) < count and (row := self.oldest()) is not None and row.at < at:
+        while len(found) < count and (row := self.first()) is not None and self._when(row) < at:
             found[row.id] = row
             entries.append(heappop(self._entries))
         for entry in entries:
             heappush(self._entries, entry)
         return list(found.values())
 
-    def _sort(self) -> None:
-        self._entries = [(row.at, row.seq, row.id) for row in self._table if self._may_go(row)]
+    def _row(self, entry: tuple[Any, int, str]) -> R | None:
+        """The row of an entry, unless it has changed; its id may belong to a later row by now."""
+        at, seq, row_id = entry
+        row = self._rows.get(row_id)
+        return row if row is not None and row.seq == seq and self._when(row) == at else None
+
+    def _sweep(self) -> None:
+        current = {entry[2]: entry for entry in self._entries if self._row(entry) is not None}
+        self._entries = list(current.values())
+        self._sweep_at = 2 * len(self._entries) + _SWEEP_ABOVE
         heapify(self._entries)

@@ -12,15 +12,13 @@ from bucketq.model.operations import Archived, Outbox, ReadOutbox
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 
-_MAX_NUMBER = 2**63 - 1
-
 
 def read_outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
     """Read the finished jobs that are to leave, those that finished first before the others."""
     check.delay(operation.min_age_s, "min_age_s")
-    check.whole_number(operation.limit, "limit", 0, _MAX_NUMBER)
+    check.whole_number(operation.limit, "limit", 0)
     if operation.keep_bytes is not None:
-        check.whole_number(operation.keep_bytes, "keep_bytes", 0, _MAX_NUMBER)
+        check.whole_number(operation.keep_bytes, "keep_bytes", 0)
     chosen = islice(_leaving(state.done, operation, now), operation.limit or None)
     return Outbox(state.version, tuple((job, state.extra.get(("jobs", job.id))) for job in chosen))
 
@@ -47,12 +45,11 @@ def _leaving(done: FinishedJobs, operation: ReadOutbox, now: datetime) -> Iterat
             return  # They come in order: the others are younger still.
 
 
-def remove_archived(state: State, operation: Archived, now: datetime) -> int:
+def remove_archived(state: State, operation: Archived, _now: datetime) -> int:
     """Remove jobs that are done.
 
     One that is gone already or not done is left alone, and so is a later job under the same id.
     """
-    del now
     jobs = state.jobs.by_id
     ready = [
         job_id

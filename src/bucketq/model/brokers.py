@@ -43,9 +43,8 @@ def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
     return state.broker
 
 
-def retire(state: State, operation: Retire, now: datetime) -> bool:
+def retire(state: State, operation: Retire, _now: datetime) -> bool:
     """Clear the address of a broker that leaves; its successor's is never touched."""
-    del now
     broker = state.broker
     if broker is None or (broker.id, broker.epoch) != (operation.id, operation.epoch):
         return False

@@ -29,6 +29,7 @@ MAX_NAME = 256
 _MAX_KIND = 128
 _SHOWN_LENGTH = 80
 MAX_PRIORITY = 2**31
+MAX_INTEGER = 2**63 - 1  # The largest integer that the wire and other languages hold.
 MAX_DELAY_S = 10 * 365 * 86400.0
 MAX_LEASE_S = 7 * 86400.0
 
@@ -136,7 +137,7 @@ def tags(values: dict[str, str], settings: Settings) -> None:
         text(value, f"tag {key!r}")
 
 
-def whole_number(value: object, what: str, lowest: int, highest: int) -> None:
+def whole_number(value: object, what: str, lowest: int, highest: int = MAX_INTEGER) -> None:
     """Check an integer."""
     if type(value) is int and lowest <= value <= highest:
         return

@@ -10,7 +10,7 @@ Only the driver that opened the consumer last may claim and close; earlier ones 
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -34,7 +34,6 @@ from bucketq.model.operations import Completion
 from bucketq.model.records import HEARD, JobRecord
 from bucketq.model.state import State
 
-MAX_BATCH = 2**63 - 1
 _SIGNS_OF_LIFE = 10
 """How often a consumer that finds nothing writes, within its retention, that it is in use."""
 
@@ -91,7 +90,7 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
             at=now,
         )
         state.put_consumer(claimed)
-    elif now - record.at > _retention(state) / _SIGNS_OF_LIFE:
+    elif (now - record.at).total_seconds() > state.settings.consumer_retention_s / _SIGNS_OF_LIFE:
         state.put_consumer(replace(record, at=now))
     return BatchState(operation.batch, len(taken))
 
@@ -104,8 +103,7 @@ def _claim_again(
     Those that no worker holds any more are taken back, even while the queue is paused, because the
     batch was handed out before.
     """
-    if state.delayed:
-        state.promote(now)
+    state.promote(now)
     held, lost = _sort(state, record, record.jobs)
     for job in held:
         heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=operation.lease_s)
@@ -122,11 +120,10 @@ def _claim_again(
     return BatchState(record.batch, len(held), lost)
 
 
-def read(state: State, operation: ReadBatch, now: datetime) -> BatchPage:
+def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:
     """Read a slice of the open batch, in the order of its claim."""
-    del now
     _check_name_and_number(operation)
-    check.whole_number(operation.start, "start", 0, MAX_BATCH)
+    check.whole_number(operation.start, "start", 0)
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     record = state.consumers.get(operation.consumer)
     if record is None or not record.is_open or record.batch != operation.batch:
@@ -179,9 +176,8 @@ def recall_closing(
     return BatchState(operation.batch, jobs, tuple(lost))
 
 
-def read_all(state: State, operation: ReadConsumers, now: datetime) -> tuple[ConsumerInfo, ...]:
+def read_all(state: State, _operation: ReadConsumers, _now: datetime) -> tuple[ConsumerInfo, ...]:
     """The consumers, in the order in which they were first opened."""
-    del operation, now
     return tuple(consumer.info() for consumer in state.consumers)
 
 
@@ -194,29 +190,19 @@ def remove(state: State, operation: RemoveConsumer, now: datetime) -> bool:
     held, _ = _sort(state, record, record.jobs)
     for job in held:
         leases.give_back(state, job, now)
-    state.remove_consumer(record.id)
+    state.forget("consumers", record.id)
     return True
-
-
-def expired(state: State, now: datetime) -> ConsumerRecord | None:
-    """The next consumer to be forgotten, or None. One with an open batch never is."""
-    oldest = state.consumer_ages.oldest()
-    return oldest if oldest is not None and now - oldest.at > _retention(state) else None
-
-
-def _retention(state: State) -> timedelta:
-    return timedelta(seconds=state.settings.consumer_retention_s)
 
 
 def _check_name_and_number(operation: ClaimBatch | ReadBatch | AckBatch | ReleaseBatch) -> None:
     check.name(operation.consumer, "consumer")
-    check.whole_number(operation.batch, "batch", 1, MAX_BATCH)
+    check.whole_number(operation.batch, "batch", 1)
 
 
 def _opened(state: State, operation: ClaimBatch | AckBatch | ReleaseBatch) -> ConsumerRecord:
     """The consumer, if it is the caller's."""
     _check_name_and_number(operation)
-    check.whole_number(operation.epoch, "epoch", 1, MAX_BATCH)
+    check.whole_number(operation.epoch, "epoch", 1)
     record = state.consumers.get(operation.consumer)
     if record is None:
         message = (

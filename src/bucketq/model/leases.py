@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -34,7 +35,6 @@ from bucketq.model.retry import attempts_left, delay_after_failure
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32
-_MAX_NUMBER = 2**63 - 1
 
 
 def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
@@ -61,8 +61,7 @@ def check_claim(state: State, operation: Claim | ClaimBatch) -> None:
 
 def hand_out(state: State, operation: Claim | ClaimBatch, now: datetime) -> tuple[JobRecord, ...]:
     """Start the smallest jobs that are due, under leases that follow from the claim's secret."""
-    if state.delayed:
-        state.promote(now)
+    state.promote(now)
     if state.paused:
         return ()
     taken = _take(state, operation, now)
@@ -114,10 +113,7 @@ def recall_claim(
 
 def heartbeat(state: State, operation: Heartbeat, now: datetime) -> tuple[Pulse, ...]:
     """Record heartbeats; report which jobs are lost or should be cancelled."""
-    limit = state.settings.max_batch_jobs
-    if len(operation.leases) > limit:
-        message = f"{len(operation.leases)} jobs in one heartbeat, at most {limit} are allowed"
-        raise InvalidRequestError(message)
+    _check_count(state, len(operation.leases))
     return tuple(_beat(state, lease, now) for lease in operation.leases)
 
 
@@ -153,23 +149,13 @@ def remember_lost(
     return [index for index, held in enumerate(answer) if not held] or None
 
 
-def recall_completions(
-    _state: State, operation: CompleteMany, stored: list[int] | None
+def recall_lost(
+    _state: State, operation: CompleteMany | ReleaseMany, stored: list[int] | None
 ) -> tuple[bool, ...]:
-    """Answer retried completions."""
-    return _all_but(stored, len(operation.jobs))
-
-
-def recall_releases(
-    _state: State, operation: ReleaseMany, stored: list[int] | None
-) -> tuple[bool, ...]:
-    """Answer retried releases."""
-    return _all_but(stored, len(operation.leases))
-
-
-def _all_but(lost: list[int] | None, count: int) -> tuple[bool, ...]:
-    places = set(lost or ())
-    return tuple(index not in places for index in range(count))
+    """Answer retried completions or releases: all are held but those whose places are stored."""
+    lost = set(stored or ())
+    jobs = operation.jobs if isinstance(operation, CompleteMany) else operation.leases
+    return tuple(index not in lost for index in range(len(jobs)))
 
 
 def _check_count(state: State, count: int) -> None:
@@ -184,10 +170,9 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
     job = state.jobs.by_id.get(operation.job)
     if job is not None and job.outcome == "completed" and job.lease == operation.lease:
         return
-    if job is None or job.status != "running" or job.lease != operation.lease:
-        raise _lost(operation.job, job)
+    held = _held(state, operation.job, operation.lease)
     _check_result(state, operation)
-    state.finish_jobs((finished_with(job, operation, now),))
+    state.finish_jobs((finished_with(held, operation, now),))
 
 
 def fail(state: State, operation: Fail, now: datetime) -> str:
@@ -223,7 +208,7 @@ def release(state: State, operation: Release, now: datetime) -> None:
 def withdraw(state: State, operation: Withdraw, now: datetime) -> int:
     """Release the jobs that a claim was given and that are still held under it."""
     check.name(operation.session, "session")
-    check.whole_number(operation.number, "number", 0, _MAX_NUMBER)
+    check.whole_number(operation.number, "number", 0)
     check.name(operation.secret, "secret")
     session = state.sessions.get(operation.session)
     stored = None if session is None else session.find(operation.number)
@@ -251,11 +236,10 @@ def release_many(state: State, operation: ReleaseMany, now: datetime) -> tuple[b
     run_at = now + timedelta(seconds=operation.delay_s) if operation.delay_s else None
     answer = []
     for lease in operation.leases:
-        job = state.jobs.by_id.get(lease.job)
-        is_held = job is not None and job.status == "running" and job.lease == lease.lease
-        if job is not None and is_held:
+        job = _find_held(state, lease.job, lease.lease)
+        if job is not None:
             give_back(state, job, now, run_at)
-        answer.append(is_held)
+        answer.append(job is not None)
     return tuple(answer)
 
 
@@ -328,17 +312,24 @@ def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
 
 
 def _pulse(state: State, lease: LeaseRef) -> Pulse:
-    job = state.jobs.get(lease.job)
-    if job is None or job.status != "running" or job.lease != lease.lease:
+    job = _find_held(state, lease.job, lease.lease)
+    if job is None:
         return Pulse(lease.job, held=False)
     return Pulse(lease.job, held=True, cancel_requested=job.cancel_requested)
 
 
 def _held(state: State, job_id: str, lease: str) -> JobRecord:
-    job = state.jobs.by_id.get(job_id)
-    if job is None or job.status != "running" or job.lease != lease:
-        raise _lost(job_id, job)
+    job = _find_held(state, job_id, lease)
+    if job is None:
+        raise _lost(job_id, state.jobs.get(job_id))
     return job
+
+
+def _find_held(state: State, job_id: str, lease: str) -> JobRecord | None:
+    """The job, if it is running under this lease, or None."""
+    job = state.jobs.by_id.get(job_id)
+    is_held = job is not None and job.status == "running" and job.lease == lease
+    return job if is_held else None
 
 
 def _lost(job_id: str, job: JobRecord | None) -> LeaseLostError:
@@ -384,17 +375,13 @@ def _end_attempt(
     return ended.status
 
 
-def _with_error(state: State, job: JobRecord, cause: str, error: str, now: datetime) -> JobRecord:
+def _with_error(
+    state: State, job: JobRecord, cause: Literal["failed", "lost"], error: str, now: datetime
+) -> JobRecord:
     limit = state.settings.max_error_bytes
     raw = error.encode()
     if len(raw) > limit:
         error = raw[:limit].decode(errors="ignore")
-    failure = Failure(
-        at=now,
-        attempt=job.attempt,
-        cause="lost" if cause == "lost" else "failed",
-        error=error,
-        worker=job.worker,
-    )
+    failure = Failure(now, job.attempt, cause, error, job.worker)
     kept = state.settings.max_errors
     return replace(job, errors=(*job.errors, failure)[-kept:] if kept else ())

@@ -7,19 +7,20 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
-from bucketq.model import check, consumers, timekeeping, writers
+from bucketq.errors import InvalidRequestError, RejectedError
+from bucketq.model import check, timekeeping
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
-from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.reads import existing
+from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings, changed
-from bucketq.model.state import State
+from bucketq.model.state import ForgettableTable, State
 
 CancelAnswer = Literal["cancelled", "requested", "finished"]
 
 
 def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
     """Cancel a waiting job at once; ask the worker of a running one to stop."""
-    job = _existing(state, operation.job)
+    job = existing(state, operation.job)
     if job.status == "queued":
         state.put_job(replace(job, status="done", outcome="cancelled", finished_at=now))
         return "cancelled"
@@ -30,16 +31,15 @@ def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
     return "cancelled" if job.outcome == "cancelled" else "finished"
 
 
-def redrive(state: State, operation: Redrive, now: datetime) -> int:
+def redrive(state: State, operation: Redrive, _now: datetime) -> int:
     """Queue dead jobs again; they keep their place, their attempts and their history."""
-    del now
     check.whole_number(operation.limit, "limit", 0, 2**31)
-    chosen = _dead(state, operation.jobs, operation.kinds)
-    for job in chosen[: operation.limit or None]:
+    chosen = _dead(state, operation.jobs, operation.kinds)[: operation.limit or None]
+    for job in chosen:
         state.put_job(
             replace(job, status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
         )
-    return len(chosen[: operation.limit or None])
+    return len(chosen)
 
 
 def purge(state: State, operation: Purge, now: datetime) -> int:
@@ -56,9 +56,8 @@ def purge(state: State, operation: Purge, now: datetime) -> int:
     return len(chosen)
 
 
-def pause(state: State, operation: Pause, now: datetime) -> None:
+def pause(state: State, operation: Pause, _now: datetime) -> None:
     """Hand out no more jobs of a kind, or none at all."""
-    del now
     if operation.kind is None:
         if not state.paused:
             state.paused = True
@@ -74,9 +73,8 @@ def pause(state: State, operation: Pause, now: datetime) -> None:
     state.touch_head()
 
 
-def resume(state: State, operation: Resume, now: datetime) -> None:
+def resume(state: State, operation: Resume, _now: datetime) -> None:
     """Undo the pause of a kind, or every pause."""
-    del now
     if operation.kind is None:
         if state.paused or state.paused_kinds:
             state.paused, state.paused_kinds = False, {}
@@ -86,9 +84,8 @@ def resume(state: State, operation: Resume, now: datetime) -> None:
         state.touch_head()
 
 
-def configure(state: State, operation: Configure, now: datetime) -> Settings:
+def configure(state: State, operation: Configure, _now: datetime) -> Settings:
     """Change settings."""
-    del now
     settings = changed(state.settings, operation.changes)
     if settings != state.settings:
         state.settings = settings
@@ -105,38 +102,23 @@ def is_untidy(state: State, now: datetime) -> bool:
     """Whether ``tidy`` has something to do; it is cheap."""
     now = timekeeping.agreed(state, now)
     return (
-        state.sessions.are_stale(state.settings, now)
-        or _expired_key(state, now) is not None
-        or _a_token_expired(state, now)
-        or consumers.expired(state, now) is not None
-        or writers.expired(state, now) is not None
+        state.sessions.has_expired(state.settings, now)
+        or _expired_row(state, now) is not None
         or _expired_dead(state, now) is not None
     )
 
 
-def tidy(state: State, operation: Tidy, now: datetime) -> int:
+def tidy(state: State, _operation: Tidy, now: datetime) -> int:
     """Forget rows, and finish dead jobs, that have outlived their time."""
-    del operation
     finished_at, now = now, timekeeping.agreed(state, now)
     horizon = state.sessions.horizon
-    forgotten = state.sessions.forget_stale(state.settings, now)
+    forgotten = state.sessions.forget_expired(state.settings, now)
     state.changes.extend(("sessions", session) for session in forgotten)
     if state.sessions.horizon != horizon:
         state.touch_head()
     count = len(forgotten)
-    while (key := _expired_key(state, now)) is not None:
-        state.remove_key(key.id)
-        count += 1
-    if _a_token_expired(state, now):
-        expired = [token.id for token in state.tokens if not token.is_live(now)]
-        for token_id in expired:
-            state.remove_token(token_id)
-        count += len(expired)
-    while (consumer := consumers.expired(state, now)) is not None:
-        state.remove_consumer(consumer.id)
-        count += 1
-    while (writer := writers.expired(state, now)) is not None:
-        state.remove_writer(writer.id)
+    while (row := _expired_row(state, now)) is not None:
+        state.forget(*row)
         count += 1
     while (job := _expired_dead(state, now)) is not None:
         _bury(state, job, finished_at)
@@ -144,18 +126,25 @@ def tidy(state: State, operation: Tidy, now: datetime) -> int:
     return count
 
 
-def _expired_key(state: State, now: datetime) -> KeyRecord | None:
-    oldest = state.key_ages.oldest()
-    retention = timedelta(seconds=state.settings.key_retention_s)
-    return oldest if oldest is not None and now - oldest.at > retention else None
-
-
-def _a_token_expired(state: State, now: datetime) -> bool:
-    return state.token_expires_at is not None and state.token_expires_at <= now
+def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | None:
+    """The table and the id of a row to be forgotten, or None."""
+    key, settings = state.key_ages.first(), state.settings
+    if key is not None and now - key.at > timedelta(seconds=settings.key_retention_s):
+        return ("keys", key.id)
+    token = state.token_ends.first()
+    if token is not None and not token.is_live(now):
+        return ("tokens", token.id)
+    consumer = state.consumer_ages.first()
+    if consumer and now - consumer.at > timedelta(seconds=settings.consumer_retention_s):
+        return ("consumers", consumer.id)
+    writer = state.writer_ages.first()
+    if writer and now - writer.at > timedelta(seconds=settings.writer_retention_s):
+        return ("writers", writer.id)
+    return None
 
 
 def _expired_dead(state: State, now: datetime) -> JobRecord | None:
-    oldest = state.oldest_dead()
+    oldest = state.dead_ages.first()
     if oldest is None or len(state.dead) > state.settings.max_dead:
         return oldest
     died_at = oldest.finished_at
@@ -163,20 +152,12 @@ def _expired_dead(state: State, now: datetime) -> JobRecord | None:
     return oldest if died_at is not None and now - died_at > retention else None
 
 
-def _existing(state: State, job_id: str) -> JobRecord:
-    job = state.jobs.get(job_id)
-    if job is None:
-        message = f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
-        raise JobNotFoundError(message)
-    return job
-
-
 def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[JobRecord]:
     """Return the dead jobs that a request selects, oldest deaths first."""
     check.kinds(kinds)
     if not jobs:
         return [job for job in state.dead_jobs() if not kinds or job.kind in kinds]
-    chosen = [_existing(state, job_id) for job_id in dict.fromkeys(jobs)]
+    chosen = [existing(state, job_id) for job_id in dict.fromkeys(jobs)]
     for job in chosen:
         if job.status != "dead":
             message = f"job {job.id} is {job.status}, not dead; only dead jobs can be named here"

@@ -56,7 +56,7 @@ def add(state: State, jobs: tuple[NewJob, ...], now: datetime) -> tuple[str, ...
         added_bytes = _LINE_BYTES * len(fresh) + payload_bytes
         _check_room(state, fresh, added_bytes)
         for key in _keys_to_drop(state, keyed, now):
-            state.remove_key(key)
+            state.forget("keys", key)
         _add(state, fresh, keyed, now)
         state.added_bytes += added_bytes
     ids = tuple(map(_id, jobs))
@@ -224,7 +224,7 @@ def _add(state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], now: d
     state.next_seq = first + len(fresh)
     for key, job in keyed.items():
         if key in state.keys:
-            state.remove_key(key)
+            state.forget("keys", key)
         state.put_key(key, job.id, _digest(job), now)
 
 

@@ -20,21 +20,22 @@ from bucketq.model.records import STATUSES, JobRecord
 from bucketq.model.state import State
 
 
-def get(state: State, operation: Get, now: datetime) -> JobRecord:
+def get(state: State, operation: Get, _now: datetime) -> JobRecord:
     """Read one job."""
-    del now
-    job = state.jobs.get(operation.job)
+    return existing(state, operation.job)
+
+
+def existing(state: State, job_id: str) -> JobRecord:
+    """Return the job with this id; raises ``JobNotFoundError`` if there is none."""
+    job = state.jobs.get(job_id)
     if job is None:
-        message = (
-            f"no job {operation.job!r} in the queue: it was never pushed, or has been archived"
-        )
+        message = f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
         raise JobNotFoundError(message)
     return job
 
 
-def page(state: State, operation: List, now: datetime) -> Page:
+def page(state: State, operation: List, _now: datetime) -> Page:
     """Read a page of jobs, in the order of their pushes."""
-    del now
     check.kinds(operation.kinds)
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     check.whole_number(operation.after, "after", 0, 2**63)
@@ -48,9 +49,8 @@ def page(state: State, operation: List, now: datetime) -> Page:
     return Page(jobs, jobs[-1].seq if more else None)
 
 
-def stats(state: State, operation: ReadStats, now: datetime) -> Stats:
+def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
     """Count the jobs."""
-    del operation
     counts: dict[str, dict[str, int]] = {}
     for (kind, status), count in sorted(state.counts.items()):
         counts.setdefault(kind, {})[status] = count
@@ -68,9 +68,8 @@ def stats(state: State, operation: ReadStats, now: datetime) -> Stats:
     )
 
 
-def snapshot(state: State, operation: ReadSnapshot, now: datetime) -> Snapshot:
+def snapshot(state: State, _operation: ReadSnapshot, now: datetime) -> Snapshot:
     """Read everything."""
-    del operation
     return Snapshot(
         version=state.version,
         incarnation=state.incarnation,

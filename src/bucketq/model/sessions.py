@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from heapq import heapify, heappop, heappush
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
 
+from bucketq.model.age_index import AgeIndex
 from bucketq.model.settings import Settings
 from bucketq.model.table import BLOCK_BITS, Table
 
 MISSING: Any = object()
 
-_SWEEP_ABOVE = 64
 _MOST_DIGESTS = 1000
 """What a session remembers at most of what its requests asked for: as many as a client may have
 under way at once. One answer that stays out holds up the floor, and must not let the row grow."""
@@ -102,16 +102,14 @@ class Sessions:
     rows, so that a state forgets alike before and after a reload.
     """
 
-    __slots__ = ("_by_age", "_by_time", "horizon", "table")
+    __slots__ = ("_by_time", "_by_version", "horizon", "table")
 
     def __init__(self, rows: Iterable[Session] = (), horizon: int = 0) -> None:
         """Take the sessions that an object holds."""
         self.table = Table(rows)
         self.horizon = horizon
-        self._by_age: list[tuple[int, int, str]] = []
-        self._by_time: list[tuple[datetime, int, str]] = []
-        self._sort()
-        self._sort_by_time()
+        self._by_version = AgeIndex(self.table.by_id, attrgetter("version"))
+        self._by_time = AgeIndex(self.table.by_id, attrgetter("at"))
 
     def __len__(self) -> int:
         """How many sessions are remembered."""
@@ -147,54 +145,27 @@ class Sessions:
         session.version = version
         table.touched.add(session.seq >> BLOCK_BITS)
         if is_moved:
-            heappush(self._by_age, (version, session.seq, session_id))
-            if len(self._by_age) > 2 * len(table) + _SWEEP_ABOVE:
-                self._sort()
+            self._by_version.add(session)
         if is_later:
-            heappush(self._by_time, (at, session.seq, session_id))
-            if len(self._by_time) > 2 * len(table) + _SWEEP_ABOVE:
-                self._sort_by_time()
+            self._by_time.add(session)
 
-    def are_stale(self, settings: Settings, now: datetime) -> bool:
-        """Whether there is one to be forgotten."""
-        return self._stale(settings, now) is not None
+    def has_expired(self, settings: Settings, now: datetime) -> bool:
+        """Whether there is a session to be forgotten."""
+        return self._expired(settings, now) is not None
 
-    def forget_stale(self, settings: Settings, now: datetime) -> list[str]:
+    def forget_expired(self, settings: Settings, now: datetime) -> list[str]:
         """Forget sessions that are old or too many; return their ids."""
         forgotten = []
-        while (session := self._stale(settings, now)) is not None:
+        while (session := self._expired(settings, now)) is not None:
             self.horizon = max(self.horizon, session.version)
             self.table.remove(session.id)
             forgotten.append(session.id)
         return forgotten
 
-    def _stale(self, settings: Settings, now: datetime) -> Session | None:
-        """The session to be forgotten next. Entries of those written since are dropped."""
+    def _expired(self, settings: Settings, now: datetime) -> Session | None:
+        """The session to be forgotten next, or None."""
         if len(self.table) > settings.max_sessions:
-            return self._oldest()
-        while self._by_time:
-            at, seq, session_id = self._by_time[0]
-            session = self.table.get(session_id)
-            if session is not None and (session.at, session.seq) == (at, seq):
-                is_old = now - at > timedelta(seconds=settings.session_retention_s)
-                return session if is_old else None
-            heappop(self._by_time)
-        return None
-
-    def _oldest(self) -> Session | None:
-        """The session that was last written in the oldest version."""
-        while self._by_age:
-            version, seq, session_id = self._by_age[0]
-            session = self.table.get(session_id)
-            if session is not None and (session.version, session.seq) == (version, seq):
-                return session
-            heappop(self._by_age)
-        return None
-
-    def _sort(self) -> None:
-        self._by_age = [(row.version, row.seq, row.id) for row in self.table]
-        heapify(self._by_age)
-
-    def _sort_by_time(self) -> None:
-        self._by_time = [(row.at, row.seq, row.id) for row in self.table]
-        heapify(self._by_time)
+            return self._by_version.first()
+        oldest = self._by_time.first()
+        retention = timedelta(seconds=settings.session_retention_s)
+        return oldest if oldest is not None and now - oldest.at > retention else None

@@ -13,24 +13,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from heapq import heappop, heappush
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
 
 from msgspec import Raw
 
 from bucketq.model.age_index import AgeIndex
-from bucketq.model.finished_jobs import FinishedJobs
+from bucketq.model.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
-from bucketq.model.table import Table
+from bucketq.model.table import Row, Table
 from bucketq.model.tokens import TokenRecord
 
 RING_LENGTH = 64
 """How many commits back a writer can look for its own."""
 
-_SWEEP_ABOVE = 1024
+R = TypeVar("R", bound=Row)
+ForgettableTable = Literal["keys", "tokens", "consumers", "writers"]
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
@@ -39,8 +41,18 @@ Change = tuple[str, str]
 class State:
     """A queue at one version, and what was applied to it since."""
 
-    def __init__(self, *, incarnation: str, created_at: datetime) -> None:
-        """Make the state of a queue that was never written."""
+    def __init__(
+        self,
+        *,
+        incarnation: str,
+        created_at: datetime,
+        jobs: Iterable[JobRecord] = (),
+        keys: Iterable[KeyRecord] = (),
+        tokens: Iterable[TokenRecord] = (),
+        consumers: Iterable[ConsumerRecord] = (),
+        writers: Iterable[WriterRecord] = (),
+    ) -> None:
+        """Make a state of rows in the order of their numbers. Raises ``ValueError`` on bad ones."""
         self.incarnation = incarnation
         self.created_at = created_at
         self.version = 0
@@ -52,69 +64,40 @@ class State:
         self.paused_kinds: dict[str, None] = {}
         self.next_seq = 1
         self.time: AgreedTime | None = None
-        """What the clocks of the writers show; None: it was never noted."""
+        """What the clocks of the writers show; None: it was never recorded."""
         self.sessions = Sessions()
-        self.keys: Table[KeyRecord] = Table()
-        self.tokens: Table[TokenRecord] = Table()
-        self.consumers: Table[ConsumerRecord] = Table()
-        self.writers: Table[WriterRecord] = Table()
-        self.jobs: Table[JobRecord] = Table()
+        self.keys = Table(keys)
+        self.tokens = Table(tokens)
+        self.consumers = Table(consumers)
+        self.writers = Table(writers)
+        self.jobs = Table(jobs)
         self.extra: dict[Change, dict[str, Raw]] = {}
         """Fields that this version of bucketq does not know, by table and row."""
 
         self.size_bytes = 0
         """How large the object was at this version."""
         self.added_bytes = 0
-        """About how much was pushed since, less the finished jobs that left."""
+        """About how much was pushed since, less the finished jobs that were removed."""
         self.changes: list[Change] = []
         """What was changed since the last commit was prepared."""
 
         self.lanes: dict[str, Lane] = {}
-        self.delayed: list[tuple[datetime, int, str]] = []
         self.running: dict[str, None] = {}
-        self.dead: dict[str, None] = {}
+        self.dead: dict[str, JobRecord] = {}
+        self.dead_ages = AgeIndex(self.dead, finished_at)
+        self.delayed = AgeIndex(self.jobs.by_id, _due_at, ())
         self.done = FinishedJobs()
         """The outbox: jobs that wait to be archived."""
         self.archive_trouble = ""
         """Why this process cannot archive them, for errors that result from it."""
         self.counts: dict[tuple[str, Status], int] = {}
-        self.token_expires_at: datetime | None = None
-        """When the next token expires; None: none ever does."""
-        self.key_ages = AgeIndex(self.keys, _always)
-        self.latest_key_at = created_at
+        self.key_ages = AgeIndex(self.keys.by_id, attrgetter("at"))
+        self.latest_key_at = max((key.at for key in self.keys), default=created_at)
         """No key has a later time than this."""
-        self.consumer_ages = AgeIndex(self.consumers, _is_closed)
-        self.writer_ages = AgeIndex(self.writers, _always)
-        self._left_delayed = 0
-        self._deaths: list[tuple[datetime, int, str]] = []
-
-    def restore(
-        self,
-        jobs: Iterable[JobRecord],
-        keys: Iterable[KeyRecord],
-        tokens: Iterable[TokenRecord] = (),
-        consumers: Iterable[ConsumerRecord] = (),
-        writers: Iterable[WriterRecord] = (),
-    ) -> None:
-        """Take rows that were read from an object, in order. Raises ``ValueError`` on bad ones."""
-        self.jobs = Table(jobs)
-        self.keys = Table(keys)
-        self.key_ages = AgeIndex(self.keys, _always)
-        self.latest_key_at = max((key.at for key in self.keys), default=self.created_at)
-        self.tokens = Table(tokens)
-        self._note_token_expiry()
-        self.consumers = Table(consumers)
-        self.consumer_ages = AgeIndex(self.consumers, _is_closed)
-        self.writers = Table(writers)
-        self.writer_ages = AgeIndex(self.writers, _always)
-        waiting: dict[str, list[JobRecord]] = {}
-        for job in self.jobs:
-            if job.status == "queued" and job.run_at is None:
-                waiting.setdefault(job.kind, []).append(job)
-            else:
-                self._count(job.kind, job.status, 1)
-                self._enter(job)
-        self._line_up_all(waiting)
+        self.token_ends = AgeIndex(self.tokens.by_id, attrgetter("expires_at"))
+        self.consumer_ages = AgeIndex(self.consumers.by_id, _closed_since)
+        self.writer_ages = AgeIndex(self.writers.by_id, attrgetter("at"))
+        self._enter_all(self.jobs)
 
     @property
     def has_changes(self) -> bool:
@@ -139,14 +122,7 @@ class State:
         """Add jobs that wait and were not there, behind all others."""
         self.jobs.extend(jobs)
         self.changes += [("jobs", job.id) for job in jobs]
-        waiting: dict[str, list[JobRecord]] = {}
-        for job in jobs:
-            if job.run_at is None:
-                waiting.setdefault(job.kind, []).append(job)
-            else:
-                self._count(job.kind, "queued", 1)
-                self._wait(job)
-        self._line_up_all(waiting)
+        self._enter_all(jobs)
 
     def start_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were taken out of their lanes, and are running now.
@@ -210,74 +186,51 @@ class State:
         """Remember an idempotency key."""
         seq = self.keys.next_seq
         record = KeyRecord(id=key, seq=seq, job=job, digest=digest, at=at)
-        self.keys.put(record)
-        self.key_ages.note(record)
+        self._put("keys", self.keys, self.key_ages, record)
         self.latest_key_at = max(self.latest_key_at, at)
-        self.changes.append(("keys", key))
-
-    def remove_key(self, key: str) -> None:
-        """Forget an idempotency key."""
-        self.keys.remove(key)
-        self.changes.append(("keys", key))
 
     def find_token(self, token_id: str, now: datetime) -> TokenRecord | None:
-        """The token with this id if it is good now, or None."""
+        """The token with this id if it is valid now, or None."""
         token = self.tokens.get(token_id)
         return token if token is not None and token.is_live(now) else None
 
     def put_token(self, token: TokenRecord) -> None:
         """Add a token."""
-        self.tokens.put(token)
-        self._note_token_expiry()
-        self.changes.append(("tokens", token.id))
-
-    def remove_token(self, token_id: str) -> None:
-        """Forget a token."""
-        self.tokens.remove(token_id)
-        self._note_token_expiry()
-        self.changes.append(("tokens", token_id))
+        self._put("tokens", self.tokens, self.token_ends, token)
 
     def put_consumer(self, consumer: ConsumerRecord) -> None:
         """Add a consumer, or replace the record of one."""
-        self.consumers.put(consumer)
-        self.consumer_ages.note(consumer)
-        self.changes.append(("consumers", consumer.id))
-
-    def remove_consumer(self, name: str) -> None:
-        """Forget a consumer."""
-        self.consumers.remove(name)
-        self.changes.append(("consumers", name))
+        self._put("consumers", self.consumers, self.consumer_ages, consumer)
 
     def put_writer(self, writer: WriterRecord) -> None:
         """Add a writer, or replace the record of one."""
-        self.writers.put(writer)
-        self.writer_ages.note(writer)
-        self.changes.append(("writers", writer.id))
+        self._put("writers", self.writers, self.writer_ages, writer)
 
-    def remove_writer(self, name: str) -> None:
-        """Forget a writer."""
-        self.writers.remove(name)
-        self.changes.append(("writers", name))
+    def _put(self, name: str, table: Table[R], ages: AgeIndex[R], row: R) -> None:
+        table.put(row)
+        ages.add(row)
+        self.changes.append((name, row.id))
+
+    def forget(self, name: ForgettableTable, row_id: str) -> None:
+        """Remove a row of a table other than that of jobs or sessions."""
+        table: Table[Any] = getattr(self, name)
+        table.remove(row_id)
+        self.changes.append((name, row_id))
 
     def touch_head(self) -> None:
         """Note that a field of the object itself was changed."""
         self.changes.append(("head", ""))
 
     def promote(self, now: datetime) -> None:
-        """Let delayed jobs whose time has come wait with the others."""
-        while self.delayed and self.delayed[0][0] <= now:
-            job = self._delayed_job(heappop(self.delayed))
-            if job is not None:
-                self._line_up(job)
+        """Move delayed jobs that are due to their lanes."""
+        while (job := self.delayed.first()) is not None and job.run_at and job.run_at <= now:
+            self.delayed.pop()
+            self._lane(job.kind).add(job)
 
     def next_due(self) -> datetime | None:
         """When the next delayed job becomes claimable, or None."""
-        while self.delayed:
-            job = self._delayed_job(self.delayed[0])
-            if job is not None:
-                return job.run_at
-            heappop(self.delayed)
-        return None
+        job = self.delayed.first()
+        return None if job is None else job.run_at
 
     def head_of(self, kind: str, now: datetime) -> JobRecord | None:
         """The next job of a kind that is due, or None."""
@@ -296,18 +249,9 @@ class State:
         """The waiting job that was pushed first, or None."""
         return next((job for job in self.jobs if job.status == "queued"), None)
 
-    def oldest_dead(self) -> JobRecord | None:
-        """The dead job that died first, or None."""
-        while self._deaths:
-            job = self.jobs.get(self._deaths[0][2])
-            if job is not None and job.status == "dead" and _death(job) == self._deaths[0]:
-                return job
-            heappop(self._deaths)
-        return None
-
     def dead_jobs(self) -> list[JobRecord]:
         """The dead jobs in the order of their deaths; of one moment, in that of their pushes."""
-        return sorted((self.jobs.by_id[job_id] for job_id in self.dead), key=_death)
+        return sorted(self.dead.values(), key=lambda job: (finished_at(job), job.seq))
 
     def _replace_all(self, jobs: Collection[JobRecord], before: Status, after: Status) -> None:
         """Replace the records of jobs, and count those of a kind that stand together at once."""
@@ -316,26 +260,16 @@ class State:
         kind, count = "", 0
         for job in jobs:
             changes.append(("jobs", job.id))
-            if count and job.kind != kind:
-                self._recount(kind, before, after, count)
-                count = 0
-            kind = job.kind
+            if job.kind != kind:
+                self._move(kind, before, after, count)
+                kind, count = job.kind, 0
             count += 1
+        self._move(kind, before, after, count)
+
+    def _move(self, kind: str, before: Status, after: Status, count: int) -> None:
         if count:
-            self._recount(kind, before, after, count)
-
-    def _recount(self, kind: str, before: Status, after: Status, moved: int) -> None:
-        counts, slot = self.counts, (kind, before)
-        if counts[slot] == moved:
-            del counts[slot]
-        else:
-            counts[slot] -= moved
-        slot = (kind, after)
-        counts[slot] = counts.get(slot, 0) + moved
-
-    def _note_token_expiry(self) -> None:
-        ends = (token.expires_at for token in self.tokens)
-        self.token_expires_at = min((end for end in ends if end is not None), default=None)
+            self._count(kind, before, -count)
+            self._count(kind, after, count)
 
     def _count(self, kind: str, status: Status, more: int) -> None:
         slot = (kind, status)
@@ -345,6 +279,19 @@ class State:
         else:
             del self.counts[slot]
 
+    def _enter_all(self, jobs: Iterable[JobRecord]) -> None:
+        """Count and index jobs that are in the order of their numbers."""
+        waiting: dict[str, list[JobRecord]] = {}
+        for job in jobs:
+            if job.run_at is None and job.status == "queued":
+                waiting.setdefault(job.kind, []).append(job)
+            else:
+                self._count(job.kind, job.status, 1)
+                self._enter(job)
+        for kind, some in waiting.items():
+            self._count(kind, "queued", len(some))
+            self._lane(kind).extend(some)
+
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":
             self._wait(job)
@@ -353,28 +300,14 @@ class State:
         elif job.status == "done":
             self.done.add(job)
         else:
-            self._bury(job)
-
-    def _bury(self, job: JobRecord) -> None:
-        self.dead[job.id] = None
-        heappush(self._deaths, _death(job))
-        if len(self._deaths) > 2 * len(self.dead) + _SWEEP_ABOVE:
-            self._deaths = [_death(job) for job in self.dead_jobs()]
+            self.dead[job.id] = job
+            self.dead_ages.add(job)
 
     def _wait(self, job: JobRecord) -> None:
         if job.run_at is not None:
-            heappush(self.delayed, (job.run_at, job.seq, job.id))
+            self.delayed.add(job)
         else:
-            self._line_up(job)
-
-    def _line_up(self, job: JobRecord) -> None:
-        self._lane(job.kind).add(job)
-
-    def _line_up_all(self, waiting: dict[str, list[JobRecord]]) -> None:
-        """Count jobs and let them wait, by kind and in the order of their numbers."""
-        for kind, jobs in waiting.items():
-            self._count(kind, "queued", len(jobs))
-            self._lane(kind).extend(jobs)
+            self._lane(job.kind).add(job)
 
     def _lane(self, kind: str) -> Lane:
         lane = self.lanes.get(kind)
@@ -382,18 +315,12 @@ class State:
             lane = self.lanes[kind] = Lane()
         return lane
 
-    def _delayed_job(self, entry: tuple[datetime, int, str]) -> JobRecord | None:
-        """The job of an entry, if it still waits; its id may belong to a later job by now."""
-        run_at, seq, job_id = entry
-        job = self.jobs.get(job_id)
-        if job is None or job.status != "queued" or (job.run_at, job.seq) != (run_at, seq):
-            return None
-        return job
-
     def _leave(self, job: JobRecord) -> None:
         self._count(job.kind, job.status, -1)
         if job.status == "queued":
-            self._sweep(job)
+            lane = self.lanes.get(job.kind)
+            if lane is not None:
+                lane.sweep(self.jobs.by_id, self.count(job.kind, "queued"))
         elif job.status == "running":
             del self.running[job.id]
         elif job.status == "done":
@@ -401,31 +328,11 @@ class State:
         else:
             del self.dead[job.id]
 
-    def _sweep(self, left: JobRecord) -> None:
-        """Drop entries of jobs that have left, if they outnumber those that wait."""
-        lane = self.lanes.get(left.kind)
-        if lane is not None:
-            lane.sweep(self.jobs.by_id, self.count(left.kind, "queued"))
-        if left.run_at is None:
-            return
-        self._left_delayed += 1
-        if self._left_delayed > _SWEEP_ABOVE and 2 * self._left_delayed > len(self.delayed):
-            self._left_delayed = 0
-            jobs = list(map(self._delayed_job, self.delayed))
-            self.delayed = []
-            for job in jobs:
-                if job is not None and job is not left:
-                    self._wait(job)
+
+def _due_at(job: JobRecord) -> datetime | None:
+    return job.run_at if job.status == "queued" else None
 
 
-def _death(job: JobRecord) -> tuple[datetime, int, str]:
-    return (job.finished_at or job.pushed_at, job.seq, job.id)
-
-
-def _is_closed(consumer: ConsumerRecord) -> bool:
-    """Whether it can be forgotten without forgetting a batch."""
-    return not consumer.is_open
-
-
-def _always(_row: KeyRecord | WriterRecord) -> bool:
-    return True
+def _closed_since(consumer: ConsumerRecord) -> datetime | None:
+    """When it was last used; None while a batch is open, which must not be forgotten."""
+    return None if consumer.is_open else consumer.at

@@ -45,9 +45,8 @@ def is_due(state: State, now: datetime) -> bool:
     return new.at - old.at >= step or (new.ahead_until or now) - (old.ahead_until or now) >= step
 
 
-def note(state: State, operation: NoteTime, now: datetime) -> None:
+def note(state: State, _operation: NoteTime, now: datetime) -> None:
     """Write down what the clock of a writer shows."""
-    del operation
     noted = _noted(state, now)
     if noted != state.time:
         state.time = noted

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from hashlib import sha256
-from hmac import compare_digest
 from typing import Literal
 
+import msgspec
 from msgspec import Struct, structs
 
 from bucketq.errors import InvalidRequestError
@@ -60,21 +60,11 @@ class TokenRecord(
 
     def info(self) -> TokenInfo:
         """Its public part."""
-        return TokenInfo(
-            id=self.id,
-            name=self.name,
-            rights=self.rights,
-            created_at=self.created_at,
-            expires_at=self.expires_at,
-        )
+        return msgspec.convert(self, TokenInfo, from_attributes=True)
 
     def is_live(self, now: datetime) -> bool:
         """Whether it has not expired."""
         return self.expires_at is None or now < self.expires_at
-
-    def is_of(self, token: str) -> bool:
-        """Whether this is the record of a token, compared in constant time."""
-        return compare_digest(self.digest, token_digest(token))
 
 
 def repr_without_digest(row: Struct) -> str:

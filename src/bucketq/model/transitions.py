@@ -34,51 +34,10 @@ from bucketq.model import (
     timekeeping,
     writers,
 )
+from bucketq.model import numbered_batches as batches
+from bucketq.model import operations as ops
 from bucketq.model.base import Operation
-from bucketq.model.numbered_batches import (
-    AckBatch,
-    ClaimBatch,
-    OpenConsumer,
-    Publish,
-    ReadBatch,
-    ReadConsumers,
-    ReleaseBatch,
-    RemoveConsumer,
-)
-from bucketq.model.operations import (
-    REPEATABLE,
-    Archived,
-    Cancel,
-    Claim,
-    Complete,
-    CompleteMany,
-    Configure,
-    Expire,
-    Fail,
-    Get,
-    GrantToken,
-    Heartbeat,
-    Lead,
-    List,
-    NoteTime,
-    Pause,
-    Persist,
-    Purge,
-    Push,
-    ReadOutbox,
-    ReadSnapshot,
-    ReadStats,
-    ReadTokens,
-    Redrive,
-    Release,
-    ReleaseMany,
-    Request,
-    Resume,
-    Retire,
-    RevokeToken,
-    Tidy,
-    Withdraw,
-)
+from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State
 
@@ -97,74 +56,66 @@ class Applied(Struct, frozen=True):
         return self.answer
 
 
-_MAX_NUMBER = 2**63 - 1
 _UNRECORDED = frozenset(REPEATABLE)
 
 _Handler = Callable[[State, Any, datetime], Any]
 
 _HANDLERS: dict[type[Operation], _Handler] = {
-    Push: pushes.push,
-    Claim: leases.claim,
-    Heartbeat: leases.heartbeat,
-    Complete: leases.complete,
-    CompleteMany: leases.complete_many,
-    Fail: leases.fail,
-    Release: leases.release,
-    Withdraw: leases.withdraw,
-    ReleaseMany: leases.release_many,
-    Expire: leases.expire,
-    Persist: brokers.persist,
-    Lead: brokers.lead,
-    Retire: brokers.retire,
-    Cancel: operators.cancel,
-    Redrive: operators.redrive,
-    Purge: operators.purge,
-    Pause: operators.pause,
-    Resume: operators.resume,
-    Configure: operators.configure,
-    GrantToken: access.grant,
-    RevokeToken: access.revoke,
-    NoteTime: timekeeping.note,
-    Tidy: operators.tidy,
-    Archived: archiving.remove_archived,
-    ReadOutbox: archiving.read_outbox,
-    Get: reads.get,
-    List: reads.page,
-    ReadStats: reads.stats,
-    ReadSnapshot: reads.snapshot,
-    ReadTokens: access.read_tokens,
-    OpenConsumer: consumers.open_one,
-    ClaimBatch: consumers.claim,
-    ReadBatch: consumers.read,
-    AckBatch: consumers.acknowledge,
-    ReleaseBatch: consumers.release,
-    ReadConsumers: consumers.read_all,
-    RemoveConsumer: consumers.remove,
-    Publish: writers.publish,
+    ops.Push: pushes.push,
+    ops.Claim: leases.claim,
+    ops.Heartbeat: leases.heartbeat,
+    ops.Complete: leases.complete,
+    ops.CompleteMany: leases.complete_many,
+    ops.Fail: leases.fail,
+    ops.Release: leases.release,
+    ops.Withdraw: leases.withdraw,
+    ops.ReleaseMany: leases.release_many,
+    ops.Expire: leases.expire,
+    ops.Persist: brokers.persist,
+    ops.Lead: brokers.lead,
+    ops.Retire: brokers.retire,
+    ops.Cancel: operators.cancel,
+    ops.Redrive: operators.redrive,
+    ops.Purge: operators.purge,
+    ops.Pause: operators.pause,
+    ops.Resume: operators.resume,
+    ops.Configure: operators.configure,
+    ops.GrantToken: access.grant,
+    ops.RevokeToken: access.revoke,
+    ops.NoteTime: timekeeping.note,
+    ops.Tidy: operators.tidy,
+    ops.Archived: archiving.remove_archived,
+    ops.ReadOutbox: archiving.read_outbox,
+    ops.Get: reads.get,
+    ops.List: reads.page,
+    ops.ReadStats: reads.stats,
+    ops.ReadSnapshot: reads.snapshot,
+    ops.ReadTokens: access.read_tokens,
+    batches.OpenConsumer: consumers.open_one,
+    batches.ClaimBatch: consumers.claim,
+    batches.ReadBatch: consumers.read,
+    batches.AckBatch: consumers.acknowledge,
+    batches.ReleaseBatch: consumers.release,
+    batches.ReadConsumers: consumers.read_all,
+    batches.RemoveConsumer: consumers.remove,
+    batches.Publish: writers.publish,
 }
 
-_RECALL: dict[type[Operation], Callable[[State, Any, Any], Any]] = {
-    Push: pushes.recall,
-    Claim: leases.recall_claim,
-    CompleteMany: leases.recall_completions,
-    ReleaseMany: leases.recall_releases,
-    Configure: operators.recall_settings,
-    GrantToken: access.recall_grant,
-    OpenConsumer: consumers.recall_opening,
-    AckBatch: consumers.recall_closing,
-    ReleaseBatch: consumers.recall_closing,
+_Remember = Callable[[Any, Any], Any]
+_Recall = Callable[[State, Any, Any], Any]
+
+_STORED: dict[type[Operation], tuple[_Remember, _Recall]] = {
+    ops.Push: (pushes.remember, pushes.recall),
+    ops.Claim: (leases.remember_claim, leases.recall_claim),
+    ops.CompleteMany: (leases.remember_lost, leases.recall_lost),
+    ops.ReleaseMany: (leases.remember_lost, leases.recall_lost),
+    ops.Configure: (lambda _operation, _answer: None, operators.recall_settings),
+    ops.GrantToken: (access.remember_grant, access.recall_grant),
+    batches.OpenConsumer: (consumers.remember_opening, consumers.recall_opening),
+    batches.AckBatch: (consumers.remember_closing, consumers.recall_closing),
+    batches.ReleaseBatch: (consumers.remember_closing, consumers.recall_closing),
 }
-_REMEMBER: dict[type[Operation], Callable[[Any, Any], Any]] = {
-    Push: pushes.remember,
-    Claim: leases.remember_claim,
-    CompleteMany: leases.remember_lost,
-    ReleaseMany: leases.remember_lost,
-    Configure: lambda _operation, _answer: None,
-    GrantToken: access.remember_grant,
-    OpenConsumer: consumers.remember_opening,
-    AckBatch: consumers.remember_closing,
-    ReleaseBatch: consumers.remember_closing,
-}
+"""What a session stores of an answer, and how the answer is made again; others are stored whole."""
 
 
 def apply(state: State, request: Request, now: datetime) -> Applied:
@@ -202,14 +153,11 @@ def _drop_frames(error: BaseException) -> None:
 
 
 def _check_id(request: Request) -> None:
-    number, floor = request.number, request.acknowledged_below
     check.name(request.session, "session")
-    if type(number) is not int or not 0 <= number <= _MAX_NUMBER:
-        check.whole_number(number, "number", 0, _MAX_NUMBER)
-    if type(floor) is not int or not 0 <= floor <= number:
-        check.whole_number(floor, "acknowledged_below", 0, _MAX_NUMBER)
+    check.whole_number(request.number, "number", 0)
+    check.whole_number(request.acknowledged_below, "acknowledged_below", 0)
     if request.since is not None:
-        check.whole_number(request.since, "since", 0, _MAX_NUMBER)
+        check.whole_number(request.since, "since", 0)
 
 
 def _find_earlier(state: State, request: Request) -> object:
@@ -231,8 +179,8 @@ def _find_earlier(state: State, request: Request) -> object:
         stored = session.find(request.number)
         if stored is not MISSING:
             _check_same(request, session.digests.get(request.number))
-            recall = _RECALL.get(type(request.operation))
-            return stored if recall is None else recall(state, request.operation, stored)
+            codec = _STORED.get(type(request.operation))
+            return stored if codec is None else codec[1](state, request.operation, stored)
     if request.since is not None and state.sessions.horizon > request.since:
         message = (
             f"request {request.number} of session {request.session} is older than what the "
@@ -254,16 +202,15 @@ def _check_same(request: Request, digest: str | None) -> None:
 
 
 def _remember(state: State, request: Request, answer: object, now: datetime) -> None:
-    remember = _REMEMBER.get(type(request.operation))
-    stored = answer if remember is None else remember(request.operation, answer)
-    version, floor = state.version + 1, request.acknowledged_below
+    codec = _STORED.get(type(request.operation))
+    stored = answer if codec is None else codec[0](request.operation, answer)
     state.sessions.write(
         request.session,
         request.number,
         stored,
         request_digest.digest(request.operation),
         now,
-        version=version,
-        floor=floor,
+        version=state.version + 1,
+        floor=request.acknowledged_below,
     )
     state.changes.append(("sessions", request.session))

@@ -6,21 +6,19 @@ last position, written in the commit that holds the jobs: what is not behind it 
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from bucketq.errors import RejectedError
 from bucketq.model import check, pushes
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.state import State
 
-MAX_POSITION = 2**63 - 1
-
 
 def publish(state: State, operation: Publish, now: datetime) -> bool:
     """Add jobs, all or none, unless the position was published; return whether it was new."""
     check.name(operation.writer, "writer")
-    check.whole_number(operation.batch, "batch", 0, MAX_POSITION)
-    check.whole_number(operation.part, "part", 0, MAX_POSITION)
+    check.whole_number(operation.batch, "batch", 0)
+    check.whole_number(operation.part, "part", 0)
     known = state.writers.get(operation.writer)
     if known is not None and (operation.batch, operation.part) <= known.position:
         return False
@@ -42,10 +40,3 @@ def publish(state: State, operation: Publish, now: datetime) -> bool:
         )
     )
     return True
-
-
-def expired(state: State, now: datetime) -> WriterRecord | None:
-    """The next writer to be forgotten, or None."""
-    oldest = state.writer_ages.oldest()
-    retention = timedelta(seconds=state.settings.writer_retention_s)
-    return oldest if oldest is not None and now - oldest.at > retention else None

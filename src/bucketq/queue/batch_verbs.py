@@ -16,9 +16,7 @@ from bucketq.commit.request_ids import parse_token
 from bucketq.model import check
 from bucketq.model import numbered_batches as bulk
 from bucketq.model.base import NewJob
-from bucketq.model.consumers import MAX_BATCH
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
-from bucketq.model.writers import MAX_POSITION
 from bucketq.queue.arguments import Duration, Names, as_names, as_several, lease_seconds
 from bucketq.queue.job import Job, JobBatch
 from bucketq.queue.new_jobs import JobSpec, new_job
@@ -137,8 +135,8 @@ class BatchVerbs(Generic[T]):
         """
         self._sender.check_open()
         check.name(writer, "writer")
-        check.whole_number(batch, "batch", 0, MAX_POSITION)
-        check.whole_number(part, "part", 0, MAX_POSITION)
+        check.whole_number(batch, "batch", 0)
+        check.whole_number(part, "part", 0)
         if request is not None:
             parse_token(request, bulk.Publish)
         several = as_several(jobs, "publish takes an iterable of JobSpec objects")
@@ -158,7 +156,7 @@ class BatchVerbs(Generic[T]):
 
 def _check_batch(consumer: object, batch: object) -> None:
     check.name(consumer, "consumer")
-    check.whole_number(batch, "batch", 1, MAX_BATCH)
+    check.whole_number(batch, "batch", 1)
 
 
 def _first_id(writer: str, batch: int, part: int) -> int:

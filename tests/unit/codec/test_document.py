@@ -273,11 +273,11 @@ def test_a_queue_that_became_empty_looks_like_one_that_was_never_filled() -> Non
     document.state.sessions.write("session", 1, None, "00c0ffee", NOW, version=1)
     document.state.next_seq = 200
     document.prepare("commit-1")
-    document.state.remove_token("00000001")
-    document.state.remove_consumer("consumer-1")
-    document.state.remove_writer("writer-1")
+    document.state.forget("tokens", "00000001")
+    document.state.forget("consumers", "consumer-1")
+    document.state.forget("writers", "writer-1")
     remove_done(document.state, 200)
-    document.state.remove_key("key")
+    document.state.forget("keys", "key")
     document.state.sessions.table.remove("session")
     body = document.prepare("commit-2").body
     assert body.endswith(b'"sessions":[\n],"keys":[\n],"jobs":[\n]}\n')

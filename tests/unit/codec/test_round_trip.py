@@ -211,7 +211,15 @@ brokers = st.builds(BrokerRecord, address=texts, id=texts, epoch=numbers, since=
 
 @st.composite
 def states(draw: st.DrawFn) -> State:
-    state = State(incarnation=draw(texts), created_at=draw(times))
+    state = State(
+        incarnation=draw(texts),
+        created_at=draw(times),
+        jobs=draw(jobs()),
+        keys=draw(keys()),
+        tokens=draw(tokens()),
+        consumers=draw(consumers()),
+        writers=draw(writers()),
+    )
     state.version = draw(numbers)
     state.commits.extend(draw(st.lists(texts, max_size=3)))
     state.broker = draw(maybe(brokers))
@@ -219,7 +227,6 @@ def states(draw: st.DrawFn) -> State:
     state.paused = draw(st.booleans())
     state.paused_kinds = dict.fromkeys(draw(st.lists(texts, max_size=3)))
     state.sessions = Sessions(draw(sessions()), draw(numbers))
-    state.restore(draw(jobs()), draw(keys()), draw(tokens()), draw(consumers()), draw(writers()))
     state.next_seq = draw(st.integers(301, 2**62))
     return state
 

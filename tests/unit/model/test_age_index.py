@@ -17,32 +17,32 @@ def writer(number: int, second: int) -> WriterRecord:
 
 def filled(*seconds: int) -> tuple[Table[WriterRecord], AgeIndex[WriterRecord]]:
     table = Table([writer(number, second) for number, second in enumerate(seconds, 1)])
-    return table, AgeIndex(table, lambda row: row.part == 0)
+    return table, AgeIndex(table.by_id, lambda row: row.at)
 
 
 def test_the_oldest_is_the_one_with_the_earliest_time_and_then_the_smallest_number() -> None:
     _, ages = filled(5, 3, 3)
-    oldest = ages.oldest()
-    assert oldest is not None
-    assert oldest.id == "w2"
+    first = ages.first()
+    assert first is not None
+    assert first.id == "w2"
 
 
 def test_a_row_that_was_used_or_removed_since_is_passed_over() -> None:
     table, ages = filled(1, 2, 3)
     table.put(used := writer(1, 9))
-    ages.note(used)
+    ages.add(used)
     table.remove("w2")
-    assert ages.oldest() == writer(3, 3)
+    assert ages.first() == writer(3, 3)
     table.remove("w3")
-    assert ages.oldest() == used
+    assert ages.first() == used
     table.remove("w1")
-    assert ages.oldest() is None
+    assert ages.first() is None
 
 
 def test_what_was_used_often_leaves_no_heap_behind() -> None:
     table, ages = filled(0)
     for second in range(1000):
         table.put(row := writer(1, second))
-        ages.note(row)
-    assert len(ages._entries) < 100
-    assert ages.oldest() == writer(1, 999)
+        ages.add(row)
+    assert len(ages) < 100
+    assert ages.first() == writer(1, 999)

@@ -218,7 +218,7 @@ def test_jobs_that_come_and_go_leave_nothing_behind() -> None:
         queue.ok(Cancel(job=f"c{number}"))
     state = queue.state
     lanes = sum(len(lane) for lane in state.lanes.values())
-    assert lanes + len(state.delayed) + len(state._deaths) < 5000
+    assert lanes + len(state.delayed) + len(state.dead_ages) < 5000
 
 
 def test_jobs_that_die_again_and_again_leave_nothing_behind() -> None:
@@ -228,4 +228,4 @@ def test_jobs_that_die_again_and_again_leave_nothing_behind() -> None:
         queue.wait(1)
         queue.fail(queue.claim_one(), retry=False)
         assert queue.ok(Redrive()) == 1
-    assert len(queue.state._deaths) < 2000
+    assert len(queue.state.dead_ages) < 2000

@@ -478,7 +478,7 @@ class QueueMachine(BulkRules):
     def check_waiting(self, state: State) -> None:
         """Every waiting job has one entry, in the lane of its kind or among the delayed."""
         by_seq = {job.seq: job for job in state.jobs}
-        entries = [seq for _, seq, _ in state.delayed]
+        entries = [seq for _, seq, _ in state.delayed._entries]
         for kind, lane in state.lanes.items():
             in_lane = [job.seq for job in lane._run[lane._head :]]
             in_lane += [seq for _, seq, _ in lane._heap]

@@ -280,9 +280,9 @@ def test_a_session_written_often_costs_one_place() -> None:
         if version % 100 == 0:
             sessions.write(f"s{version}", 1, None, "", START, version=version)
     assert len(sessions) == 50
-    assert len(sessions._by_age) <= 2 * 50 + 64
+    assert len(sessions._by_version) <= 2 * 50 + 64
     few = Settings(max_sessions=1)
-    assert len(sessions.forget_stale(few, START)) == 49
+    assert len(sessions.forget_expired(few, START)) == 49
     assert [session.id for session in sessions.table] == ["often"]
     assert sessions.horizon == 4900
 
@@ -293,6 +293,6 @@ def test_a_session_that_is_made_again_takes_its_new_place_in_the_order() -> None
     sessions = Sessions()
     for session_id in ("z", "y"):
         sessions.write(session_id, 1, None, "", START, version=1)
-    assert sessions.forget_stale(settings, START) == ["z"]
+    assert sessions.forget_expired(settings, START) == ["z"]
     sessions.write("z", 2, None, "", START, version=1)
-    assert sessions.forget_stale(settings, START) == ["y"]
+    assert sessions.forget_expired(settings, START) == ["y"]
