@@ -10,7 +10,7 @@ import pytest
 
 import bucketq
 from bucketq.admin import QueueObject
-from bucketq.cli.commands.storage.doctor import PRICES, describe, expect
+from bucketq.cli.commands.storage.doctor import PRICE_LISTS, describe, expect
 from bucketq.cli.store_checks import StoreChecks, check_store
 from bucketq.clock import SystemClock
 from bucketq.errors import StoreRefusedError, UnavailableError
@@ -184,7 +184,7 @@ def test_what_to_expect_follows_from_what_was_measured() -> None:
     assert paced.commits_per_s_embedded == 1
     text = "\n".join(describe(expected, "s3"))
     assert "$16.20" in text
-    assert PRICES["s3"].page in text
+    assert PRICE_LISTS["s3"] in text
 
 
 def test_the_command_on_a_file_and_in_memory(console: Console) -> None:

@@ -14,7 +14,7 @@ import typer.main
 from bucketq.cli.app import app
 from bucketq.cli.command import help_of
 from bucketq.cli.commands import GROUPS, SUBCOMMANDS, module_of
-from bucketq.cli.commands.storage.doctor import PRICES
+from bucketq.cli.commands.storage.doctor import GET_DOLLARS, PUT_DOLLARS
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.worker_import import parse_target
 from tests.cli.console import COMMANDS, Console
@@ -106,9 +106,8 @@ def test_the_exit_codes_are_those_of_the_code(console: Console) -> None:
 
 def test_the_table_of_costs_follows_from_the_prices() -> None:
     text = OPERATIONS.read_text("utf-8")
-    price = PRICES["s3"]
     for commits in (3_000_000, 300_000, 30_000, 3_000):
-        cost = commits / 1000 * (price.put + price.get)
+        cost = commits / 1000 * (PUT_DOLLARS + GET_DOLLARS)
         express = commits / 1000 * (0.00113 + 0.00003)
         assert f"| {commits:,} | ${cost:.2f} | ${max(express, 0.01):.2f} |" in text
 

@@ -77,8 +77,7 @@ async def finish_edit(target: QueueObject, draft: Draft, text: bytes) -> Edited:
         # Read again: whether a write landed can only be resolved if little has changed since.
         found = await target.find()
         if found is None:
-            message = f"{target.url} was deleted while you edited it"
-            raise QueueNotFoundError(message)
+            raise QueueNotFoundError(f"{target.url} was deleted while you edited it")
         if found.etag != draft.etag:
             state = _merge(target, draft, text, found.body)
         try:
@@ -95,8 +94,7 @@ def _parse_text(text: bytes, base: State) -> State:
     try:
         state = decode(text, "the text", accept=True).state
     except CorruptStateError as error:
-        message = f"the text cannot be used: {reason_of(error)}"
-        raise InvalidRequestError(message) from error
+        raise InvalidRequestError(f"the text cannot be used: {reason_of(error)}") from error
     for name in ("version", "incarnation", "commits"):
         if getattr(state, name) != getattr(base, name):
             message = f"the text cannot be used: leave {name!r} as it is; it cannot be edited"

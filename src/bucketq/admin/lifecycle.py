@@ -63,8 +63,7 @@ async def create(target: QueueObject, settings: dict[str, object] | None = None)
     chosen = changed(Settings(), settings or {})
     found = await target.find()
     if found is not None and not is_tombstone(found.body):
-        message = f"there is a queue at {target.url} already; it is left as it is"
-        raise RejectedError(message)
+        raise RejectedError(f"there is a queue at {target.url} already; it is left as it is")
     state = State(incarnation=new_id(target.clock), created_at=target.clock.now())
     state.settings = chosen
     await target.write_state(state, None if found is None else found.etag)
@@ -135,11 +134,10 @@ async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) 
     found = await target.find()
     is_free = found is None or is_tombstone(found.body)
     if not is_free and not overwrite:
-        message = (
+        raise RejectedError(
             f"there is a queue at {target.url} already; to replace it with the copy, and lose its "
             "jobs, use --replace"
         )
-        raise RejectedError(message)
     label, present = ("replaced", None) if found is None else _read_present(target, found.body)
     saved = None if found is None or is_free else await target.save_beside(found.body, label)
     released = _renew(target, state, present, _version_of(found))
@@ -194,5 +192,4 @@ async def _remove(target: QueueObject, stone: bytes) -> None:
         found = await target.find()
         if found is None or found.body != stone:
             return
-    message = f"{target.url} could not be deleted; it accepts no more jobs, try again"
-    raise UnavailableError(message)
+    raise UnavailableError(f"{target.url} could not be deleted; it accepts no more jobs, try again")

@@ -82,8 +82,7 @@ class QueueObject:
         """
         found = await self.find()
         if found is None:
-            message = f"no queue at {self.url}; create one with `bucketq create`"
-            raise QueueNotFoundError(message)
+            raise QueueNotFoundError(f"no queue at {self.url}; create one with `bucketq create`")
         return found
 
     async def find(self) -> StoredObject | None:
@@ -134,20 +133,18 @@ class QueueObject:
                     self.backoff,
                 )
         except TimeoutError as error:
-            message = (
+            raise UnavailableError(
                 f"{self.url} gave no certain answer in time: the write may have landed, or land "
                 "later; check the queue before you try again"
-            )
-            raise UnavailableError(message) from error
+            ) from error
         if outcome.verdict is Verdict.LOST:
             self._refuse_changed(outcome.found, etag)
         if outcome.verdict is Verdict.FORGOTTEN:
-            message = (
+            raise UnavailableError(
                 f"whether the write to {self.url} landed is unknown: its answer was lost, and the "
                 "object has changed too much since; check whether your change is there "
                 "(`bucketq stats`, `ls`, `show` or `edit`) before you make it again"
             )
-            raise UnavailableError(message)
 
     async def save_beside(self, body: bytes, label: str) -> str:
         """Save bytes in a new object next to the queue; return its key."""
@@ -159,8 +156,7 @@ class QueueObject:
             except ChangedMeanwhileError:
                 continue
             return key
-        message = f"there are {_MOST_COPIES} copies named {stem} already: move them away"
-        raise RejectedError(message)
+        raise RejectedError(f"there are {_MOST_COPIES} copies named {stem} already: move them away")
 
     def new_commit(self) -> str:
         """Draw the id of a commit."""
@@ -214,8 +210,7 @@ class QueueObject:
             async with asyncio.timeout(limit_s):
                 return await answer
         except TimeoutError as error:
-            message = f"no answer from {self.url} in {limit_s:.0f} s"
-            raise UnavailableError(message) from error
+            raise UnavailableError(f"no answer from {self.url} in {limit_s:.0f} s") from error
 
 
 def _judge_descent(ours: State, current: State) -> Verdict:

@@ -51,13 +51,12 @@ def check_listen(listen: str, tls: ServerTls | None, *, insecure: bool) -> None:
     from bucketq.rpc.address import is_loopback
 
     if tls is None and not insecure and not is_loopback(listen):
-        message = (
+        raise InvalidRequestError(
             f"--listen {listen} accepts connections from other hosts, without protection: add "
             "--tls-cert and --tls-key, and either --tls-client-ca, or tokens for every queue "
             "(`bucketq token create URL --name NAME --rights RIGHTS`); or add --insecure if every "
             "host that can connect may read and change the queues"
         )
-        raise InvalidRequestError(message)
 
 
 async def check_token_required(
@@ -76,8 +75,7 @@ async def check_token_required(
     except TimeoutError as error:
         message = f"{url} could not be read within {timeout_s:g} s; try again"
         raise UnavailableError(message) from error
-    message = (
+    raise InvalidRequestError(
         f"--listen {listen} accepts connections from other hosts, and {url} {problem}`bucketq "
         f"token create {url} --name NAME --rights RIGHTS`; or add --tls-client-ca, or --insecure"
     )
-    raise InvalidRequestError(message)

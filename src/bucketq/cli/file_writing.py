@@ -33,11 +33,9 @@ def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
             with contextlib.suppress(FileNotFoundError):
                 temp.unlink()
     except FileExistsError:
-        message = f"{path} already exists; name another file, or use --force"
-        raise RejectedError(message) from None
+        raise RejectedError(f"{path} already exists; name another file, or use --force") from None
     except IsADirectoryError:
-        message = f"{path} is a directory; name a file in it"
-        raise InvalidRequestError(message) from None
+        raise InvalidRequestError(f"{path} is a directory; name a file in it") from None
     except OSError as error:
         message = f"cannot write {path}: {(error.strerror or str(error)).lower()}"
         raise StoreRefusedError(message) from None

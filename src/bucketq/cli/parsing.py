@@ -41,8 +41,7 @@ def parse_moment(text: str, what: str, now: datetime) -> datetime:
         try:
             return now - timedelta(seconds=parse_duration(text, what))
         except OverflowError:
-            message = f"{what}: {text!r} is too long ago"
-            raise InvalidRequestError(message) from None
+            raise InvalidRequestError(f"{what}: {text!r} is too long ago") from None
     return parse_time(text, what)
 
 
@@ -51,14 +50,12 @@ def parse_time(text: str, what: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        message = (
+        raise InvalidRequestError(
             f"{what}: {text!r} is not a time; write it like 2026-02-15T10:00:00Z or 2026-02-15"
-        )
-        raise InvalidRequestError(message) from None
+        ) from None
     if moment.tzinfo is None:
         if len(text.strip()) > len("2026-02-15"):
-            message = f"{what}: {text!r} has no time zone; end it with Z for UTC"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(f"{what}: {text!r} has no time zone; end it with Z for UTC")
         moment = moment.replace(tzinfo=UTC)
     return moment
 
@@ -69,33 +66,20 @@ def moments(since: str, until: str | None, first: str, last: str) -> tuple[datet
     begin = parse_moment(since, first, moment)
     end = moment if until is None else parse_moment(until, last, moment)
     if begin >= end:
-        message = f"{first} {since} is not before {until or 'now'}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"{first} {since} is not before {until or 'now'}")
     return begin, end
 
 
-def parse_tags(pairs: list[str] | None, what: str = "--tag") -> dict[str, str] | None:
+def parse_tags(pairs: list[str] | None) -> dict[str, str] | None:
     """Parse tags of the form name=value."""
-    if not pairs:
-        return None
-    tags = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            message = f"{what}: {pair!r} does not have the form name=value"
-            raise InvalidRequestError(message)
-        tags[name] = value
-    return tags
+    return _parse_pairs(pairs, "--tag: {!r} does not have the form name=value") or None
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, object]:
     """Parse settings of the form name=value, with the value as JSON."""
     changes: dict[str, object] = {}
-    for pair in pairs or ():
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            message = f"{pair!r} does not have the form name=value, like lease_s=60"
-            raise InvalidRequestError(message)
+    texts = _parse_pairs(pairs, "{!r} does not have the form name=value, like lease_s=60")
+    for name, text in texts.items():
         try:
             changes[name.strip()] = msgspec.json.decode(text)
         except msgspec.DecodeError:
@@ -104,14 +88,23 @@ def parse_settings(pairs: list[str] | None) -> dict[str, object]:
     return changes
 
 
+def _parse_pairs(pairs: list[str] | None, complaint: str) -> dict[str, str]:
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidRequestError(complaint.format(pair))
+        found[name] = value
+    return found
+
+
 def parse_json(raw: bytes, what: str) -> msgspec.Raw:
     """Check JSON, and put it on one line, as in the object."""
     try:
         line = msgspec.json.format(raw.strip(), indent=-1)
         check_decodable(line)
     except NotDecodableError as error:
-        message = f"{what} cannot be decoded: {error}"
-        raise InvalidRequestError(message) from None
+        raise InvalidRequestError(f"{what} cannot be decoded: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{what} is not JSON: {error}; write a string with quotes, like '\"text\"'"
         raise InvalidRequestError(message) from None
@@ -150,8 +143,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 def check_timeout(timeout_s: float) -> float:
     """Reject a timeout that is not a positive number of seconds."""
     if not 0 < timeout_s < float("inf"):
-        message = f"--timeout must be more than 0 seconds, got {timeout_s:g}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"--timeout must be more than 0 seconds, got {timeout_s:g}")
     return timeout_s
 
 

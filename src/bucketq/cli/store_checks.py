@@ -294,8 +294,7 @@ class _Checker:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await call
         except TimeoutError as error:
-            message = f"no answer in {_TIMEOUT_S:g} s"
-            raise UnavailableError(message) from error
+            raise UnavailableError(f"no answer in {_TIMEOUT_S:g} s") from error
 
     async def _pause(self) -> None:
         """Wait as long as the provider requires between two writes of one object."""

@@ -56,8 +56,7 @@ def parse_target(word: str) -> WorkerTarget:
         return WorkerTarget(name, attribute, Path.cwd(), None)
     file = Path(name).resolve()
     if not file.is_file():
-        message = f"there is no file {name}: name the module with your worker"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"there is no file {name}: name the module with your worker")
     root, module = file.parent, file.stem
     while (root / "__init__.py").exists():
         root, module = root.parent, f"{root.name}.{module}"
@@ -70,11 +69,10 @@ def find_worker(target: WorkerTarget) -> Worker:
     _check_file(module, target)
     worker = _attribute(module, target) if target.attribute else _only_worker(module)
     if not worker.handlers:
-        message = (
+        raise InvalidRequestError(
             f"the worker of {target.module} has no handlers: add one with "
             '@worker.handler("kind"), in a module that it imports'
         )
-        raise InvalidRequestError(message)
     return worker
 
 
@@ -101,11 +99,10 @@ def _imported(target: WorkerTarget) -> ModuleType:
         return importlib.import_module(target.module)
     except ModuleNotFoundError as error:
         if error.name and f"{target.module}.".startswith(f"{error.name}."):
-            message = (
+            raise InvalidRequestError(
                 f"there is no module {error.name!r}, neither in {target.root} nor installed: run "
                 "the command in the folder of your code, or name the file, like tasks.py:worker"
-            )
-            raise InvalidRequestError(message) from None
+            ) from None
         raise _import_failure(target, error) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything
         raise _import_failure(target, error) from None
@@ -131,11 +128,10 @@ def _check_file(module: ModuleType, target: WorkerTarget) -> None:
     found = getattr(module, "__file__", None)
     if target.file is None or (found is not None and Path(found).resolve() == target.file):
         return
-    message = (
+    raise InvalidRequestError(
         f"{target.file} cannot be imported: Python has another module called {target.module} "
         f"({found or 'built in'}); give the file another name"
     )
-    raise InvalidRequestError(message)
 
 
 def _attribute(module: ModuleType, target: WorkerTarget) -> Worker:
@@ -148,11 +144,10 @@ def _attribute(module: ModuleType, target: WorkerTarget) -> Worker:
             raise InvalidRequestError(message)
         found = getattr(found, name)
     if not isinstance(found, Worker):
-        message = (
+        raise InvalidRequestError(
             f"{target.module}:{target.attribute} is a "
             f"{type(found).__name__}, not a bucketq.Worker; {_what_is_there(module)}"
         )
-        raise InvalidRequestError(message)
     return found
 
 
@@ -163,8 +158,7 @@ def _only_worker(module: ModuleType) -> Worker:
         return workers[_USUAL_NAME]
     if len({id(worker) for worker in workers.values()}) == 1:
         return next(iter(workers.values()))
-    message = f"name a worker: {_what_is_there(module)}"
-    raise InvalidRequestError(message)
+    raise InvalidRequestError(f"name a worker: {_what_is_there(module)}")
 
 
 def _workers(module: ModuleType) -> dict[str, Worker]:

@@ -34,11 +34,10 @@ class DuplicateFinder:
         digest = blake2b(content, digest_size=16).digest()
         first, known = self._seen.setdefault((what, value), (number, digest))
         if known != digest:
-            message = (
+            raise InvalidRequestError(
                 f"{self._name}: {self._noun}s {first:,} and {number:,} have the same {what} "
                 f"{value!r} but different contents: correct one of them"
             )
-            raise InvalidRequestError(message)
 
 
 def _all_of(job: NewJob) -> bytes:

@@ -15,11 +15,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from bucketq.cli.bulk.duplicates import DuplicateFinder
-from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, StreamFeed, check_item
+from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, StreamFeed, check_item
 from bucketq.cli.bulk.progress_file import SUFFIX, ProgressFile, ProgressRecord, read_record
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parsing import STDIN
@@ -109,22 +110,20 @@ def _check_same_run(plan: Plan, feed: Feed, record: ProgressRecord, fresh: Progr
     }
     for reason, applies in reasons.items():
         if applies:
-            message = (
+            raise InvalidRequestError(
                 f"{plan.progress} is from an earlier run, but {reason} since; use --restart to "
                 f"push every {feed.noun} as a new job, or name another file with --progress"
             )
-            raise InvalidRequestError(message)
 
 
 def _check_archive_access(plan: Plan) -> None:
     """Raise if only the archive can answer and it cannot be read: brokers do not serve it."""
     if plan.url.startswith(("bucketq://", "bucketqs://")):
-        message = (
+        raise InvalidRequestError(
             f"{plan.progress} names a batch that is not in the queue, and only the archive shows "
             "whether it was pushed: check with `bucketq archive cat` and the address of the "
             "queue's object, and push the missing jobs from another file"
         )
-        raise InvalidRequestError(message)
 
 
 @dataclass
@@ -156,7 +155,8 @@ class _Pusher:
         record = self._progress.record
         if record.pending is None:
             return
-        items = _up_to(self._feed.items(record.done), record.pending)
+        last = record.pending.at
+        items = list(takewhile(lambda item: item.end.at <= last, self._feed.items(record.done)))
         own = {item.spec.id for item in items if item.has_made_id}
         wanted = own or {item.spec.id for item in items}
         found = {job.id for job in snapshot.jobs} & wanted
@@ -276,15 +276,6 @@ def _result(record: ProgressRecord, before: int) -> dict[str, object]:
 def _is_there(found: set[Any], wanted: set[Any], own: set[Any]) -> bool:
     """Whether a batch was committed; one job with a derived id proves it, as all go together."""
     return bool(found) if own else found == wanted
-
-
-def _up_to(items: Iterator[Item], end: Mark) -> list[Item]:
-    taken = []
-    for item in items:
-        if item.end.at > end.at:
-            break
-        taken.append(item)
-    return taken
 
 
 def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list[Item]]:

@@ -145,8 +145,7 @@ class _LineReader:
             found = self._parse(line)
             spec = _spec(found, found.id or f"{self._run}-{end.number}", defaults)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-            message = f"{self._name}, line {end.number}: {_why(error)}"
-            raise InvalidRequestError(message) from None
+            raise InvalidRequestError(f"{self._name}, line {end.number}: {_why(error)}") from None
         if found.status is not None and found.status not in defaults.statuses:
             return None
         if defaults.kinds and found.kind not in defaults.kinds:
@@ -246,8 +245,7 @@ def check_item(name: str, item: Item, settings: Settings) -> NewJob:
         job = new_job(item.spec, "", Any)
         check.new_job(job, settings)
     except RejectedError as error:
-        message = f"{name}, line {item.end.number}: {error}"
-        raise InvalidRequestError(message) from None
+        raise InvalidRequestError(f"{name}, line {item.end.number}: {error}") from None
     return job
 
 

@@ -82,8 +82,7 @@ class LineHandler(logging.Handler):
 def choose_format(text: str, out: Output) -> Format:
     """Parse --log-format, and report errors in that format, as they go to stderr as well."""
     if text not in {"", "text", "json"}:
-        message = f"--log-format must be text or json, got {text!r}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"--log-format must be text or json, got {text!r}")
     form: Format = "json" if text == "json" or (out.json and not text) else "text"
     out.json_errors = form == "json"
     return form

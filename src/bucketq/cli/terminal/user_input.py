@@ -32,8 +32,7 @@ def interruptible() -> Iterator[None]:
 def confirmed(out: Output, what: str) -> bool:
     """Ask for confirmation; if stdin is not a terminal, raise an error that names --yes."""
     if not sys.stdin.isatty():
-        message = f"this would {what}; add --yes to confirm"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"this would {what}; add --yes to confirm")
     print(printable(f"{what}? [y/N] "), end="", file=sys.stderr, flush=True)
     try:
         with interruptible():

@@ -151,8 +151,7 @@ def _locations(urls: list[str]) -> list[tuple[str, Location]]:
     for name, location in found:
         other = names.setdefault(location.url, name)
         if other != name:
-            message = f"{location.url} is given twice, as {other} and as {name}"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(f"{location.url} is given twice, as {other} and as {name}")
     return found
 
 
@@ -164,11 +163,10 @@ def _check_addresses(listen: str, advertise: str, tls: ServerTls | None, *, inse
     check_listen(listen, tls, insecure=insecure)
     host, port = split_address(advertise or listen)
     if host in _EVERYWHERE or (advertise and not port):
-        message = (
+        raise InvalidRequestError(
             f"clients cannot connect to {advertise or listen}: add --advertise HOST:PORT, with a "
             "name or address of this host that they can reach"
         )
-        raise InvalidRequestError(message)
 
 
 def _broker(location: Location, transport: Transport, clock: Clock, *, takeover: bool) -> Broker:

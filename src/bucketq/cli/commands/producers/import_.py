@@ -51,14 +51,12 @@ async def run(
     chosen = tuple(statuses or ("queued",))
     for status in chosen:
         if status not in STATUSES:
-            message = f"unknown status {status!r}; use {', '.join(STATUSES)}"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(f"unknown status {status!r}; use {', '.join(STATUSES)}")
     defaults = Defaults(kinds=tuple(kinds or ()), statuses=chosen)
     if "://" not in source:
         return await push_lines(out, Plan(url, defaults, progress, restart, batch), Path(source))
     if source == url:
-        message = "source and target are the same queue"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("source and target are the same queue")
     async with open_queue(source, out.timeout_s) as other:
         feed = QueueFeed(source, await other.snapshot(), defaults)
     plan = Plan(url, defaults, progress or _progress_of(source, url, defaults), restart, batch)

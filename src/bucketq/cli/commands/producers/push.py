@@ -115,8 +115,7 @@ async def run(  # noqa: PLR0913 - each is an option
             raise InvalidRequestError(message)
         return await push_lines(out, Plan(url, defaults, progress, restart, batch), source)
     if progress is not None or restart:
-        message = "--progress and --restart need --bulk"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("--progress and --restart need --bulk")
     value = _read_payload(payload, file, encoding)
     return await _push_one(
         out, url, kind, value, options | {"id": job_id, "key": key, "request": request}
@@ -127,8 +126,7 @@ async def _push_one(
     out: Output, url: str, kind: str | None, payload: Any, options: dict[str, Any]
 ) -> int:
     if kind is None:
-        message = "name the kind of the job: bucketq push URL KIND PAYLOAD"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("name the kind of the job: bucketq push URL KIND PAYLOAD")
     if not options["id"] and not options["request"]:
         # Chosen before the push is sent, so that an interrupted one can be repeated safely.
         options["id"] = new_id(SystemClock())
@@ -144,14 +142,11 @@ async def _push_one(
 
 def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
     if encoding not in {"json", "text", "bytes"}:
-        message = f"unknown format --as {encoding!r}; use json, text or bytes"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"unknown format --as {encoding!r}; use json, text or bytes")
     if payload is not None and file is not None:
-        message = "the payload is given twice, as an argument and by --file"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("the payload is given twice, as an argument and by --file")
     if payload is None and file is None and sys.stdin.isatty():
-        message = "no payload: give it as an argument, by --file, or on stdin"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("no payload: give it as an argument, by --file, or on stdin")
     raw = read_bytes(file or Path(STDIN)) if payload is None else payload.encode()
     if encoding == "bytes":
         return raw
@@ -163,13 +158,11 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
             raise InvalidRequestError(message) from None
     if not raw.strip():
         source = "the argument" if payload is not None else file or "stdin"
-        message = f"no payload: {source} is empty; write an empty string as '\"\"'"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"no payload: {source} is empty; write an empty string as '\"\"'")
     return parse_json(raw, "the payload")
 
 
 def _refuse_single(given: dict[str, str | None]) -> None:
     for name, value in given.items():
         if value is not None:
-            message = f"--bulk pushes many jobs: {name} is for a single job"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(f"--bulk pushes many jobs: {name} is for a single job")

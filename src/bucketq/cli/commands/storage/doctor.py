@@ -11,28 +11,19 @@ from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output, plain
 from bucketq.cli.terminal.text_table import Column
 
-PRICES_FROM = "at prices reported for US regions in 2026, which may differ from yours; see"
-_JOB_COMMITS = 3
-"""One job takes three commits: push, claim, complete."""
-_BATCH = 100
-"""Jobs per commit in the second estimate of the cost."""
-
-
-@dataclass(frozen=True)
-class Price:
-    """What a thousand requests cost, in US dollars."""
-
-    put: float
-    get: float
-    page: str
-    """The provider's price list; the figures here were not taken from it."""
-
-
-PRICES = {
-    "s3": Price(0.005, 0.0004, "https://aws.amazon.com/s3/pricing/"),
-    "gs": Price(0.005, 0.0004, "https://cloud.google.com/storage/pricing"),
-    "az": Price(0.005, 0.0004, "https://azure.microsoft.com/pricing/details/storage/blobs/"),
+# What a thousand requests cost in US dollars, in US regions in 2026: as reported by others, and the
+# same for all three. The price lists are named so that readers can check.
+_PRICES_FROM = "at prices reported for US regions in 2026, which may differ from yours; see"
+PUT_DOLLARS, GET_DOLLARS = 0.005, 0.0004
+PRICE_LISTS = {
+    "s3": "https://aws.amazon.com/s3/pricing/",
+    "gs": "https://cloud.google.com/storage/pricing",
+    "az": "https://azure.microsoft.com/pricing/details/storage/blobs/",
 }
+# One job takes three commits: push, claim, complete.
+_JOB_COMMITS = 3
+# Jobs per commit in the second estimate of the cost: a usual number under load.
+_BATCH = 100
 
 
 @dataclass(frozen=True)
@@ -88,11 +79,10 @@ def expect(checks: StoreChecks, scheme: str, interval_s: float) -> Expectation |
     if not checks.is_fit or checks.put_ms is None or checks.get_ms is None:
         return None
     put_s, get_s = checks.put_ms / 1000, checks.get_ms / 1000
-    price = PRICES.get(scheme)
     direct = embedded = None
-    if price is not None:
-        direct = _JOB_COMMITS * 1000 * (price.put + price.get)
-        embedded = _JOB_COMMITS * 1000 * price.put / _BATCH
+    if scheme in PRICE_LISTS:
+        direct = _JOB_COMMITS * 1000 * (PUT_DOLLARS + GET_DOLLARS)
+        embedded = _JOB_COMMITS * 1000 * PUT_DOLLARS / _BATCH
     return Expectation(
         commits_per_s_direct=1 / max(put_s + get_s, interval_s),
         commits_per_s_embedded=1 / max(put_s, interval_s),
@@ -108,12 +98,11 @@ def describe(expected: Expectation, scheme: str) -> list[str]:
         f"  direct    about {expected.commits_per_s_direct:,.3g} commits/s, one operation in each",
         f"  embedded  about {expected.commits_per_s_embedded:,.3g} commits/s, many in each",
     ]
-    price = PRICES.get(scheme)
-    if price is None or expected.dollars_per_million_jobs is None:
+    if expected.dollars_per_million_jobs is None:
         return [*lines, "  cost      unknown: no price list for this store"]
     return [
         *lines,
         f"  cost      ${expected.dollars_per_million_jobs:.2f} for a million jobs, one by one",
         f"            ${expected.dollars_per_million_jobs_batched:.2f} with {_BATCH} in a commit",
-        f"            ({PRICES_FROM} {price.page})",
+        f"            ({_PRICES_FROM} {PRICE_LISTS[scheme]})",
     ]

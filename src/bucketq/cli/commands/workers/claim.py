@@ -73,8 +73,7 @@ async def run(
 def _parse_wait(text: str) -> float:
     wait_s = parse_duration(text, "--wait")
     if wait_s > MAX_WAIT_S:
-        message = f"--wait must be at most 1h, got {text}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"--wait must be at most 1h, got {text}")
     return wait_s
 
 

@@ -32,8 +32,7 @@ async def run(
         bucketq complete file:///srv/jobs/queue.json JOB LEASE --result '{"sent": true}'
     """
     if result is not None and result_file is not None:
-        message = "give --result or --result-file, not both"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("give --result or --result-file, not both")
     raw = result.encode() if result is not None else None
     if result_file is not None:
         raw = read_bytes(result_file)

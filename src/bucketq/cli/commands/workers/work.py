@@ -98,8 +98,7 @@ def run(
     if reload:
         return _run_with_reload(found, out)
     if batch_jobs is not None and not spark:
-        message = "--batch-jobs needs --spark"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("--batch-jobs needs --spark")
     with WorkerStatusLine(is_wanted=not out.quiet and form == "text") as line:
         worker = find_worker(found)
         worker.configure(url, concurrency=concurrency, drain_s=drain_s)
@@ -137,11 +136,10 @@ def _on_spark(
 
 def _check_address(worker: Worker) -> None:
     if not worker.url and not os.environ.get(ADDRESS_VARIABLE):
-        message = (
+        raise InvalidRequestError(
             "the worker has no queue: add --url, pass an address to bucketq.Worker, or set "
             f"{ADDRESS_VARIABLE}"
         )
-        raise InvalidRequestError(message)
 
 
 async def _work(

@@ -21,10 +21,9 @@ async def run(out: Output, *, url: Url, token_id: TokenId, request: Request = No
     """
     async with open_queue(url, out.timeout_s) as queue:
         was_there = await queue.revoke_token(token_id, request=request)
+    if was_there or out.json:
+        out.done(f"token {token_id} is revoked", {"id": token_id, "revoked": was_there})
     if was_there:
-        out.done(f"token {token_id} is revoked", {"id": token_id, "revoked": True})
         return exit_codes.OK
-    if out.json:
-        out.value({"id": token_id, "revoked": False})
     out.note(f"there is no token {token_id}: it has expired, was revoked, or never existed")
     return exit_codes.NOTHING

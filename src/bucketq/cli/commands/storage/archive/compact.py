@@ -45,8 +45,7 @@ def run(
     begin = None if since is None else parse_moment(since, "--from", moment)
     end = None if until is None else parse_moment(until, "--to", moment)
     if begin is not None and end is not None and begin >= end:
-        message = f"--from {since} is not before --to {until}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"--from {since} is not before --to {until}")
     age = timedelta(seconds=parse_duration(settled_after, "--settled-after"))
     with (
         started(out, url, master, "archive compact") as spark,

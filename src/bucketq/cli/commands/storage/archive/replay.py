@@ -46,8 +46,7 @@ def run(
         bucketq archive replay file:///srv/q.json --where "get_json_object(payload, '$.n') = 5"
     """
     if again and name is not None:
-        message = "--again starts a new replay: leave out --name"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("--again starts a new replay: leave out --name")
     begin, end = moments(since, until, "--from", "--to")
     timeout_s = check_timeout(out.timeout_s)
     from bucketq.spark.archive.replay_jobs import name_of, replay

@@ -23,10 +23,9 @@ async def run(out: Output, *, url: Url, name: Name, request: Request = None) -> 
     """
     async with open_queue(url, out.timeout_s) as queue:
         was_there = await queue.remove_consumer(name, request=request)
+    if was_there or out.json:
+        out.done(f"consumer {name} is removed", {"name": name, "removed": was_there})
     if was_there:
-        out.done(f"consumer {name} is removed", {"name": name, "removed": True})
         return exit_codes.OK
-    if out.json:
-        out.value({"name": name, "removed": False})
     out.note(f"there is no consumer {name}: it was removed, has expired, or never existed")
     return exit_codes.NOTHING
