@@ -1,6 +1,6 @@
-"""How clients and brokers talk: the messages, what carries them, and errors on the way.
+"""The protocol between clients and brokers: messages, transport and errors.
 
-``messages`` and ``transport`` are what brokers and clients are written against; they know no
-network. ``protobuf`` encodes the messages, and its ``bucketq.proto`` is what other languages need.
-``grpc`` carries them. The simulator puts a network of its own in the same place.
+Brokers and clients depend on ``messages`` and ``transport``, which know no network. ``protobuf``
+encodes the messages, and its ``bucketq.proto`` is what other languages need. ``grpc`` is the
+transport; the simulator replaces it by a network of its own.
 """

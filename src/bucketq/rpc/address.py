@@ -44,7 +44,7 @@ _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split ``host:port``; raises ``InvalidRequestError`` if it has another form."""
+    """Split ``host:port``. Raises ``InvalidRequestError`` if it has another form."""
     host, colon, port = address.rpartition(":")
     if (
         not colon
@@ -59,9 +59,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def secured(address: str, *, tls: bool) -> str:
-    """Return the address as a transport takes it.
+    """Return the address with the prefix for TLS, if it is used.
 
-    If it already has the prefix, it is not a valid address; a second prefix gets it rejected.
+    An address that already has the prefix is not valid; a second prefix gets it rejected.
     """
     return SECURE + address if tls or address.startswith(SECURE) else address
 
@@ -109,7 +109,7 @@ async def resolve_address(address: str, networks: Collection[Network]) -> Resolv
         refusal = _refusal_of(ip, networks)
         if refusal:
             shown = host if host == str(ip) else f"{host} ({ip})"
-            message = f"{shown} {refusal}, so no broker is looked for at {address}"
+            message = f"{shown} {refusal}, so {address} is not dialled"
             raise UntrustedError(message)
     return ResolvedAddress(host, port, tuple(ips))
 

@@ -5,8 +5,8 @@ in one message. Answers come in any order, each with the tag of its call. A call
 exactly as it is applied, including its id, so that it can be retried at this broker or another and
 is applied at most once.
 
-A ``Ping`` needs no connection. It is answered from memory, at once, whatever the storage does, and
-so distinguishes a dead broker from one whose storage is slow.
+A ``Ping`` needs no connection. A broker answers it from memory, at once, even if its storage is
+slow, so that clients can distinguish it from a dead one.
 
 These are plain values. The receiver checks every message.
 """
@@ -60,8 +60,8 @@ OFFERED = (
 """Operations that clients may send. The others are used by brokers only."""
 
 ADDED = ("release_many", "parts")
-"""What the first brokers did not know, by its name on the wire: operations, and that a large
-message may come in parts."""
+"""Features that the first brokers did not have, by their names on the wire: operations, and that a
+large message may come in parts."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

@@ -103,7 +103,7 @@ class Service(Protocol):
         ...
 
     def trusts(self, token: str) -> bool:
-        """Whether a client with this token is let in; empty: a client that has shown none."""
+        """Whether a client with this token is admitted; empty: a client that has shown none."""
         ...
 
     def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:

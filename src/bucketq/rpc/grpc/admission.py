@@ -48,7 +48,6 @@ class ActiveCall:
     """A session or a unary call."""
 
     def __init__(self) -> None:
-        """Begin a call that was not stopped."""
         self.stopped: asyncio.Future[BucketQError] = asyncio.get_running_loop().create_future()
         """Set when the call has to end at once, with the reason."""
 
@@ -80,7 +79,6 @@ class Admission:
     """The calls of one listener, so that they can be limited and ended."""
 
     def __init__(self) -> None:
-        """Begin with no calls."""
         self._hosts: dict[ActiveCall, str] = {}
         """Authenticated calls, and the host of each."""
         self._strangers: dict[ActiveCall, tuple[str, float]] = {}

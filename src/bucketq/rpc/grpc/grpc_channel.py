@@ -133,7 +133,7 @@ async def explain(
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             return NoBrokerThereError(f"what listens at {address} is not a broker: {say(error)}")
     left_s = until_s - asyncio.get_running_loop().time()
-    if left_s > 0 and await is_deserted(address, left_s, line.place.ips):
+    if left_s > 0 and await is_deserted(line.place, left_s):
         return NoBrokerThereError(f"no broker listens at {address}: {say(error)}")
     try:
         async with asyncio.timeout_at(until_s):

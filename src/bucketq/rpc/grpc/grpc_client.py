@@ -71,10 +71,8 @@ class GrpcTransport:
     ) -> None:
         """Make a transport without connections.
 
-        Args:
-            credentials: What is shown to brokers, and required of them.
-            server_tls: The certificate for listening; None: plaintext.
-            clock: The source of nonces.
+        ``server_tls`` is the certificate for listening (None: plaintext), ``clock`` the source of
+        nonces.
         """
         self._credentials = credentials
         self._server_tls = server_tls
@@ -92,8 +90,7 @@ class GrpcTransport:
             body = await method(request, timeout=timeout_s, metadata=((PING_KEY, request),))
             pong = read_pong(pb.PingResponse.FromString(body))
         except DecodeError as error:
-            message = f"what listens at {address} is not a broker: {error}"
-            raise NoBrokerThereError(message) from error
+            raise _not_a_broker(address, error) from error
         except _BROKEN as error:
             # Not assigned to a name: a frame that references its own error is a reference cycle.
             raise _no_answer(await explain(line, error, until_s), address) from error
@@ -105,7 +102,7 @@ class GrpcTransport:
         return pong
 
     async def open(self, address: str, hello: Hello, timeout_s: float) -> GrpcConnection:
-        """Connect to a broker. Each connection has a channel of its own."""
+        """Connect to a broker."""
         until_s = asyncio.get_running_loop().time() + timeout_s
         line = await dial_target(address, self._credentials, timeout_s)
         if self._credentials.token and not line.may_show_token:
@@ -126,8 +123,7 @@ class GrpcTransport:
             message = f"no answer from {address} in {timeout_s:g} s"
             raise ConnectionLostError(message) from error
         except DecodeError as error:
-            message = f"what listens at {address} is not a broker: {error}"
-            raise NoBrokerThereError(message) from error
+            raise _not_a_broker(address, error) from error
         except _BROKEN as error:
             raise await explain(line, error, until_s) from error
         finally:
@@ -153,8 +149,7 @@ class GrpcTransport:
                 "token= (BUCKETQ_TOKEN)"
             )
             raise UntrustedError(message)
-        with suppress(asyncio.InvalidStateError):  # It is over already; reading reports why.
-            await stream.write(pb.SessionRequest(token=token).SerializeToString())
+        await _write_first(stream, pb.SessionRequest(token=token))
         return welcome
 
     async def listen(self, address: str, service: Service) -> GrpcListener:
@@ -318,6 +313,10 @@ class GrpcConnection:
                 await self._stream.code()
 
 
+def _not_a_broker(address: str, error: DecodeError) -> NoBrokerThereError:
+    return NoBrokerThereError(f"what listens at {address} is not a broker: {error}")
+
+
 def _no_answer(failure: Exception, address: str) -> ConnectionLostError:
     """Decide what the failure of a ping means."""
     if isinstance(failure, ConnectionLostError):
@@ -333,11 +332,14 @@ def _refuse_size(size_bytes: int) -> None:
     raise PayloadTooLargeError(message)
 
 
+async def _write_first(stream: _Stream, message: pb.SessionRequest) -> None:
+    with suppress(asyncio.InvalidStateError):  # It is over already; reading reports why.
+        await stream.write(message.SerializeToString())
+
+
 async def _greet(stream: _Stream, hello: Hello) -> Welcome:
     """Exchange the first messages; raises what gRPC raises."""
-    first = pb.SessionRequest(hello=HELLO.encode(hello)).SerializeToString()
-    with suppress(asyncio.InvalidStateError):  # It is over already; reading reports why.
-        await stream.write(first)
+    await _write_first(stream, pb.SessionRequest(hello=HELLO.encode(hello)))
     body = await stream.read()
     if body is EOF:
         message = "the stream ended without a welcome"

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
+from bucketq.errors import (
+    AccessDeniedError,
+    BucketQError,
+    InvalidRequestError,
+    UnavailableError,
+)
 from bucketq.rpc.grpc.admission import TOKEN_S, ActiveCall, Admission
-from bucketq.rpc.grpc.grpc_stream import Context, ServerStream, abort, parse, turn_away
-from bucketq.rpc.messages import Answer, Answers, Hello
+from bucketq.rpc.grpc.grpc_stream import Context, ServerStream, parse
+from bucketq.rpc.messages import Answer, Answers, Hello, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import write_value
 from bucketq.rpc.protobuf.call_codec import DEFAULT_TTL_S, PING, read_unary, write_pong
+from bucketq.rpc.protobuf.refusal_status import code_of, details_of, metadata_of
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ServedConnection, Service
 
@@ -57,13 +63,12 @@ def handlers(service: Service, admission: Admission) -> list[grpc.GenericRpcHand
 
 
 def _session(service: Service, admission: Admission) -> _Method:
-    def begin(context: Context) -> ServerStream:
-        return ServerStream(context, admission)
-
     async def serve(session: ServerStream, _context: Context) -> None:
         await session.run(service)
 
-    return _counted(admission, service.trusts, begin, serve)
+    return _counted(
+        admission, service.trusts, serve, lambda context: ServerStream(context, admission)
+    )
 
 
 def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Method:
@@ -99,10 +104,10 @@ def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Me
         finally:
             connection.close()
         if answer.refusal is not None:
-            await abort(context, answer.refusal)
+            await _abort(context, answer.refusal)
         return write_value(verb, answer.value)
 
-    return _counted(admission, service.trusts, _begin, serve)
+    return _counted(admission, service.trusts, serve)
 
 
 def _ping(service: Service, admission: Admission) -> _Method:
@@ -112,7 +117,7 @@ def _ping(service: Service, admission: Admission) -> _Method:
     async def serve(active: ActiveCall, context: Context) -> bytes:
         return answer(await _only_request(active, context, pb.PingRequest))
 
-    serve_stranger = _counted(admission, _trusts_none, _begin, serve)
+    serve_stranger = _counted(admission, _trusts_none, serve)
 
     async def ping(requests: object, context: Context) -> bytes:
         for key, value in context.invocation_metadata() or ():
@@ -122,7 +127,7 @@ def _ping(service: Service, admission: Admission) -> _Method:
                 try:
                     return answer(parse(pb.PingRequest, value))
                 except BucketQError as error:
-                    await abort(context, refusal_of(error))
+                    await _abort(context, refusal_of(error))
         body: bytes = await serve_stranger(requests, context)
         return body
 
@@ -138,7 +143,7 @@ def _health(admission: Admission) -> _Method:
         body: bytes = health_pb2.HealthCheckResponse(status=status).SerializeToString()
         return body
 
-    return _counted(admission, _trusts_none, _begin, serve)
+    return _counted(admission, _trusts_none, serve)
 
 
 def _reflection(admission: Admission) -> _Method:
@@ -156,14 +161,14 @@ def _reflection(admission: Admission) -> _Method:
     async def serve(active: ActiveCall, context: Context) -> None:
         await active.within(TOKEN_S, answer(context))
 
-    return _counted(admission, _trusts_none, _begin, serve)
+    return _counted(admission, _trusts_none, serve)
 
 
 def _counted(
     admission: Admission,
     trusts: Callable[[str], bool],
-    begin: Callable[[Context], Any],
     serve: Callable[[Any, Context], Awaitable[Any]],
+    begin: Callable[[Context], ActiveCall] = lambda _context: ActiveCall(),
 ) -> _Method:
     """Count a call, serve it if there is room, and report errors as a status."""
 
@@ -173,7 +178,7 @@ def _counted(
             is_known = trusts(_token_of(context))
             await admission.enter(active, str(context.peer()), is_known=is_known)
         except BucketQError as error:
-            await abort(context, refusal_of(error))
+            await _abort(context, refusal_of(error))
         try:
             return await serve(active, context)
         except BucketQError as error:
@@ -182,13 +187,17 @@ def _counted(
             failure = InvalidRequestError(f"the request did not arrive in {TOKEN_S:g} s")
         finally:
             admission.leave(active)
-        return await turn_away(context, failure)
+        code = "UNAUTHENTICATED" if isinstance(failure, AccessDeniedError) else ""
+        return await _abort(context, refusal_of(failure), code)
 
     return method
 
 
-def _begin(_context: Context) -> ActiveCall:
-    return ActiveCall()
+async def _abort(context: Context, refusal: Refusal, code: str = "") -> NoReturn:
+    """End a call or a stream with the status of a refusal."""
+    status = grpc.StatusCode[code or code_of(refusal)]
+    await context.abort(status, details_of(refusal), metadata_of(refusal))
+    raise AssertionError("abort always raises")
 
 
 def _trusts_none(_token: str) -> bool:

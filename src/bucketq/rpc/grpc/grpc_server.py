@@ -26,7 +26,7 @@ from bucketq.rpc.transport import Service
 _MAX_STREAMS = 1000
 """Streams of one connection; as many calls as one host may have (``admission``)."""
 _LAST_WORDS_S = 0.5
-"""How long the server waits until the last statuses are sent."""
+"""How long the server waits until the last statuses are sent: some round trips."""
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     # Two brokers on one port would each get some of the clients.
@@ -49,10 +49,9 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class GrpcListener:
-    """A service that listens at an address."""
+    """A server that was started and listens at an address."""
 
     def __init__(self, server: grpc.aio.Server, address: str, admission: Admission) -> None:
-        """Take a server that was started."""
         self._server = server
         self._address = address
         self._admission = admission
@@ -75,10 +74,8 @@ class GrpcListener:
 async def listen(address: str, service: Service, tls: ServerTls | None = None) -> GrpcListener:
     """Listen at an address. Raises ``InvalidRequestError`` if it cannot be bound."""
     files = None if tls is None else ServerFiles(tls)
-    host, port = split_address(address)
-    await _check_free(host, port)
     # gRPC binds a socket for each address of a name, and has a limit for each socket.
-    sockets = len(await _addresses(host, port))
+    sockets = await _count_free(*split_address(address))
     most = ("grpc.max_allowed_incoming_connections", most_connections() // sockets)
     server = grpc.aio.server(options=(*_OPTIONS, most))
     admission = Admission()
@@ -110,19 +107,20 @@ def _bind(server: grpc.aio.Server, address: str, files: ServerFiles | None) -> i
     )
 
 
-async def _addresses(host: str, port: int) -> list[Any]:
+async def _count_free(host: str, port: int) -> int:
+    """Return how many addresses a name has; if the first cannot be bound, reject it.
+
+    gRPC would reject it too, but also write to stderr.
+    """
     loop = asyncio.get_running_loop()
-    return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-
-
-async def _check_free(host: str, port: int) -> None:
-    """Reject an address that cannot be bound; gRPC would also write to stderr."""
     try:
-        family, kind, protocol, _, where = (await _addresses(host, port))[0]
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = found[0]
         with socket.socket(family, kind, protocol) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(where)
             trial.listen(1)
+        return len(found)
     except OSError as error:
         message = f"cannot listen at {host}:{port}: {error.strerror or error}"
         raise InvalidRequestError(message) from error

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-import grpc
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 
@@ -34,8 +33,7 @@ from bucketq.rpc.messages import Answer, Answers, Call, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import write_answer
 from bucketq.rpc.protobuf.call_codec import HELLO, WELCOME, read_call
-from bucketq.rpc.protobuf.refusal_status import code_of, details_of, metadata_of
-from bucketq.rpc.refusals import refusal_of
+from bucketq.rpc.refusals import error_of, refusal_of
 from bucketq.rpc.transport import ServedConnection, Service
 
 MIB = 1024 * 1024
@@ -60,7 +58,8 @@ encodes the next."""
 _MESSAGE_BYTES = 4 * MIB
 """The same in bytes."""
 _MAX_WAITING_ANSWERS = 20_000
-"""With more unread answers, no more calls of this client are read."""
+"""With more unread answers, no more calls of this client are read: as many as one message of calls
+can cause."""
 _MAX_WAITING_ROWS = 100_000
 """The same for the jobs in its answers: ten of the longest lists of the default settings."""
 _WITH_JOBS = (Page, Snapshot, BatchPage)
@@ -76,15 +75,14 @@ _LATE_S = 60.0
 """How long an answer is still sent after the client's own limit for waiting."""
 
 Context = Any
-"""A ``ServicerContext`` over bytes; the stubs know no bytes."""
+"""A ``ServicerContext`` over bytes, which the stubs do not cover."""
 _log = logging.getLogger(__name__)
 
 
 class ServerStream(ActiveCall):
-    """One stream: calls in, answers out."""
+    """One stream, on which nothing was sent yet: calls in, answers out."""
 
     def __init__(self, context: Context, admission: Admission) -> None:
-        """Take a stream on which nothing was sent yet."""
         super().__init__()
         self._context = context
         self._admission = admission
@@ -110,25 +108,17 @@ class ServerStream(ActiveCall):
         self._wake.set()
 
     async def run(self, service: Service) -> None:
-        """Serve the stream until either side ends it."""
+        """Serve the stream until the client ends it; raises why if this side ends it."""
         try:
-            failure = await self._serve(service)
+            connection = await self.within(admission.TOKEN_S, self._introduce(service))
+            if connection is not None:
+                await self._read_and_write(connection)
+        except TimeoutError:
+            raise self._too_slow() from None
         finally:
             if self._connection is not None:
                 self._connection.close()
             self._drop_parts()
-        if failure is not None:
-            await turn_away(self._context, failure)
-
-    async def _serve(self, service: Service) -> Exception | None:
-        """Serve the stream, and return why it ended; None: the client ended it."""
-        try:
-            connection = await self.within(admission.TOKEN_S, self._introduce(service))
-        except BucketQError as error:
-            return error
-        except TimeoutError:
-            return self._too_slow()
-        return None if connection is None else await self._read_and_write(connection)
 
     async def _introduce(self, service: Service) -> ServedConnection | None:
         """Exchange the first messages until the client is authenticated; None: it has left.
@@ -180,8 +170,8 @@ class ServerStream(ActiveCall):
         message = f"a session begins with a message that carries `hello`; none came {wait}"
         return InvalidRequestError(message)
 
-    async def _read_and_write(self, connection: ServedConnection) -> Exception | None:
-        """Read and write until the stream ends, and return why; None: the client ended it."""
+    async def _read_and_write(self, connection: ServedConnection) -> None:
+        """Read and write until the client ends the stream; raises why if this side ends it."""
         loop = asyncio.get_running_loop()
         reading = loop.create_task(self._read(connection))
         writing = loop.create_task(self._write())
@@ -193,15 +183,17 @@ class ServerStream(ActiveCall):
             writing.cancel()
             ended = await asyncio.gather(reading, writing, return_exceptions=True)
         if self._context.done():
-            return None
-        failure = next((end for end in ended if isinstance(end, Exception)), None)
-        if failure is not None and not isinstance(failure, BucketQError):
-            _log.error("a session failed", exc_info=failure)
-        if failure is None and self.stopped.done():
-            failure = self.stopped.result()
-        if failure is None and self._finishing:
-            failure = stopping()
-        return failure
+            return
+        for failure in ended:
+            if isinstance(failure, BucketQError):
+                raise failure
+            if isinstance(failure, Exception):
+                _log.error("a session failed", exc_info=failure)
+                raise error_of(refusal_of(failure)) from failure
+        if self.stopped.done():
+            raise self.stopped.result()
+        if self._finishing:
+            raise stopping()
 
     async def _read(self, connection: ServedConnection) -> None:
         while True:
@@ -351,19 +343,6 @@ def _too_large(size_bytes: int) -> Refusal:
         "fewer jobs at once"
     )
     return refusal_of(PayloadTooLargeError(message))
-
-
-async def abort(context: Context, refusal: Refusal, code: str = "") -> NoReturn:
-    """End a call or a stream with the status of a refusal."""
-    status = grpc.StatusCode[code or code_of(refusal)]
-    await context.abort(status, details_of(refusal), metadata_of(refusal))
-    raise AssertionError("abort always raises")
-
-
-async def turn_away(context: Context, error: Exception) -> NoReturn:
-    """Reject a call or stream; access denied becomes UNAUTHENTICATED here."""
-    code = "UNAUTHENTICATED" if isinstance(error, AccessDeniedError) else ""
-    await abort(context, refusal_of(error), code)
 
 
 def parse(shape: Any, body: bytes) -> Any:

@@ -1,21 +1,19 @@
 """Finds out what listens at an address, if gRPC could not connect.
 
 gRPC reports *unavailable* for a refused connection, for a peer that speaks another protocol, and
-for a network that drops all packets. The first two are evidence that there is no broker there; the
-third is not. So this module connects by itself, sends the beginning of HTTP/2, and looks at the
-beginning of the answer. It does the same for TLS, of which gRPC reports even less: which side does
-not trust the other, and why.
+for a network that drops all packets. The first two prove that no broker listens there; the third
+does not. So this module connects by itself, sends the beginning of HTTP/2, and looks at the
+beginning of the answer. It does the same over TLS, to find out which side does not trust the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 import ssl
 from collections.abc import Iterable
 
-from bucketq.rpc.address import split_address
+from bucketq.rpc.address import ResolvedAddress
 from bucketq.rpc.transport import CannotDialError, WrongProtocolError
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
@@ -29,19 +27,16 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors that prevent this host from connecting to anything."""
 
 
-async def is_deserted(address: str, timeout_s: float, ips: Iterable[object] = ()) -> bool:
-    """Whether it is certain that no broker listens at an address, which resolves to ``ips``.
+async def is_deserted(place: ResolvedAddress, timeout_s: float) -> bool:
+    """Whether it is certain that no broker listens at an address.
 
     False means unknown: there may be one behind a network that fails. Raises ``CannotDialError`` if
     this side cannot connect to anything.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            host, port = split_address(address)
-            return await _are_all_deserted(
-                [str(ip) for ip in ips] or await _resolve(host, port), port
-            )
-    except (TimeoutError, OSError, UnicodeError):
+            return await _are_all_deserted([str(ip) for ip in place.ips], place.port)
+    except (TimeoutError, OSError):
         return False
 
 
@@ -77,12 +72,6 @@ async def speaks_tls(ip: str, port: int) -> bool:
     except ssl.SSLError as error:
         return error.reason not in _NO_TLS
     return True
-
-
-async def _resolve(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(where[0]) for *_, where in found]
 
 
 async def _first_answer(ip: str, port: int, context: ssl.SSLContext, name: str) -> bytes:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import ssl
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,10 +52,12 @@ def read_server(tls: ServerTls) -> ServerPems:
 
 
 class ServerFiles:
-    """The files of a broker, read again when they have changed."""
+    """The files of a broker, read again when they have changed.
+
+    Raises ``InvalidRequestError`` on one that cannot be used.
+    """
 
     def __init__(self, tls: ServerTls) -> None:
-        """Read them. Raises ``InvalidRequestError`` on one that cannot be used."""
         self._tls = tls
         self._stamp = self._stamps()
         self._is_logged = False
@@ -112,34 +115,31 @@ def _read(path: FilePath | None) -> bytes | None:
 
 
 def _bytes_of(path: FilePath) -> bytes:
-    try:
+    with _explained(f"cannot read {path}"):
         return Path(path).read_bytes()
-    except OSError as error:
-        message = f"cannot read {path}: {_why(error)}; expected a PEM file"
-        raise InvalidRequestError(message) from error
 
 
 def _load_ca(context: ssl.SSLContext, path: FilePath) -> None:
-    try:
+    with _explained(f"cannot use the certificates in {path}"):
         context.load_verify_locations(path)
-    except OSError as error:
-        message = f"cannot use the certificates in {path}: {_why(error)}; expected a PEM file"
-        raise InvalidRequestError(message) from error
 
 
 def _load_chain(context: ssl.SSLContext, cert: FilePath, key: FilePath | None) -> None:
-    try:
+    expected = "PEM files that belong together are expected, the key without a password"
+    with _explained(f"cannot use the certificate {cert} with the key {key}", expected):
         # Without a password it would ask for one on the terminal.
         context.load_cert_chain(cert, key, password="")
+
+
+@contextmanager
+def _explained(what: str, expected: str = "expected a PEM file") -> Iterator[None]:
+    """Convert an error of a file, of which OpenSSL says little, to ``InvalidRequestError``."""
+    try:
+        yield
     except OSError as error:
-        message = (
-            f"cannot use the certificate {cert} with the key {key}: {_why(error)}; PEM files that "
-            "belong together are expected, the key without a password"
-        )
+        if isinstance(error, ssl.SSLError):
+            why = (error.reason or str(error)).replace("_", " ")
+        else:
+            why = error.strerror or str(error)
+        message = f"{what}: {why.lower()}; {expected}"
         raise InvalidRequestError(message) from error
-
-
-def _why(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).lower().replace("_", " ")
-    return (error.strerror or str(error)).lower()

@@ -1,6 +1,6 @@
 """Encodes refusals as gRPC statuses, for unary calls and for streams that are rejected.
 
-The status tells a client in any language what to do. Trailing metadata names the error, so that a
+A client in any language can act on the status code. Trailing metadata names the error, so that a
 client that knows it can raise the same class. ``bucketq.proto`` has the table.
 """
 
@@ -17,8 +17,8 @@ ERROR = "bucketq-error"
 RETRY_AFTER = "bucketq-retry-after-ms"
 LEADER = "bucketq-leader"
 _MAX_DETAILS_BYTES = 1500
-"""A status is sent as a header. Peers accept a few KiB of headers, and some bytes are escaped as
-three."""
+"""A status is sent in a header, in which some bytes are escaped as three. Peers accept a few KiB of
+headers."""
 
 # The first match counts: a lost lease is reported as such, whether or not the job still exists.
 _CODES: tuple[tuple[type[errors.BucketQError], str], ...] = (

@@ -79,10 +79,11 @@ async def test_grpc_itself_does_not_share_a_port_either(
     service: FakeService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def looks_free(host: str, port: int) -> None:
+    async def looks_free(host: str, port: int) -> int:
         del host, port
+        return 1
 
-    monkeypatch.setattr(grpc_server, "_check_free", looks_free)
+    monkeypatch.setattr(grpc_server, "_count_free", looks_free)
     with pytest.raises(errors.InvalidRequestError, match="cannot listen"):
         await transport.listen(listener.address, service)
 

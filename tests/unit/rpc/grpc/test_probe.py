@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import grpc.aio
 import pytest
 
+from bucketq.rpc.address import resolve_address
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.grpc.probe import is_deserted
@@ -156,4 +157,4 @@ async def test_a_name_that_nobody_knows_is_no_evidence(transport: GrpcTransport)
 
 
 async def test_a_broker_that_is_there_is_not_taken_for_deserted(listener: GrpcListener) -> None:
-    assert not await is_deserted(listener.address, 60.0)
+    assert not await is_deserted(await resolve_address(listener.address, ()), 60.0)
