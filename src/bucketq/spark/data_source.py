@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from bucketq.errors import InvalidRequestError
 from bucketq.spark.format_options import (
     has_stream_option,
     read_options,
+    refuse,
     stream_options,
     stream_write_options,
     write_options,
@@ -76,5 +76,4 @@ class BucketQDataSource(DataSource):
 
 def _refuse_overwrite(overwrite: bool, mode: str) -> None:  # noqa: FBT001 - Spark's
     if overwrite:
-        message = f"a queue is not overwritten, jobs are added to it: write with {mode}"
-        raise InvalidRequestError(message)
+        refuse(f"a queue is not overwritten, jobs are added to it: write with {mode}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
@@ -106,15 +106,13 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     found = _named(given, _READ, "reading")
     table = found.get("table", "jobs")
     if table not in _TABLES:
-        message = f"unknown table {table!r}: the option table is one of {', '.join(_TABLES)}"
-        raise InvalidRequestError(message)
+        refuse(f"unknown table {table!r}: the option table is one of {', '.join(_TABLES)}")
     statuses = _list(found, "status")
     for status in statuses:
         if status not in STATUSES:
-            message = (
+            refuse(
                 f"unknown status {status!r}: the option status is a list of {', '.join(STATUSES)}"
             )
-            raise InvalidRequestError(message)
     since, until = _time_range(found, table)
     return ReadOptions(
         access=_access(found),
@@ -135,11 +133,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         check.kind(kind)
     write_id = found.get("writeId")
     if write_id is not None and not _WRITE_ID.fullmatch(write_id):
-        message = (
+        refuse(
             f"option writeId: {write_id!r} is not a valid id; use 1 to 64 letters, digits and "
             ". _ -, beginning with a letter or digit"
         )
-        raise InvalidRequestError(message)
     return WriteOptions(
         access=_access(found),
         kind=kind,
@@ -154,11 +151,10 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     found = _named(given, _STREAM, "streams")
     consumer = found.get("consumer", "").strip()
     if not consumer:
-        message = (
+        refuse(
             "the option consumer is missing: a name for this stream alone, under which the queue "
             'keeps its claims, as in option("consumer", "indexer")'
         )
-        raise InvalidRequestError(message)
     check.name(consumer, "consumer")
     return StreamOptions(
         access=_access(found),
@@ -175,12 +171,16 @@ def stream_write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a stream that writes."""
     for name in given:
         if name.lower() in map(str.lower, _BATCH_WRITE_ONLY):
-            message = (
+            refuse(
                 f"the option {name} is not for streams: each micro-batch of a query is pushed in "
                 "one commit, under the id of the query and its own number; leave it out"
             )
-            raise InvalidRequestError(message)
     return write_options({name: given[name] for name in given if name.lower() != _SPARK_OWN})
+
+
+def refuse(message: str) -> NoReturn:
+    """Raise ``InvalidRequestError``."""
+    raise InvalidRequestError(message)
 
 
 def has_stream_option(given: Mapping[str, str]) -> bool:
@@ -192,11 +192,10 @@ def has_stream_option(given: Mapping[str, str]) -> bool:
 def check_shared(url: str) -> None:
     """Raise ``InvalidRequestError`` for a queue that Spark's processes do not share."""
     if url.lower().startswith("memory:"):
-        message = (
+        refuse(
             "a memory:// queue is seen by one process alone, and Spark has several: use a file or "
             "an object store"
         )
-        raise InvalidRequestError(message)
 
 
 def _named(given: Mapping[str, str], known: tuple[str, ...], purpose: str) -> dict[str, str]:
@@ -206,11 +205,10 @@ def _named(given: Mapping[str, str], known: tuple[str, ...], purpose: str) -> di
     for name, value in given.items():
         spelled = by_lower.get(name.lower())
         if spelled is None:
-            message = (
+            refuse(
                 f"unknown option {name!r}: {_suggestion(name, known)}for {purpose}, the format "
                 f"bucketq has {', '.join(known)}"
             )
-            raise InvalidRequestError(message)
         found[spelled] = value
     return found
 
@@ -231,11 +229,10 @@ def _suggestion(name: str, known: tuple[str, ...]) -> str:
 def _access(found: Mapping[str, str]) -> QueueAccess:
     url = found.get("path", "").strip()
     if not url:
-        message = (
+        refuse(
             "the option path is missing: the address of the queue, as in "
             'option("path", "s3://bucket/jobs/queue.json")'
         )
-        raise InvalidRequestError(message)
     check_shared(url)
     timeout_s = _seconds(found, "timeoutSeconds", QueueAccess.timeout_s)
     return QueueAccess(url, timeout_s, found.get("token") or None)
@@ -253,8 +250,7 @@ def _count(found: Mapping[str, str], name: str, most: int) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        message = f"option {name}: {text!r} is not a whole number from 1 to {most:,}"
-        raise InvalidRequestError(message)
+        refuse(f"option {name}: {text!r} is not a whole number from 1 to {most:,}")
     return int(text)
 
 
@@ -265,8 +261,7 @@ def _seconds(found: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= _SECONDS_MAX:
-        message = f"option {name}: {text!r} is not a number of seconds up to {_SECONDS_MAX:.0f}"
-        raise InvalidRequestError(message)
+        refuse(f"option {name}: {text!r} is not a number of seconds up to {_SECONDS_MAX:.0f}")
     return value
 
 
@@ -276,8 +271,7 @@ def _switch(found: Mapping[str, str], name: str, *, default: bool) -> bool:
         return default
     value = _SWITCH.get(text.strip().lower())
     if value is None:
-        message = f"option {name}: {text!r} is neither true nor false"
-        raise InvalidRequestError(message)
+        refuse(f"option {name}: {text!r} is neither true nor false")
     return value
 
 
@@ -288,24 +282,20 @@ def _time_range(
     since, until = _time(found, "from"), _time(found, "to")
     if table == "jobs":
         if since or until:
-            message = (
+            refuse(
                 "the options from and to are for the archive: leave them out, or add "
                 'option("table", "archive")'
             )
-            raise InvalidRequestError(message)
         return None, None
     if since is None:
-        message = (
+        refuse(
             "reading the archive needs the option from, the start of the time range, as in "
             'option("from", "2026-11-01")'
         )
-        raise InvalidRequestError(message)
     if until is not None and until < since:
-        message = f"the option to ({found['to']}) is before the option from ({found['from']})"
-        raise InvalidRequestError(message)
+        refuse(f"the option to ({found['to']}) is before the option from ({found['from']})")
     if until is not None and until - since > _RANGE_MAX:
-        message = f"a range of {(until - since).days:,} days is too long: read it in parts"
-        raise InvalidRequestError(message)
+        refuse(f"a range of {(until - since).days:,} days is too long: read it in parts")
     return since, until
 
 

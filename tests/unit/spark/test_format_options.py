@@ -20,7 +20,7 @@ URL = "file:///srv/jobs/queue.json"
 GIVEN = {"path": URL, "consumer": "indexer"}
 
 
-def test_a_read_needs_nothing_but_an_address() -> None:
+def test_a_read_needs_only_an_address() -> None:
     options = read_options({"path": f" {URL} "})
     assert (options.access.url, options.table, options.statuses) == (URL, "jobs", ())
     assert (options.kinds, options.partitions, options.access.timeout_s) == ((), None, 60.0)
@@ -31,7 +31,7 @@ def test_names_of_options_are_found_in_any_case_as_spark_gives_them() -> None:
     assert (options.partitions, options.statuses) == (3, ("dead", "queued"))
 
 
-def test_times_without_a_zone_are_those_of_utc() -> None:
+def test_times_without_a_zone_are_in_utc() -> None:
     given = {"path": URL, "table": "archive"}
     options = read_options({**given, "from": "2026-11-01", "to": "2026-11-01T10:00:00+01:00"})
     assert options.since == datetime(2026, 11, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ def test_times_without_a_zone_are_those_of_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "the option path is missing"),
         ({"path": "  "}, "the option path is missing"),
@@ -64,13 +64,13 @@ def test_times_without_a_zone_are_those_of_utc() -> None:
         ({"path": URL, "table": "archive", "from": "1990-01-01", "to": "2026-11-01"}, "too long"),
     ],
 )
-def test_a_wrong_option_of_a_read_is_named(given: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidRequestError, match=told):
+def test_a_wrong_option_of_a_read_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
         read_options(given)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "the option path is missing"),
         ({"path": URL, "table": "archive"}, "unknown option 'table'"),
@@ -81,8 +81,8 @@ def test_a_wrong_option_of_a_read_is_named(given: dict[str, str], told: str) -> 
         ({"path": URL, "maxJobsPerCommit": "100001"}, "from 1 to 100,000"),
     ],
 )
-def test_a_wrong_option_of_a_write_is_named(given: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidRequestError, match=told):
+def test_a_wrong_option_of_a_write_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
         write_options(given)
 
 
@@ -125,7 +125,7 @@ def test_everything_can_be_chosen_in_any_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"path": GIVEN["path"]}, "the option consumer is missing"),
         ({**GIVEN, "consumer": " "}, "the option consumer is missing"),
@@ -141,8 +141,8 @@ def test_everything_can_be_chosen_in_any_case() -> None:
         ({**GIVEN, "failOnLostClaim": "no"}, "'no' is neither true nor false"),
     ],
 )
-def test_a_wrong_option_of_a_stream_is_named(given: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidRequestError, match=told):
+def test_a_wrong_option_of_a_stream_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
         stream_options(given)
 
 
@@ -151,7 +151,7 @@ def test_options_that_only_streams_have_are_known() -> None:
     assert not has_stream_option({"path": "x", "kind": "a"})
 
 
-def test_options_of_batch_writes_are_refused_by_streams() -> None:
+def test_options_of_batch_writes_are_rejected_by_streams() -> None:
     for name in ("writeId", "maxjobspercommit"):
         with pytest.raises(InvalidRequestError, match=f"the option {name} is not for streams"):
             stream_write_options({"path": URL, name: "1"})

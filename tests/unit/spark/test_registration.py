@@ -20,14 +20,14 @@ def session(version: object) -> tuple[Any, list[type]]:
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.10.1", "5.0.0-preview1"])
-def test_a_spark_that_is_new_enough_learns_the_format(version: str) -> None:
+def test_register_adds_the_format_to_a_supported_spark(version: str) -> None:
     spark, registered = session(version)
     register(spark)
     assert registered == [BucketQDataSource]
 
 
 @pytest.mark.parametrize("version", ["3.5.3", "4.0.1", "4.1.9"])
-def test_a_spark_that_is_too_old_is_refused(version: str) -> None:
+def test_a_spark_that_is_too_old_is_rejected(version: str) -> None:
     spark, registered = session(version)
     with pytest.raises(
         InvalidRequestError, match=f"needs Spark 4.2 or newer, and this is {version}"
@@ -36,6 +36,6 @@ def test_a_spark_that_is_too_old_is_refused(version: str) -> None:
     assert not registered
 
 
-def test_what_is_no_session_is_refused() -> None:
+def test_a_value_that_is_not_a_session_is_rejected() -> None:
     with pytest.raises(InvalidRequestError, match="takes a SparkSession, got str"):
         register(cast("Any", "local[2]"))

@@ -25,7 +25,6 @@ from bucketq.spark.archive.archive_frame import check_range
 from bucketq.spark.queue_access import opened_store
 from bucketq.spark.session.compatibility import is_connect_session, prepare_session
 from bucketq.spark.session.spark_errors import error_named, translate_errors
-from bucketq.store.url import Location
 from bucketq.worker.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -106,16 +105,13 @@ async def _compact(
                 continue
             lost += 1
             if lost == _LOST_ROUNDS_MAX:
-                raise _too_many_others(location, lost)
+                message = (
+                    f"other compactions of {location.url} were faster {lost} times in a row; "
+                    "nothing is lost, run it again when they are done"
+                )
+                raise UnavailableError(message)
         done.swept = await sweep(location.store, layout, clock.now())
     return done
-
-
-def _too_many_others(location: Location, lost: int) -> UnavailableError:
-    return UnavailableError(
-        f"other compactions of {location.url} were faster {lost} times in a row; "
-        "nothing is lost, run it again when they are done"
-    )
 
 
 def _report_progress(on_progress: OnProgress | None, before: int, total: int, read: int) -> None:
@@ -169,18 +165,14 @@ def _write_one(url: str, body: bytes) -> pa.RecordBatch:
     """Write a part, on an executor. An error of bucketq is returned, so Spark does not retry."""
     import pyarrow  # noqa: PLC0415 - for executors
 
-    written, error, message = None, None, None
+    schema = [("written", pyarrow.binary()), ("error", "string"), ("message", "string")]
+    row: dict[str, object] = {}
     try:
         part = msgspec.json.decode(body, type=Part)
-        written = msgspec.json.encode(asyncio.run(_write_part(url, part)))
+        row["written"] = msgspec.json.encode(asyncio.run(_write_part(url, part)))
     except BucketQError as problem:
-        error, message = type(problem).__name__, str(problem)
-    return pyarrow.RecordBatch.from_pydict(
-        {"written": [written], "error": [error], "message": [message]},
-        schema=pyarrow.schema(
-            [("written", pyarrow.binary()), ("error", "string"), ("message", "string")]
-        ),
-    )
+        row |= {"error": type(problem).__name__, "message": str(problem)}
+    return pyarrow.RecordBatch.from_pylist([row], schema=pyarrow.schema(schema))
 
 
 async def _write_part(url: str, part: Part) -> Written:

@@ -44,18 +44,8 @@ _BATCH_BYTES = 4 << 20
 """A commit of that size takes well below a second, and is below every default limit of a queue."""
 _NAME_BYTES = 8
 """64 bits, so that two conditions never get the same name."""
-_KEPT = (
-    "id",
-    "seq",
-    "kind",
-    "payload",
-    "payload_bytes",
-    "priority",
-    "max_attempts",
-    "tags",
-    "replay_of",
-    "is_wanted",
-)
+_COPIED = ("kind", "payload", "payload_bytes", "priority", "max_attempts", "tags")
+_KEPT = ("id", "seq", *_COPIED, "replay_of", "is_wanted")
 
 
 @dataclass

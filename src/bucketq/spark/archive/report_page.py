@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from html import escape
+from importlib.resources import files
 
 from bucketq.spark.archive.archive_report import PERCENTILES, ArchiveReport, JobNumbers, ReportLine
 from bucketq.spark.archive.svg_charts import (
@@ -32,88 +33,17 @@ _ABBREVIATED_FROM = 1_000_000
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _NOTHING = JobNumbers()
 
-_STYLE = """
-:root{color-scheme:light dark;--ground:#fbfaf8;--card:#fff;--ink:#1d1f24;--soft:#646972;
---line:#e6e3de;--hover:#0000000d;--ok:#2f8f6b;--warn:#d69a2d;--bad:#c8453b;--a:#3f6fd1;--b:#8a5cc7;
---c:#d0618f}
-@media screen and (prefers-color-scheme:dark){:root{--ground:#14161a;--card:#1c1f25;--ink:#e9e8e4;
---soft:#9aa0aa;--line:#2c3038;--hover:#ffffff12;--ok:#4fb98f;--warn:#e3b052;--bad:#e8756a;
---a:#7ea3f0;--b:#b591e8;--c:#e88fb4}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--ground);color:var(--ink);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1000px;margin:0 auto;padding:32px 20px 64px}
-h1{font-size:26px;line-height:1.3;margin:0;letter-spacing:-.01em}
-h2{font-size:17px;margin:0}
-p{margin:0;color:var(--soft);font-size:13px;overflow-wrap:anywhere}
-header p{margin:4px 0 24px;font-size:15px}
-section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:18px 20px;
-margin-top:16px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:12px}
-.tiles div{background:var(--card);border:1px solid var(--line);border-radius:12px;
-padding:14px 16px}
-.tiles b{display:block;font-size:24px;line-height:1.3;font-weight:650;letter-spacing:-.01em}
-.tiles span{display:block;color:var(--soft);font-size:13px;line-height:1.35}
-.chart{position:relative;height:200px;margin:18px 8px 30px 54px}
-.chart svg{display:block;width:100%;height:100%;overflow:visible}
-.chart span{position:absolute;color:var(--soft);font-size:12px;line-height:1;white-space:nowrap}
-.y{right:100%;padding-right:8px;transform:translateY(50%)}
-.x{top:100%;padding-top:10px;transform:translateX(-50%)}
-.note{bottom:100%;right:0;padding-bottom:5px}
-svg *{vector-effect:non-scaling-stroke}
-.grid{stroke:var(--line)}
-.hit{fill:transparent}g:hover .hit{fill:var(--hover)}
-polyline{fill:none;stroke-width:2;stroke-linejoin:round}
-.dot{stroke-width:5;stroke-linecap:round}
-rect.ok{fill:var(--ok)}rect.warn{fill:var(--warn)}rect.bad{fill:var(--bad)}
-.a{stroke:var(--a)}.b{stroke:var(--b)}.c{stroke:var(--c)}
-.legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:13px;color:var(--soft)}
-.legend i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px}
-i.ok{background:var(--ok)}i.warn{background:var(--warn)}i.bad{background:var(--bad)}
-i.a{background:var(--a)}i.b{background:var(--b)}i.c{background:var(--c)}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;width:100%;margin-top:10px;font-variant-numeric:tabular-nums}
-th,td{padding:7px 8px;text-align:right;white-space:nowrap}
-td{border-top:1px solid var(--line)}
-th{color:var(--soft);font-weight:500;font-size:13px;vertical-align:bottom;padding:2px 8px}
-th[colspan]{text-align:center}
-th:first-child,td:first-child{text-align:left;padding-left:0;position:sticky;left:0;
-background:var(--card)}
-td:first-child{white-space:normal;overflow-wrap:anywhere;min-width:130px;max-width:240px}
-tr>:last-child{padding-right:0}
-.small{display:block;width:110px;height:22px;fill:var(--a)}
-th.left{text-align:left}
-.none{color:var(--soft)}
-ol{list-style:none;margin:12px 0 0;padding:0}
-li{display:grid;grid-template-columns:88px minmax(0,1fr);gap:0 16px;padding:9px 0;
-border-top:1px solid var(--line)}
-li b{font-variant-numeric:tabular-nums;font-weight:600}
-code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
-.share{display:block;height:6px;border-radius:3px;background:var(--line);margin-top:4px;
-overflow:hidden}
-.share i{display:block;height:100%;background:var(--bad)}
-footer{margin-top:24px;color:var(--soft);font-size:13px}
-@media (max-width:640px){main{padding:20px 12px 40px}section{padding:14px}
-.chart{height:180px;margin-left:50px}.odd{display:none}
-.tiles{grid-template-columns:repeat(2,1fr)}
-li{grid-template-columns:64px minmax(0,1fr);gap:0 12px}}
-@media print{*{print-color-adjust:exact;-webkit-print-color-adjust:exact}body{background:none;
-font-size:12px}main{max-width:none;padding:0}.tiles{grid-template-columns:repeat(6,1fr);gap:8px}
-.tiles div{padding:8px 10px}.tiles b{font-size:18px}.tiles span{font-size:11px}
-section{padding:12px 14px;margin-top:10px}.chart{height:118px;margin-top:14px}
-.wide{overflow:visible}th,td{padding:4px 5px}
-.small{width:70px}.tiles div,.plot,tr,li{break-inside:avoid}h2{break-after:avoid}}
-"""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(report: ArchiveReport, url: str) -> str:
     """Return the report as an HTML page."""
+    style = files(__package__).joinpath("report_page.css").read_text("utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(f'Finished jobs of {url}')}</title><style>{_STYLE}</style></head>"
+        f"<title>{escape(f'Finished jobs of {url}')}</title><style>{style}</style></head>"
         "<body><main>"
         f"<header><h1>Finished jobs</h1><p>{escape(url)}<br>"
         f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC</p></header>"

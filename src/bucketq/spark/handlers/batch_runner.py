@@ -16,8 +16,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +30,9 @@ from bucketq.worker.handlers import Handler
 from bucketq.worker.reply import ENDED, value_of
 from bucketq.worker.runner import Begun
 from bucketq.worker.threads import ThreadRunner
+
+if TYPE_CHECKING:
+    from bucketq.spark.handlers.spark_cluster import SparkCluster
 
 _log = logging.getLogger(__name__)
 
@@ -48,31 +52,6 @@ _PING_S = 5.0
 
 class BatchFailed(Exception):  # noqa: N818 - it never leaves this package
     """Spark could not run a batch to its end; the message is Spark's."""
-
-
-class Cluster(Protocol):
-    """What the runner needs of Spark. The calls block, and are made in threads."""
-
-    def submit(
-        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
-    ) -> list[HandlerOutcome]:
-        """Run jobs, and return their outcomes in the same order.
-
-        Raises ``BatchFailed``, or ``InvalidRequestError`` if an executor cannot load the handlers.
-        """
-        ...
-
-    def interrupt(self, tag: str) -> None:
-        """Cancel the batch with a tag; its ``submit`` then raises."""
-        ...
-
-    def ping(self) -> None:
-        """Raise ``UnavailableError`` if Spark is gone."""
-        ...
-
-    def check(self) -> None:
-        """Do the same, and raise ``InvalidRequestError`` if it cannot load the handlers."""
-        ...
 
 
 class BatchSize:
@@ -121,23 +100,24 @@ class _PendingJob:
         """Whether it seems to have ended its process before; then it is run isolated."""
 
 
+@dataclass(slots=True, eq=False)
 class _Batch:
     """Jobs that are sent to Spark together."""
 
-    __slots__ = ("is_interrupted", "isolation", "jobs", "number", "tag")
-
-    def __init__(self, jobs: list[_PendingJob], isolation: Isolation) -> None:
-        self.jobs = jobs
-        self.isolation: Isolation = isolation
-        self.number = 0
-        self.tag = ""
-        self.is_interrupted = False
+    jobs: list[_PendingJob]
+    isolation: Isolation
+    number: int = 0
+    tag: str = ""
+    is_interrupted: bool = False
 
 
 class SparkRunner:
-    """Runs handlers on a cluster. It is made and used on the engine's loop."""
+    """Runs handlers on a cluster. It is made and used on the engine's loop.
 
-    def __init__(self, cluster: Cluster, size: BatchSize, name: str, batches: int = 2) -> None:
+    The calls of the cluster block, so they are made in threads.
+    """
+
+    def __init__(self, cluster: SparkCluster, size: BatchSize, name: str, batches: int = 2) -> None:
         """Run up to ``batches`` batches at once, so that executors do not wait for the next one."""
         self._cluster = cluster
         self._size = size

@@ -9,7 +9,9 @@ and do not know its address.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+import os
+import select
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +20,6 @@ from msgspec import Struct
 
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
-from bucketq.spark.handlers.isolated_process import run_in_child
 from bucketq.spark.handlers.pickled_handlers import (
     HandlersNotLoaded,
     PickledHandlers,
@@ -26,7 +27,7 @@ from bucketq.spark.handlers.pickled_handlers import (
 )
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler, Place
-from bucketq.worker.reply import Reply, reply_done, reply_failed
+from bucketq.worker.reply import Reply, how_it_ended, reply_done, reply_failed
 from bucketq.worker.runner import Runner, Runners, TaskRunner
 from bucketq.worker.threads import ThreadRunner
 
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 _STOP_S = 1.0
 """How long a handler that was cancelled after its timeout may take to clean up."""
+_CHUNK_BYTES = 1 << 16
+"""The size of a pipe's buffer on Linux."""
+_POLL_S = 0.2
+"""How often the child is checked if its pipe stays open, as a process that it started keeps it."""
 
 Isolation = Literal["shared", "isolated"]
 """Isolated: each job runs in a process of its own, to find the one that ends its process."""
@@ -188,3 +193,57 @@ def _runner(handlers: dict[str, Handler]) -> Runners:
 
         runners["process"] = ProcessRunner(handlers)
     return Runners(runners)
+
+
+def run_in_child(run: Callable[[], Reply]) -> Reply:
+    """Run a job in a child of this process; if the child dies, the job has failed.
+
+    The child is forked: it has handlers that were pickled with their code, and starts fast.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _run_child(run, writer)
+    os.close(writer)
+    try:
+        reply, exitcode = _read_reply(child, reader)
+    finally:
+        os.close(reader)
+    if exitcode != 0 or not reply:
+        return Reply("failed", text=how_it_ended(exitcode))
+    return msgspec.json.decode(reply, type=Reply)
+
+
+def _read_reply(child: int, reader: int) -> tuple[bytearray, int]:
+    """Read the reply of a child until it ends; processes that it started may keep its pipe open."""
+    os.set_blocking(reader, False)
+    reply = bytearray()
+    status: int | None = None
+    is_open = True
+    while status is None:
+        if is_open:
+            select.select([reader], [], [], _POLL_S)
+        # Before reading, so that everything it wrote can be read afterwards.
+        ended, found = os.waitpid(child, os.WNOHANG if is_open else 0)
+        status = found if ended else None
+        try:
+            while is_open:
+                chunk = os.read(reader, _CHUNK_BYTES)
+                reply += chunk
+                is_open = bool(chunk)
+        except BlockingIOError:
+            continue
+    return reply, os.waitstatus_to_exitcode(status)
+
+
+def _run_child(run: Callable[[], Reply], writer: int) -> None:
+    """Run in the child. It never returns, because the frames above belong to the parent."""
+    exitcode = 1
+    try:
+        reply = memoryview(msgspec.json.encode(run()))
+        while reply:
+            reply = reply[os.write(writer, reply) :]
+        exitcode = 0
+    finally:
+        os._exit(exitcode)

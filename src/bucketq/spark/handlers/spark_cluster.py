@@ -65,7 +65,10 @@ class SparkCluster:
     def submit(
         self, bodies: Sequence[bytes], isolation: Isolation, tag: str
     ) -> list[HandlerOutcome]:
-        """Run jobs, and return their outcomes in the same order."""
+        """Run jobs, and return their outcomes in the same order.
+
+        Raises ``BatchFailed``, or ``InvalidRequestError`` if an executor cannot load the handlers.
+        """
         spark, context = self._spark, self._context
         add, remove = (
             (spark.addTag, spark.removeTag)
@@ -83,7 +86,10 @@ class SparkCluster:
         return outcomes
 
     def interrupt(self, tag: str) -> None:
-        """Cancel the batch with a tag. Raises ``UnavailableError`` if Spark is gone."""
+        """Cancel the batch with a tag, whose ``submit`` then raises.
+
+        Raises ``UnavailableError`` if Spark is gone.
+        """
         try:
             # interruptTag of a classic session knows only tags that its own thread has set.
             if self._context is not None:

@@ -7,12 +7,12 @@ micro-batch travel to the executors with their tasks, so executors need no acces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from itertools import pairwise
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -23,17 +23,14 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from bucketq.client.loop_thread import LoopThread
-from bucketq.errors import InvalidRequestError
 from bucketq.model.records import JobRecord
-from bucketq.spark.format_options import StreamOptions, stream_options
+from bucketq.spark.format_options import StreamOptions, refuse, stream_options
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
 from bucketq.spark.stream.micro_batches import MicroBatches
-from bucketq.spark.table.job_partition import JobPartition, read_job_partition
+from bucketq.spark.table.job_schema import JobPartition, read_job_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-A = TypeVar("A")
 
 _ROWS_PER_PARTITION = 5_000
 """Two partitions for a default micro-batch of 10,000 jobs; ``minPartitions`` asks for more."""
@@ -45,8 +42,9 @@ class _OpenStream:
     def __init__(self, options: StreamOptions) -> None:
         self._stack = AsyncExitStack()
         self._loop_thread = LoopThread()
+        self.call = self._loop_thread.call
         try:
-            self.batches = self._loop_thread.call(self._open, options)
+            self.batches = self.call(self._open, options)
         except BaseException:
             self.close()
             raise
@@ -55,14 +53,10 @@ class _OpenStream:
         queue = await self._stack.enter_async_context(options.access.connection())
         return await self._stack.enter_async_context(MicroBatches(queue, options))
 
-    def call(self, make: Callable[[], Coroutine[Any, Any, A]]) -> A:
-        """Run a coroutine on the loop, and wait for its result."""
-        return self._loop_thread.call(make)
-
     def close(self) -> None:
         """Stop renewing leases, and close the queue."""
         try:
-            self._loop_thread.call(self._stack.aclose)
+            self.call(self._stack.aclose)
         finally:
             self._loop_thread.stop()
 
@@ -98,7 +92,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Acknowledge the micro-batch that ends at ``start``, and claim the next one."""
         stream, number = self._opened(), self._number(start)
         most = _most_jobs(limit)
-        return self._offset(stream.call(lambda: stream.batches.latest(number, most)))
+        return self._offset(stream.call(stream.batches.latest, number, most))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Claim only as many jobs as are queued now."""
@@ -116,7 +110,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if first == last:
             return []
         if self._planned[0] != last:
-            jobs = stream.call(lambda: stream.batches.jobs(first, last))
+            jobs = stream.call(stream.batches.jobs, first, last)
             self._planned = (last, split(jobs, self._options.partitions))
         return self._planned[1]
 
@@ -156,7 +150,6 @@ def _most_jobs(limit: ReadLimit) -> int | None:
     """Return the limit of a micro-batch; None means as many jobs as the queue returns at once."""
     if isinstance(limit, ReadMaxRows):
         return limit.max_rows
-    if isinstance(limit, ReadAllAvailable):
-        return None
-    message = f"a stream of jobs is limited by their number, and not by {type(limit).__name__}"
-    raise InvalidRequestError(message)
+    if not isinstance(limit, ReadAllAvailable):
+        refuse(f"a stream of jobs is limited by their number, and not by {type(limit).__name__}")
+    return None

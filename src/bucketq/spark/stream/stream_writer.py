@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from bucketq.errors import BucketQError, InvalidRequestError, RejectedError, UnavailableError
 from bucketq.model.settings import Settings
 from bucketq.spark.format_options import WriteOptions
-from bucketq.spark.table.staged_rows import RowStager, StagedRows, by_partition, task_context
+from bucketq.spark.table.staging import RowStager, StagedRows, by_partition, task_context
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,8 +1,9 @@
-"""The columns of the tables ``jobs`` and ``archive``, and job records as Arrow batches.
+"""The columns of the tables ``jobs`` and ``archive``, and how jobs get to them.
 
 A JSON payload is in ``payload`` as text; ``payload_bytes`` holds the bytes that were pushed, or
 those of the JSON. Results likewise. Batches are built column by column from many records, which is
-much faster than row by row.
+much faster than row by row. A ``JobPartition`` carries jobs to an executor, which then needs no
+access to the queue.
 """
 
 from __future__ import annotations
@@ -14,29 +15,25 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec import Raw
 from msgspec.structs import asdict
+from pyspark.sql.datasource import InputPartition
 
+from bucketq.archive.archive_lines import decode_line
 from bucketq.model.records import JobRecord
 
 _TEXT = pa.string()
 _BYTES = pa.binary()
 _TIME = pa.timestamp("us", tz="UTC")
-_ERRORS = pa.list_(
-    pa.struct(
-        [
-            ("at", _TIME),
-            ("attempt", pa.int32()),
-            ("cause", _TEXT),
-            ("error", _TEXT),
-            ("worker", _TEXT),
-        ]
-    )
-)
+_FAILURE = {"at": _TIME, "attempt": pa.int32(), "cause": _TEXT, "error": _TEXT, "worker": _TEXT}
+_ERRORS = pa.list_(pa.struct(_FAILURE.items()))
 _TAGS = pa.map_(_TEXT, _TEXT)
 BATCH_ROWS = 10_000
 """Spark's own size of Arrow batches (``spark.sql.execution.arrow.maxRecordsPerBatch``)."""
 _encode = msgspec.json.Encoder().encode
 _decode_texts = msgspec.json.Decoder(list[str | None]).decode
+_decode_jobs = msgspec.json.Decoder(list[JobRecord]).decode
+_decode_lines = msgspec.json.Decoder(list[Raw]).decode
 
 _SPARK_TYPES = {
     _TEXT: "string",
@@ -128,3 +125,31 @@ def _bodies(jobs: Sequence[JobRecord], name: str) -> dict[str, pa.Array]:
 
 def _decoded(raw: bytes | None) -> bytes | None:
     return None if raw is None else base64.b64decode(msgspec.json.decode(raw, type=str))
+
+
+class JobPartition(InputPartition):
+    """Some jobs as one JSON list, read by the driver."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(None)
+        self.body = body
+
+    @classmethod
+    def of(cls, jobs: Sequence[JobRecord]) -> JobPartition:
+        """Encode jobs."""
+        return cls(msgspec.json.encode(jobs))
+
+    @classmethod
+    def of_lines(cls, lines: Sequence[bytes]) -> JobPartition:
+        """Join jobs that are encoded already, each by itself."""
+        return cls(b"[%b]" % b",".join(lines))
+
+
+def read_job_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Decode the jobs of a partition, on an executor."""
+    assert isinstance(partition, JobPartition)  # noqa: S101 - Spark gives back what it was given
+    try:
+        jobs = _decode_jobs(partition.body)
+    except msgspec.ValidationError:  # A newer bucketq may have added fields.
+        jobs = [decode_line(bytes(line)) for line in _decode_lines(partition.body)]
+    return job_batches(jobs)

@@ -20,15 +20,23 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.clock import SystemClock, new_id
-from bucketq.errors import BucketQError, RejectedError, UnavailableError
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    PayloadTooLargeError,
+    RejectedError,
+    UnavailableError,
+)
 from bucketq.model.base import NewJob
+from bucketq.model.settings import Settings
 from bucketq.spark.format_options import WriteOptions
-from bucketq.spark.table.commit_sizes import commit_sizes
-from bucketq.spark.table.staged_rows import RowStager, StagedRows, by_partition, task_context
+from bucketq.spark.table.staging import RowStager, StagedRows, by_partition, task_context
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+_HINT = 'push in several commits with option("maxJobsPerCommit", "{}")'
 
 
 class JobWriter(DataSourceArrowWriter):
@@ -87,3 +95,37 @@ class JobWriter(DataSourceArrowWriter):
         if not done:
             return RejectedError(f"nothing was pushed: {error}")
         return RejectedError(f"{done:,} of {total:,} jobs were pushed: {error}; to resume, {again}")
+
+
+def commit_sizes(
+    sizes: Sequence[int], jobs_per_commit: int | None, settings: Settings
+) -> list[int]:
+    """Return the number of jobs of each commit, in order.
+
+    They follow from the number of jobs and the option alone, so that a write that is resumed is
+    split as before, even if the settings of the queue have changed.
+    """
+    total = len(sizes)
+    each = jobs_per_commit or total
+    if min(each, total) > settings.max_batch_jobs:
+        what = "the write has" if jobs_per_commit is None else "option maxJobsPerCommit asks for"
+        hint = _HINT.format(settings.max_batch_jobs)
+        message = (
+            f"nothing was pushed: {what} {each:,} jobs in one commit, and the queue takes "
+            f"{settings.max_batch_jobs:,} (max_batch_jobs); {hint}"
+        )
+        raise InvalidRequestError(message)
+    counts = []
+    for first in range(0, total, each or 1):
+        some = sizes[first : first + each]
+        if sum(some) > settings.max_batch_bytes:
+            # Half of what fits on average leaves room for rows that are larger than the average.
+            fitting = max(1, settings.max_batch_bytes * len(some) // (2 * sum(some)))
+            message = (
+                f"nothing was pushed: {len(some):,} jobs with {sum(some):,} bytes of payload would "
+                f"go in one commit, and the queue takes {settings.max_batch_bytes:,} "
+                f"(max_batch_bytes); {_HINT.format(fitting)}"
+            )
+            raise PayloadTooLargeError(message)
+        counts.append(len(some))
+    return counts

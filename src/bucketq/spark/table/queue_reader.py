@@ -20,7 +20,7 @@ from bucketq.clock import SystemClock
 from bucketq.codec import read_job_lines
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
-from bucketq.spark.table.job_partition import JobPartition, read_job_partition
+from bucketq.spark.table.job_schema import JobPartition, read_job_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

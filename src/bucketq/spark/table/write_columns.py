@@ -13,7 +13,7 @@ from typing import Literal
 from pyspark.sql import types as t
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.format_options import ALL_COLUMNS, WriteOptions
+from bucketq.spark.format_options import ALL_COLUMNS, WriteOptions, refuse
 
 PayloadForm = Literal["json", "bytes", "value"]
 """JSON as text, bytes as they are, or another value, which is encoded as JSON."""
@@ -103,8 +103,7 @@ def _indexes(schema: t.StructType) -> dict[str, int]:
     indexes: dict[str, int] = {}
     for index, name in enumerate(schema.names):
         if name.lower() in indexes:
-            message = f"two columns are called {name!r}: rename or drop one of them"
-            raise InvalidRequestError(message)
+            refuse(f"two columns are called {name!r}: rename or drop one of them")
         indexes[name.lower()] = index
     return indexes
 
@@ -119,36 +118,32 @@ def _packed(schema: t.StructType, options: WriteOptions) -> dict[str, int]:
             if name.lower() not in _FIELDS and name.lower() != "payload"
         }
         if not chosen:
-            message = (
+            refuse(
                 "option payloadColumns: no column is left for the payload; those of the frame "
                 f"are {', '.join(schema.names) or 'none'}"
             )
-            raise InvalidRequestError(message)
     else:
         indexes = _indexes(schema)
         for name in wanted:
             if name.lower() not in indexes:
-                message = (
+                refuse(
                     f"option payloadColumns: no column {name!r}; there are "
                     f"{', '.join(schema.names) or 'none'}"
                 )
-                raise InvalidRequestError(message)
         chosen = {schema.names[indexes[name.lower()]]: indexes[name.lower()] for name in wanted}
     if chosen and "payload" in _indexes(schema) and "payload" not in map(str.lower, chosen):
-        message = "there is a column payload and an option payloadColumns: drop one of them"
-        raise InvalidRequestError(message)
+        refuse("there is a column payload and an option payloadColumns: drop one of them")
     return chosen
 
 
 def _payload_index(schema: t.StructType, indexes: dict[str, int]) -> int:
     index = indexes.get("payload")
     if index is None:
-        message = (
+        refuse(
             "no column payload: add one, or name the columns that make up the payload, as in "
             'option("payloadColumns", "a,b"), or "*" for all that are not fields of a job; '
             f"there are {', '.join(schema.names) or 'none'}"
         )
-        raise InvalidRequestError(message)
     return index
 
 
@@ -156,23 +151,20 @@ def _check_field(column: t.StructField, name: str) -> None:
     wanted, is_right = _FIELDS[name]
     if is_right(column.dataType) or isinstance(column.dataType, t.NullType):
         return
-    message = (
+    refuse(
         f"column {column.name} is {column.dataType.simpleString()} and must be {wanted}: cast it, "
         "or put it in the payload"
     )
-    raise InvalidRequestError(message)
 
 
 def _check_kind(fields: dict[str, int], options: WriteOptions) -> None:
     if "kind" in fields and options.kind is not None:
-        message = "there is a column kind and an option kind: drop one of them"
-        raise InvalidRequestError(message)
+        refuse("there is a column kind and an option kind: drop one of them")
     if "kind" not in fields and options.kind is None:
-        message = (
+        refuse(
             "no kind: add a column kind, or give all rows the same one, as in "
             'option("kind", "index")'
         )
-        raise InvalidRequestError(message)
 
 
 def _form(kind: t.DataType) -> PayloadForm:
@@ -184,8 +176,7 @@ def _form(kind: t.DataType) -> PayloadForm:
 def _check_value(kind: t.DataType, where: str, depth: int = 0) -> None:
     """Check that values of a type can be encoded as JSON."""
     if depth > _DEPTH_MAX:
-        message = f"column {where} is nested deeper than {_DEPTH_MAX} levels: flatten it"
-        raise InvalidRequestError(message)
+        refuse(f"column {where} is nested deeper than {_DEPTH_MAX} levels: flatten it")
     if isinstance(kind, t.StructType):
         for field in kind.fields:
             _check_value(field.dataType, f"{where}.{field.name}", depth + 1)
@@ -193,24 +184,21 @@ def _check_value(kind: t.DataType, where: str, depth: int = 0) -> None:
         _check_value(kind.elementType, f"{where}[]", depth + 1)
     elif isinstance(kind, t.MapType):
         if not _is_text(kind.keyType):
-            message = (
+            refuse(
                 f"column {where} is a map with keys of type {kind.keyType.simpleString()}: keys "
                 "in JSON are strings, cast them"
             )
-            raise InvalidRequestError(message)
         _check_value(kind.valueType, f"{where}[]", depth + 1)
     elif isinstance(kind, t.BinaryType) and depth:
-        message = (
+        refuse(
             f"column {where} is binary inside a payload, which JSON would turn into text: encode "
             "it yourself, as with base64(), or make it the whole payload"
         )
-        raise InvalidRequestError(message)
     elif not isinstance(kind, _ATOMS):
-        message = (
+        refuse(
             f"column {where} is {kind.simpleString()}, which cannot be encoded as JSON: cast it to "
             "a string"
         )
-        raise InvalidRequestError(message)
 
 
 def _unknown(name: str, *, has_payload: bool) -> InvalidRequestError:

@@ -44,13 +44,13 @@ def test_the_page_requests_nothing_and_has_no_script() -> None:
         assert word not in text
 
 
-def test_what_came_from_jobs_is_escaped() -> None:
+def test_text_from_jobs_is_escaped() -> None:
     text = page(made(3), "s3://bucket/queue.json")
     assert "k&lt;0&gt;" in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
 
 
-def test_hours_in_which_nothing_happened_have_their_place() -> None:
+def test_hours_without_jobs_are_shown() -> None:
     report = made(10)
     gap = structs.replace(report, hours=[report.hours[0], report.hours[9]])
     assert page(gap, "x").count("UTC\ncompleted") == 10
@@ -61,7 +61,7 @@ def test_a_long_range_is_shown_by_days() -> None:
     assert page(made(24 * 30), "x").count("UTC\ncompleted") == 30
 
 
-def test_a_short_time_is_shown_with_the_hours_around_it_that_were_asked_for() -> None:
+def test_a_short_time_is_shown_with_the_requested_hours_around_it() -> None:
     report = made(1)
     for hours, places in ((1, 1), (6, 6), (100, 12)):
         since, until = START - timedelta(hours=hours), START + timedelta(minutes=20)
@@ -80,7 +80,7 @@ def test_each_kind_is_shown_over_time() -> None:
     assert 'd="M0 100V50h1V100h1V0h1V100z"' in page(structs.replace(report, kind_hours=lines), "x")
 
 
-def test_large_numbers_are_short_and_zeros_are_grey() -> None:
+def test_large_numbers_are_abbreviated_and_zeros_are_grey() -> None:
     large = JobNumbers(jobs=54_000_000, completed=54_000_000)
     line = ReportLine(kind="k", hour=None, numbers=large)
     text = page(structs.replace(made(1), total=large, kinds=[line]), "x")
@@ -89,5 +89,5 @@ def test_large_numbers_are_short_and_zeros_are_grey() -> None:
     assert "<td>-</td>" in text
 
 
-def test_many_kinds_are_cut_and_that_is_said() -> None:
+def test_many_kinds_are_cut_and_the_rest_is_counted() -> None:
     assert "and 5 more kinds" in page(made(1, kinds=35), "x")

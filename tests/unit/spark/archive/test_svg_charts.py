@@ -29,7 +29,7 @@ def heights(svg: str) -> list[float]:
     return [float(each) for each in re.findall(r'<rect[^>]* height="([\d.]+)"', svg)]
 
 
-def test_bars_stand_on_one_another_in_proportion() -> None:
+def test_bars_are_stacked_in_proportion() -> None:
     series = [ChartSeries("good", "ok", [30, 10]), ChartSeries("bad", "bad", [10, 0])]
     svg = bars(hours(2), series, "jobs")
     first, second, third = heights(svg)
@@ -45,7 +45,7 @@ def test_a_line_is_interrupted_if_there_is_no_value() -> None:
     assert svg.count('class="dot a"') == 4
 
 
-def test_a_value_that_stands_alone_is_seen_however_many_places_there_are() -> None:
+def test_a_single_value_between_gaps_is_drawn_as_a_dot() -> None:
     svg = lines(hours(200), [ChartSeries("p50", "a", [1.0, *[None] * 199])], "time")
     assert (svg.count("<polyline"), svg.count('class="dot a"')) == (0, 1)
 
@@ -122,7 +122,7 @@ def test_small_bars_are_as_high_as_their_values() -> None:
     ET.fromstring(small_bars([]))
 
 
-def test_what_has_a_meaning_in_html_is_escaped() -> None:
+def test_html_is_escaped() -> None:
     series = [ChartSeries("<b>&", "ok", [1])]
     for text in (bars(hours(1), series, '"><script>'), legend(series)):
         assert "<b>" not in text

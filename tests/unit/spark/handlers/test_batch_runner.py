@@ -16,6 +16,7 @@ from bucketq.model.records import Failure, JobRecord
 from bucketq.spark.handlers import batch_runner
 from bucketq.spark.handlers.batch_runner import BatchFailed, BatchSize, SparkRunner
 from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation
+from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import bind
@@ -25,7 +26,7 @@ from tests.unit.worker.stage import claimed_job, until
 PATIENCE_S = 20
 
 
-class FakeCluster:
+class FakeCluster(SparkCluster):
     """A cluster whose jobs are their payloads: what each number does is up to a test."""
 
     def __init__(self) -> None:
@@ -106,7 +107,7 @@ class Stage:
             return await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_jobs_go_out_together_and_each_gets_its_own_answer() -> None:
+async def test_jobs_are_sent_together_and_each_gets_its_own_outcome() -> None:
     stage = Stage(4)
     assert await stage.all(range(10)) == [f"did {n}" for n in range(10)]
     assert sorted(stage.cluster.batches) == [
@@ -117,7 +118,7 @@ async def test_jobs_go_out_together_and_each_gets_its_own_answer() -> None:
     await stage.runner.close()
 
 
-async def test_no_more_batches_are_under_way_than_may_and_others_gather() -> None:
+async def test_jobs_are_collected_while_the_maximum_of_batches_is_running() -> None:
     stage = Stage(5, batches=2)
     stage.cluster.gate.clear()
     tasks = [stage.start(0)]
@@ -175,7 +176,7 @@ async def test_a_job_that_has_ended_its_process_before_is_kept_apart_from_others
     await stage.runner.close()
 
 
-async def test_jobs_that_were_not_begun_go_out_again_before_others() -> None:
+async def test_jobs_that_were_not_started_are_sent_first() -> None:
     stage = Stage(3, batches=1)
     stage.cluster.unbegun = {1, 2}
     assert await stage.all(range(5)) == [f"did {n}" for n in range(5)]
@@ -203,7 +204,7 @@ async def test_a_batch_is_cancelled_if_all_its_jobs_are(deaf: int) -> None:
     await stage.runner.close()
 
 
-async def test_a_job_that_ends_although_it_is_to_stop_is_heard() -> None:
+async def test_the_outcome_of_a_job_that_ends_after_its_cancellation_is_kept() -> None:
     stage = Stage(2)
     stage.cluster.gate.clear()
     tasks = [stage.start(n) for n in range(2)]
@@ -215,7 +216,7 @@ async def test_a_job_that_ends_although_it_is_to_stop_is_heard() -> None:
     await stage.runner.close()
 
 
-async def test_a_job_that_still_waits_when_it_is_to_stop_is_not_sent() -> None:
+async def test_a_job_that_is_cancelled_while_it_waits_is_not_sent() -> None:
     stage = Stage(1, batches=1)
     stage.cluster.gate.clear()
     first, second = stage.start(0), stage.start(1)
@@ -241,7 +242,7 @@ async def test_if_spark_is_gone_no_job_has_failed(way: str) -> None:
     await stage.runner.close()
 
 
-async def test_a_spark_that_goes_while_there_is_nothing_to_do_is_noticed(
+async def test_the_loss_of_an_idle_spark_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(batch_runner, "_PING_S", 0.01)
@@ -254,7 +255,7 @@ async def test_a_spark_that_goes_while_there_is_nothing_to_do_is_noticed(
     await stage.runner.close()
 
 
-async def test_closing_lets_go_of_what_is_under_way_and_of_what_waits() -> None:
+async def test_closing_releases_running_and_waiting_jobs() -> None:
     stage = Stage(1, batches=1)
     stage.cluster.gate.clear()
     tasks = [stage.start(n) for n in range(3)]
@@ -268,15 +269,15 @@ async def test_closing_lets_go_of_what_is_under_way_and_of_what_waits() -> None:
     assert not stage.runner._tasks
 
 
-async def test_the_engine_learns_that_more_jobs_may_be_held() -> None:
+async def test_the_engine_is_notified_when_more_jobs_may_be_held() -> None:
     stage = Stage(2)
     stage.runner._size = BatchSize(2, 20)
-    told: list[int] = []
-    stage.runner.on_size = told.append
+    sizes: list[int] = []
+    stage.runner.on_size = sizes.append
     await stage.all(range(2))
     await stage.all(range(16))
     await stage.all(range(20))
-    assert told == [48, 60]  # Two batches under way, and one that waits.
+    assert sizes == [48, 60]  # Two batches under way, and one that waits.
     await stage.runner.close()
 
 
@@ -299,7 +300,7 @@ def test_batches_grow_while_they_are_short_and_shrink_when_they_are_long() -> No
     assert BatchSize(20, 5).jobs == 20
 
 
-def test_what_spark_itself_takes_makes_batches_larger_and_not_smaller() -> None:
+def test_overhead_of_spark_makes_batches_larger() -> None:
     size = BatchSize(20)
     size.note(20, took_s=3.0, busy_s=0.7)
     assert size.jobs == 40
@@ -314,17 +315,17 @@ def test_what_spark_itself_takes_makes_batches_larger_and_not_smaller() -> None:
 async def test_a_batch_waits_for_its_turn_only_if_handlers_are_fast() -> None:
     stage = Stage(4)
     assert stage.runner.slots == 8
-    told: list[int] = []
-    stage.runner.on_size = told.append
+    sizes: list[int] = []
+    stage.runner.on_size = sizes.append
     await stage.all(range(2))
     assert stage.runner.slots == 12
-    assert told == [12]
+    assert sizes == [12]
     stage.size.note(4, took_s=5.0)
     assert stage.runner.slots == 8
     await stage.runner.close()
 
 
-async def test_a_fault_of_ours_in_a_batch_reaches_its_jobs(
+async def test_an_internal_error_in_a_batch_reaches_its_jobs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage(2)

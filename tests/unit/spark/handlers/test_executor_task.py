@@ -44,8 +44,8 @@ def replies(outcomes: list[HandlerOutcome]) -> list[Reply]:
 
 
 def run_one(function: Callable[..., Any], payload: Any = None, **options: Any) -> Any:
-    told = settings(bind("x", function, **options))
-    [reply] = replies(run_jobs(told, [body("x", payload)]))
+    task = settings(bind("x", function, **options))
+    [reply] = replies(run_jobs(task, [body("x", payload)]))
     return value_of(reply)
 
 
@@ -74,10 +74,10 @@ def bytes_of(payload: str) -> bytes:
 
 
 @pytest.mark.parametrize("isolation", ["shared", "isolated"])
-def test_each_job_gets_its_own_answer_in_the_order_of_the_jobs(isolation: Any) -> None:
-    told = settings(bind("double", double_soon), bind("fail", fail), isolation=isolation)
+def test_outcomes_are_in_the_order_of_the_jobs(isolation: Any) -> None:
+    task = settings(bind("double", double_soon), bind("fail", fail), isolation=isolation)
     kinds = ["double", "fail", "double", "fail", "double"]
-    outcomes = run_jobs(told, [body(kind, n) for n, kind in enumerate(kinds)])
+    outcomes = run_jobs(task, [body(kind, n) for n, kind in enumerate(kinds)])
     first, second, third, fourth, fifth = replies(outcomes)
     assert [value_of(each) for each in (first, third, fifth)] == [0, 4, 8]
     for reply, number in ((second, 1), (fourth, 3)):
@@ -87,7 +87,7 @@ def test_each_job_gets_its_own_answer_in_the_order_of_the_jobs(isolation: Any) -
         assert "bucketq/worker" not in str(caught.value)
 
 
-def test_what_a_handler_asks_for_is_heard() -> None:
+def test_retry_and_give_up_are_reported() -> None:
     with pytest.raises(GiveUp, match="never"):
         run_one(refuse_for_good)
     with pytest.raises(Retry, match="later") as caught:
@@ -139,7 +139,7 @@ def test_a_handler_that_exits_fails_its_job_alone() -> None:
         run_one(leave)
 
 
-def test_no_more_run_at_once_than_may() -> None:
+def test_concurrency_limits_how_many_handlers_run_at_once() -> None:
     inside: list[int] = []
 
     async def enter() -> int:
@@ -149,18 +149,18 @@ def test_no_more_run_at_once_than_may() -> None:
         inside.pop()
         return most
 
-    told = settings(bind("x", enter), concurrency=3)
-    found = [value_of(reply) for reply in replies(run_jobs(told, [body("x")] * 12))]
+    task = settings(bind("x", enter), concurrency=3)
+    found = [value_of(reply) for reply in replies(run_jobs(task, [body("x")] * 12))]
     assert len(found) == 12
     assert max(found) == 3
 
 
-def test_a_task_whose_time_is_up_begins_no_more_jobs() -> None:
+def test_a_task_over_its_budget_starts_no_more_jobs() -> None:
     async def wait() -> None:
         await asyncio.sleep(0.01)
 
-    told = settings(bind("x", wait), concurrency=2, budget_s=0.0)
-    outcomes = run_jobs(told, [body("x")] * 5)
+    task = settings(bind("x", wait), concurrency=2, budget_s=0.0)
+    outcomes = run_jobs(task, [body("x")] * 5)
     assert [outcome.reply is not None for outcome in outcomes] == [True, True, False, False, False]
 
 
@@ -168,17 +168,17 @@ def test_outcomes_say_how_long_handlers_kept_a_task_busy() -> None:
     async def wait(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    told = settings(bind("x", wait), concurrency=1)
-    first, last = run_jobs(told, [body("x", 0.05), body("x", 0.1)])
+    task = settings(bind("x", wait), concurrency=1)
+    first, last = run_jobs(task, [body("x", 0.05), body("x", 0.1)])
     assert 0.05 <= first.ended_s < last.ended_s
     assert last.ended_s >= 0.15
 
 
-def test_a_job_in_a_process_that_dies_costs_itself_alone() -> None:
-    told = settings(
+def test_a_job_whose_own_process_dies_fails_alone() -> None:
+    task = settings(
         bind("die", crafts.die, run_in="process"), bind("echo", crafts.echo, run_in="process")
     )
-    died, echoed = replies(run_jobs(told, [body("die", "exit"), body("echo", 5)]))
+    died, echoed = replies(run_jobs(task, [body("die", "exit"), body("echo", 5)]))
     assert value_of(echoed) == 5
     with pytest.raises(HandlerFailed, match="the process that ran the handler"):
         value_of(died)
@@ -192,8 +192,8 @@ def test_a_job_that_ends_its_process_is_found_if_each_is_isolated() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return how
 
-    told = settings(bind("x", leave), isolation="isolated")
-    outcomes = run_jobs(told, [body("x", how) for how in ("stay", "exit", "kill", "go on")])
+    task = settings(bind("x", leave), isolation="isolated")
+    outcomes = run_jobs(task, [body("x", how) for how in ("stay", "exit", "kill", "go on")])
     assert [reply.text or value_of(reply) for reply in replies(outcomes)] == [
         "stay",
         "the process that ran the handler ended with exit code 7",
@@ -202,21 +202,21 @@ def test_a_job_that_ends_its_process_is_found_if_each_is_isolated() -> None:
     ]
 
 
-def test_rows_come_back_under_their_numbers() -> None:
-    told = settings(bind("double", double_soon))
+def test_outcomes_have_the_numbers_of_their_rows() -> None:
+    task = settings(bind("double", double_soon))
     names = ["n", "body"]
     some = pa.record_batch(
         [pa.array([4, 2], pa.int32()), [body("double", 4), body("double", 2)]], names
     )
     more = pa.record_batch([pa.array([7], pa.int32()), [body("double", 7)]], names)
-    [batch] = run_partition(told, [some, more])
+    [batch] = run_partition(task, [some, more])
     assert batch.column(0).to_pylist() == [4, 2, 7]
     found = [msgspec.json.decode(raw, type=HandlerOutcome) for raw in batch.column(1).to_pylist()]
     assert [value_of(reply) for reply in replies(found)] == [8, 4, 14]
-    assert [batch.num_rows for batch in run_partition(told, [])] == [0]
+    assert [batch.num_rows for batch in run_partition(task, [])] == [0]
 
 
-def test_an_executor_without_the_handlers_says_so_and_runs_nothing() -> None:
+def test_an_executor_that_cannot_load_the_handlers_runs_nothing() -> None:
     broken = TaskSettings(PickledHandlers(b"\x80\x04cno_such_module\nwork\n.", ()), 1, 1.0)
     [outcome] = run_jobs(broken, [body("x")])
     assert outcome.reply is None
@@ -245,9 +245,9 @@ def leave_a_fork(wish: list[str]) -> str:
 @pytest.mark.parametrize("end", ["dies", "returns"])
 def test_a_process_that_a_job_has_started_delays_nothing(tmp_path: Path, end: str) -> None:
     mark = tmp_path / "mark"
-    told = settings(bind("x", leave_a_fork), isolation="isolated")
+    task = settings(bind("x", leave_a_fork), isolation="isolated")
     try:
-        [reply] = replies(run_jobs(told, [body("x", [str(mark), end])]))
+        [reply] = replies(run_jobs(task, [body("x", [str(mark), end])]))
     finally:
         os.kill(int(mark.read_text()), signal.SIGKILL)
     if end == "returns":

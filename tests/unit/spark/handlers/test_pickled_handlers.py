@@ -72,13 +72,13 @@ def elsewhere(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_handler_of_the_main_program_goes_by_its_code(tmp_path: Path, elsewhere: Path) -> None:
+def test_a_handler_of_the_main_program_is_sent_as_code(tmp_path: Path, elsewhere: Path) -> None:
     packed = python(PACK.format(setup=TASKS, handlers="worker.handlers"), tmp_path)
     assert python(UNPACK, elsewhere, packed) == b"40 True\n"
 
 
 @pytest.mark.parametrize("module", ["tasks", "shop.deep.tasks"])
-def test_a_handler_of_a_module_is_imported_from_where_the_driver_has_it(
+def test_a_handler_of_a_module_is_imported_from_the_drivers_folder(
     module: str, tmp_path: Path, elsewhere: Path
 ) -> None:
     file = tmp_path / "driver" / (module.replace(".", "/") + ".py")
@@ -90,8 +90,8 @@ def test_a_handler_of_a_module_is_imported_from_where_the_driver_has_it(
     )
     assert python(UNPACK, elsewhere, packed) == b"40 True\n"
     file.unlink()
-    told = python(UNPACK, elsewhere, packed).decode()
-    assert told.startswith("not loaded: ModuleNotFoundError: No module named")
+    output = python(UNPACK, elsewhere, packed).decode()
+    assert output.startswith("not loaded: ModuleNotFoundError: No module named")
 
 
 def test_a_package_is_found_by_the_folder_above_it(tmp_path: Path, elsewhere: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_package_is_found_by_the_folder_above_it(tmp_path: Path, elsewhere: Pa
     assert python(UNPACK, elsewhere, packed) == b"40 True\n"
 
 
-def test_a_handler_that_holds_what_cannot_be_sent_is_refused_by_name() -> None:
+def test_a_handler_that_cannot_be_pickled_is_rejected_by_name() -> None:
     lock = threading.Lock()
 
     def work(payload: Any) -> None:
@@ -115,7 +115,7 @@ def test_a_handler_that_holds_what_cannot_be_sent_is_refused_by_name() -> None:
         pickle_handlers({"x": bind("x", work)})
 
 
-def test_handlers_that_cannot_be_loaded_raise_and_are_tried_again() -> None:
+def test_loading_handlers_is_retried_after_a_failure() -> None:
     pickled = PickledHandlers(b"no pickle", ("/no/such/folder",))
     for _ in range(2):
         with pytest.raises(HandlersNotLoaded, match="UnpicklingError"):

@@ -141,14 +141,12 @@ def test_executors_that_cannot_load_handlers_are_reported(session: FakeSession) 
             ask()
 
 
-def test_a_cluster_that_is_well_passes_the_check(cluster: SparkCluster) -> None:
+def test_a_working_cluster_passes_the_check(cluster: SparkCluster) -> None:
     cluster.check()
     assert cluster.parallelism == 3
 
 
-def test_a_cluster_that_runs_tasks_twice_says_so(
-    session: FakeSession, cluster: SparkCluster
-) -> None:
+def test_speculation_is_detected(session: FakeSession, cluster: SparkCluster) -> None:
     assert not cluster.may_run_twice
     session.settings["spark.speculation"] = "true"
     assert cluster.may_run_twice

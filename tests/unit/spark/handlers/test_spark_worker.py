@@ -89,7 +89,7 @@ async def test_a_burst_does_all_jobs_in_batches_of_what_runs_at_once() -> None:
     assert worker.slots > 12
 
 
-async def test_a_worker_brings_its_handlers_and_how_they_are_to_be_run() -> None:
+async def test_the_handlers_and_options_of_a_worker_are_used() -> None:
     url = "memory://spark-worker"
     worker = Worker(url, concurrency=7, drain_s=3.0, worker="mine")
     worker.handler("fail", max_attempts=2, backoff=Backoff(base_s=0.0))(fail)
@@ -105,7 +105,7 @@ async def test_a_worker_brings_its_handlers_and_how_they_are_to_be_run() -> None
     assert job.errors[-1].error.startswith("ValueError: no luck with 0")
 
 
-async def test_no_more_jobs_go_out_at_once_than_is_said() -> None:
+async def test_batch_jobs_limits_how_many_jobs_are_sent_at_once() -> None:
     url = "memory://spark-most"
     async with bucketq.connect(url):
         await push(url, "double", 20)
@@ -129,7 +129,7 @@ async def test_if_spark_goes_away_jobs_are_released_and_the_run_ends() -> None:
         assert (job.status, job.failures, job.lost_leases) == ("queued", 0, 0)
 
 
-def test_what_cannot_work_is_refused_at_once() -> None:
+def test_invalid_arguments_are_rejected_before_a_claim() -> None:
     with pytest.raises(InvalidRequestError, match="takes a SparkSession, got str"):
         SparkWorker(cast("Any", "local[2]"), {"x": double})
     with pytest.raises(InvalidRequestError, match="batch_jobs"):

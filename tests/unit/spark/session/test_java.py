@@ -27,7 +27,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "status", "told"),
+    ("says", "status", "message"),
     [
         ('java version "1.8.0_392"', 0, "is Java 8"),
         ('openjdk version "11.0.21" 2023-10-17', 0, "is Java 11"),
@@ -35,10 +35,10 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     ],
 )
 def test_a_java_that_is_too_old_or_broken_is_named(
-    tmp_path: Path, says: str, status: int, told: str
+    tmp_path: Path, says: str, status: int, message: str
 ) -> None:
     path = java(tmp_path, says, status)
-    with pytest.raises(InvalidRequestError, match=told) as caught:
+    with pytest.raises(InvalidRequestError, match=message) as caught:
         find_java({"PATH": str(path.parent)})
     assert str(path) in str(caught.value)
     assert "openjdk-17-jre-headless" in str(caught.value)

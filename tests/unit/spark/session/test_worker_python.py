@@ -57,7 +57,7 @@ def test_a_local_session_runs_this_python_unless_another_is_configured(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (': java.io.IOException: Cannot run program "/no/python": error=2', "run /no/python, its"),
         ("x\nModuleNotFoundError: No module named 'bucketq'\n", "has no module bucketq: install"),
@@ -71,10 +71,10 @@ def test_a_local_session_runs_this_python_unless_another_is_configured(
         ),
     ],
 )
-def test_an_error_about_python_is_described_in_a_sentence(text: str, told: str) -> None:
-    assert told in describe_python_error(text)
+def test_an_error_about_python_is_described_in_a_sentence(text: str, message: str) -> None:
+    assert message in describe_python_error(text)
     assert "\n" not in describe_python_error(text)
 
 
-def test_other_errors_are_no_matter_of_python() -> None:
+def test_other_errors_are_not_described_as_python_errors() -> None:
     assert describe_python_error("ModuleNotFoundError: No module named 'tasks'") == ""

@@ -27,7 +27,7 @@ def offset(consumer: str, batch: int) -> str:
     return json.dumps(offset_of(consumer, batch))
 
 
-def test_an_offset_comes_back_as_the_number_that_it_was_made_of() -> None:
+def test_an_offset_is_decoded_to_its_batch_number() -> None:
     assert batch_of(offset_of("c", 7), "c") == 7
 
 
@@ -37,7 +37,7 @@ def test_offsets_have_the_format_of_older_checkpoints() -> None:
     assert last_committed(str(older), "c") == 1
 
 
-def test_a_checkpoint_of_another_consumer_or_source_is_refused() -> None:
+def test_a_checkpoint_of_another_consumer_or_source_is_rejected() -> None:
     with pytest.raises(InvalidRequestError, match="one of consumer 'd', and the option consumer"):
         batch_of(offset_of("d", 7), "c")
     with pytest.raises(InvalidRequestError, match="not one of a bucketq stream"):
@@ -58,11 +58,11 @@ def test_the_offset_is_found_among_those_of_other_sources(tmp_path: Path) -> Non
         last_committed(str(folder), "x")
 
 
-def test_a_query_that_committed_nothing_has_done_no_batch(tmp_path: Path) -> None:
+def test_a_query_that_committed_nothing_has_no_last_batch(tmp_path: Path) -> None:
     assert last_committed(str(checkpoint(tmp_path, {0: offset("c", 1)}, [])), "c") == 0
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkpoint_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="no checkpoint of a stream at"):
         last_committed(str(tmp_path), "c")
     with pytest.raises(InvalidRequestError, match="cannot be read from here"):

@@ -83,7 +83,7 @@ async def test_the_next_driver_finds_the_identical_batch_before_it_asks_for_offs
 
 
 @virtual
-async def test_without_its_checkpoint_a_stream_begins_with_what_is_not_acknowledged() -> None:
+async def test_without_its_checkpoint_a_stream_begins_with_the_unacknowledged_batch() -> None:
     world = World()
     await push(world, 4)
     async with driving(world) as batches:
@@ -99,7 +99,7 @@ async def test_without_its_checkpoint_a_stream_begins_with_what_is_not_acknowled
 
 
 @virtual
-async def test_an_older_driver_is_refused_and_changes_nothing() -> None:
+async def test_an_older_driver_is_fenced() -> None:
     world = World()
     await push(world, 2)
     async with driving(world) as older:
@@ -112,7 +112,7 @@ async def test_an_older_driver_is_refused_and_changes_nothing() -> None:
 
 
 @virtual
-async def test_leases_are_kept_for_as_long_as_a_batch_runs() -> None:
+async def test_leases_are_renewed_while_a_batch_runs() -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:
@@ -135,7 +135,7 @@ async def lose_one(rival: Queue[Any]) -> str:
 
 
 @virtual
-async def test_a_batch_that_lost_jobs_is_refused_with_what_to_do() -> None:
+async def test_a_batch_that_lost_jobs_raises_with_advice() -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:
@@ -145,14 +145,14 @@ async def test_a_batch_that_lost_jobs_is_refused_with_what_to_do() -> None:
         async with driving(world) as batches:
             with pytest.raises(LeaseLostError) as caught:
                 await batches.jobs(0, 1)
-        told = str(caught.value)
-        assert f"1 of 3 jobs of batch 1 are lost ({lost})" in told
-        assert "failOnLostClaim" in told
-        assert "leaseSeconds" in told
+        message = str(caught.value)
+        assert f"1 of 3 jobs of batch 1 are lost ({lost})" in message
+        assert "failOnLostClaim" in message
+        assert "leaseSeconds" in message
 
 
 @virtual
-async def test_a_stream_can_go_on_without_the_jobs_that_it_lost() -> None:
+async def test_a_stream_can_continue_without_its_lost_jobs() -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:
@@ -185,7 +185,7 @@ async def test_a_batch_that_another_driver_closed_is_lost_as_a_whole() -> None:
 
 
 @virtual
-async def test_a_checkpoint_of_other_batches_is_refused() -> None:
+async def test_a_checkpoint_of_other_batches_is_rejected() -> None:
     world = World()
     await push(world, 2)
     async with driving(world) as batches:
@@ -198,7 +198,7 @@ async def test_a_checkpoint_of_other_batches_is_refused() -> None:
 
 
 @virtual
-async def test_an_idle_stream_asks_seldom_and_writes_nothing() -> None:
+async def test_an_idle_stream_polls_rarely_and_writes_nothing() -> None:
     world = World()
     await push(world, 1, kind="other")
     loop = asyncio.get_running_loop()
@@ -218,7 +218,7 @@ async def test_an_idle_stream_asks_seldom_and_writes_nothing() -> None:
 
 
 @virtual
-async def test_a_stream_that_is_to_end_takes_what_was_there_when_it_began() -> None:
+async def test_an_available_now_stream_takes_the_jobs_queued_at_its_start() -> None:
     world = World()
     await push(world, 5)
     await push(world, 1, kind="other")
@@ -234,7 +234,7 @@ async def test_a_stream_that_is_to_end_takes_what_was_there_when_it_began() -> N
 
 
 @virtual
-async def test_a_batch_that_is_open_is_done_first_by_a_stream_that_is_to_end() -> None:
+async def test_an_available_now_stream_repeats_an_open_batch_first() -> None:
     world = World()
     await push(world, 3)
     async with driving(world) as batches:
@@ -247,7 +247,7 @@ async def test_a_batch_that_is_open_is_done_first_by_a_stream_that_is_to_end() -
 
 
 @virtual
-async def test_a_stream_that_is_to_end_logs_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_available_now_stream_logs_a_pause(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     await push(world, 3)
     async with world.rival() as rival:
@@ -261,7 +261,7 @@ async def test_a_stream_that_is_to_end_logs_a_pause(caplog: pytest.LogCaptureFix
 
 
 @virtual
-async def test_a_stream_that_waits_for_a_pause_to_end_says_so_once(
+async def test_a_stream_that_waits_in_a_pause_logs_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -299,7 +299,7 @@ async def test_lost_requests_and_answers_do_not_end_a_stream() -> None:
 
 
 @virtual
-async def test_a_queue_that_stays_away_longer_than_a_lease_ends_the_stream() -> None:
+async def test_a_queue_unavailable_for_longer_than_a_lease_ends_the_stream() -> None:
     world = World()
     await push(world, 1)
     async with driving(world) as batches:
@@ -313,7 +313,7 @@ async def test_a_queue_that_stays_away_longer_than_a_lease_ends_the_stream() -> 
 
 
 @virtual
-async def test_progress_tells_how_many_jobs_are_waiting() -> None:
+async def test_progress_reports_how_many_jobs_are_waiting() -> None:
     world = World()
     await push(world, 5)
     await push(world, 2, kind="other")
@@ -336,7 +336,7 @@ async def test_a_batch_is_never_larger_than_the_queue_allows() -> None:
 
 
 @virtual
-async def test_leases_are_kept_again_after_the_store_refused_for_a_while() -> None:
+async def test_leases_are_renewed_again_after_an_outage_of_the_store() -> None:
     world = World()
     await push(world, 2)
     async with driving(world) as batches:

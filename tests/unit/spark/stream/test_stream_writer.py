@@ -14,8 +14,7 @@ from bucketq import BucketQError, InvalidRequestError
 from bucketq.spark.data_source import BucketQDataSource
 from bucketq.spark.stream.stream_writer import JobStreamWriter
 from bucketq.spark.table.row_encoding import encode_rows
-from bucketq.spark.table.staged_rows import StagedRows
-from bucketq.spark.table.staging import Parcel
+from bucketq.spark.table.staging import Parcel, StagedRows
 
 SCHEMA = StructType([StructField("payload", StringType())])
 QUERY = "2f1c9f2e-3a38-4a52-9f0e-0c8d0f3f6a11"
@@ -45,7 +44,7 @@ def payloads(url: str) -> list[object]:
         return [job.payload for job in queue.jobs().jobs]
 
 
-def test_a_batch_that_comes_again_is_pushed_once(url: str) -> None:
+def test_a_repeated_batch_is_pushed_once(url: str) -> None:
     writer = opened(url)
     writer.commit([staged(writer, 0, 1, "3"), None, staged(writer, 0, 0, "1", "2")], 0)
     again = opened(url)
@@ -55,7 +54,7 @@ def test_a_batch_that_comes_again_is_pushed_once(url: str) -> None:
     assert payloads(url) == [1, 2, 3, 4]
 
 
-def test_a_batch_without_rows_is_no_commit(url: str) -> None:
+def test_a_batch_without_rows_makes_no_commit(url: str) -> None:
     writer = opened(url)
     before = Path(url.removeprefix("file://")).read_bytes()
     writer.commit([], 0)
@@ -63,13 +62,15 @@ def test_a_batch_without_rows_is_no_commit(url: str) -> None:
     assert Path(url.removeprefix("file://")).read_bytes() == before
 
 
-def test_a_batch_that_is_too_large_is_refused_whole(url: str) -> None:
+def test_a_batch_that_is_too_large_is_rejected_whole(url: str) -> None:
     writer = opened(url)
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.configure(max_batch_jobs=2)
-    with pytest.raises(BucketQError, match="nothing of batch 0 was pushed: it has 3 jobs") as told:
+    with pytest.raises(
+        BucketQError, match="nothing of batch 0 was pushed: it has 3 jobs"
+    ) as caught:
         writer.commit([staged(writer, 0, 0, "1", "2", "3")], 0)
-    assert "maxJobsPerTrigger" in str(told.value)
+    assert "maxJobsPerTrigger" in str(caught.value)
     with bucketq.connect_sync(url, mode="direct") as queue:
         assert queue.stats().total("queued") == 0
 

@@ -79,7 +79,7 @@ def atom_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 @given(st.data())
-def test_values_are_those_that_arrow_says(data: st.DataObject) -> None:
+def test_values_are_the_same_as_those_of_to_pylist(data: st.DataObject) -> None:
     kind = data.draw(TYPES)
     column = pa.array(data.draw(st.lists(value_of(kind), max_size=6)), kind)
     cut = column.slice(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 6)))
@@ -87,7 +87,7 @@ def test_values_are_those_that_arrow_says(data: st.DataObject) -> None:
         assert values_of(each) == each.to_pylist(maps_as_pydicts="strict")
 
 
-def test_a_struct_that_is_not_there_is_none_beside_one_whose_fields_are_not() -> None:
+def test_a_null_struct_differs_from_a_struct_of_nulls() -> None:
     kind = pa.struct([("at", pa.timestamp("us", tz="UTC"))])
     values = [None, {"at": None}, {"at": datetime(2026, 1, 2, tzinfo=UTC)}]
     assert values_of(pa.array(values, kind)) == values
@@ -98,7 +98,7 @@ def test_a_time_is_read_to_the_microsecond_in_any_year() -> None:
     assert values_of(pa.array(times, pa.timestamp("us", tz="UTC"))) == times
 
 
-def test_two_fields_of_one_name_are_refused_as_arrow_refuses_them() -> None:
+def test_two_fields_of_one_name_raise_as_in_arrow() -> None:
     time = pa.array([0], pa.timestamp("us"))
     column = pa.StructArray.from_arrays([time, time], names=["a", "a"])
     with pytest.raises(ValueError, match="duplicate field names"):

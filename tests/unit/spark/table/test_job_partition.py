@@ -12,7 +12,7 @@ from msgspec import Raw
 from pyspark.sql.datasource import InputPartition
 
 from bucketq.model.records import JobRecord
-from bucketq.spark.table.job_partition import JobPartition, read_job_partition
+from bucketq.spark.table.job_schema import JobPartition, read_job_partition
 
 
 def record(number: int) -> JobRecord:
@@ -31,7 +31,7 @@ def payloads(part: InputPartition) -> list[Any]:
     return [row["payload"] for batch in read_job_partition(travelled) for row in batch.to_pylist()]
 
 
-def test_jobs_and_their_lines_arrive_alike() -> None:
+def test_jobs_and_their_lines_are_decoded_alike() -> None:
     jobs = [record(1), record(2)]
     assert payloads(JobPartition.of(jobs)) == ["1", "2"]
     assert payloads(JobPartition.of_lines([msgspec.json.encode(job) for job in jobs])) == ["1", "2"]
@@ -44,6 +44,6 @@ def test_a_field_of_a_newer_bucketq_is_left_out() -> None:
     assert payloads(JobPartition.of_lines([newer, line])) == ["1", "1"]
 
 
-def test_a_line_that_is_no_job_is_refused() -> None:
+def test_a_line_that_is_not_a_job_is_rejected() -> None:
     with pytest.raises(msgspec.ValidationError, match="missing required field"):
         payloads(JobPartition.of_lines([b'{"id":"1"}']))

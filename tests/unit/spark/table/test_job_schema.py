@@ -45,19 +45,19 @@ def test_the_columns_are_the_same_for_arrow_and_for_spark() -> None:
     assert to_arrow_schema(schema, timezone="UTC").equals(SCHEMA)
 
 
-def test_a_json_payload_is_there_as_text_and_as_bytes() -> None:
+def test_a_json_payload_is_in_the_text_and_the_bytes_column() -> None:
     found = row(payload=Raw('{"n":"ü"}'.encode()))
     assert found["payload"] == '{"n":"ü"}'
     assert found["payload_bytes"] == '{"n":"ü"}'.encode()
 
 
-def test_a_payload_of_bytes_is_there_as_these_bytes_and_not_as_text() -> None:
+def test_a_payload_of_bytes_is_only_in_the_bytes_column() -> None:
     raw = Raw(b'"%b"' % base64.b64encode(b"\x00\xff"))
     found = row(payload=raw, payload_encoding="base64")
     assert (found["payload"], found["payload_bytes"]) == (None, b"\x00\xff")
 
 
-def test_a_job_without_a_result_has_nulls_and_one_with_null_has_that() -> None:
+def test_a_missing_result_is_null_and_a_json_null_is_text() -> None:
     assert (row()["result"], row()["result_bytes"]) == (None, None)
     assert row(result=Raw(b"null"))["result"] == "null"
 
@@ -69,7 +69,7 @@ def test_times_are_exact_to_the_microsecond_and_in_utc() -> None:
     assert found["claimed_at"] is None
 
 
-def test_errors_come_oldest_first_and_the_last_one_stands_by_itself() -> None:
+def test_errors_are_oldest_first_and_the_last_has_its_own_column() -> None:
     errors = (Failure(NOW, 1, "failed", "one", "w"), Failure(NOW, 2, "lost", "two"))
     found = row(errors=errors)
     assert [each["error"] for each in found["errors"]] == ["one", "two"]
@@ -89,7 +89,7 @@ def test_tags_are_a_map() -> None:
     assert row()["tags"] == []
 
 
-def test_many_jobs_come_in_batches_and_none_in_no_batch() -> None:
+def test_many_jobs_make_several_batches_and_none_make_none() -> None:
     jobs = [record(seq=number) for number in range(BATCH_ROWS + 1)]
     found = list(job_batches(jobs))
     assert [batch.num_rows for batch in found] == [BATCH_ROWS, 1]
@@ -144,6 +144,6 @@ def records(draw: st.DrawFn) -> JobRecord:
 
 
 @given(st.lists(records(), min_size=1, max_size=5))
-def test_many_rows_say_what_each_would_say_alone(jobs: list[JobRecord]) -> None:
+def test_batches_hold_what_single_rows_would_hold(jobs: list[JobRecord]) -> None:
     [batch] = job_batches(jobs)
     assert batch.to_pylist() == [read_singly(job) for job in jobs]

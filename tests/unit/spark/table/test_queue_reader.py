@@ -63,7 +63,7 @@ def shaky(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     return errors
 
 
-def test_a_store_that_does_not_answer_is_asked_again_until_the_time_is_over(
+def test_an_unavailable_store_is_retried_until_the_timeout(
     url: str, shaky: list[Exception]
 ) -> None:
     with bucketq.connect_sync(url, mode="direct") as queue:

@@ -60,20 +60,20 @@ def pushed(job: NewJob) -> bytes:
     return bytes(job.payload)
 
 
-def test_text_is_json_as_it_came_on_one_line() -> None:
+def test_text_is_stored_as_json_on_one_line() -> None:
     texts = ['{"a": 1}', '\n {"a":\n 1e400}\t', None, '"ü"']
     found = [pushed(job) for job in specs(batch(pa.array(texts)), columns("json"))]
     assert found == [b'{"a": 1}', b'{"a":1e400}', b"null", '"ü"'.encode()]
 
 
-def test_bytes_are_bytes() -> None:
+def test_binary_payloads_are_stored_as_bytes() -> None:
     found = specs(batch(pa.array([b"\x00\xff", b""], pa.binary())), columns("bytes"))
     assert [job.payload_encoding for job in found] == ["base64", "base64"]
     read = [payloads.decode(job.payload, "base64", bytes, "payload") for job in found]
     assert read == [b"\x00\xff", b""]
 
 
-def test_a_value_is_written_as_a_push_of_the_same_would_write_it() -> None:
+def test_a_value_is_encoded_as_by_a_push() -> None:
     newfoundland = timezone(timedelta(hours=-3, minutes=-30))
     kind = pa.struct(
         [
@@ -140,7 +140,7 @@ def test_fields_are_read_from_their_columns_and_left_out_if_null() -> None:
     assert second == NewJob(kind="b", payload=second.payload, id=second.id, delay_s=1.5)
 
 
-def test_ids_follow_from_write_partition_and_row_and_from_nothing_else() -> None:
+def test_ids_follow_from_write_partition_and_row_alone() -> None:
     def ids(given: list[list[str]], write_id: str = WRITE, partition: int = 0) -> list[str]:
         batches = [batch(pa.array(each)) for each in given]
         rows = encode_rows(batches, columns("json"), Settings(), write_id, partition)
@@ -171,7 +171,7 @@ def test_ids_are_those_that_older_versions_made(write_id: str, first: str) -> No
     assert [job.id for job in decode_rows(encoded.body)] == [first]
 
 
-def test_an_id_of_a_row_does_not_lean_on_rows_that_bring_their_own() -> None:
+def test_an_id_does_not_depend_on_rows_with_their_own_ids() -> None:
     meaning = columns("json", "id")
     texts = pa.array(["1", "2"])
     own = specs(batch(texts, pa.array(["mine", None])), meaning)
@@ -180,7 +180,7 @@ def test_an_id_of_a_row_does_not_lean_on_rows_that_bring_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "form", "kind", "told"),
+    ("given", "form", "kind", "message"),
     [
         (pa.array(["1", "{"]), "json", PayloadError, "not valid JSON"),
         (pa.array(["1", ""]), "json", PayloadError, "not valid JSON"),
@@ -190,14 +190,14 @@ def test_an_id_of_a_row_does_not_lean_on_rows_that_bring_their_own() -> None:
     ],
 )
 def test_a_row_that_cannot_be_pushed_is_named(
-    given: pa.Array, form: PayloadForm, kind: type[BucketQError], told: str
+    given: pa.Array, form: PayloadForm, kind: type[BucketQError], message: str
 ) -> None:
     settings = Settings(max_payload_bytes=50)
-    with pytest.raises(kind, match=f"row 1 of partition 4 cannot be pushed: .*{told}"):
+    with pytest.raises(kind, match=f"row 1 of partition 4 cannot be pushed: .*{message}"):
         specs(batch(given), columns(form), settings=settings, partition=4)
 
 
-def test_a_row_that_says_two_things_of_its_time_is_refused() -> None:
+def test_a_row_with_delay_s_and_run_at_is_rejected() -> None:
     at = pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
     rows = batch(pa.array(["1"]), pa.array([1.0]), at)
     with pytest.raises(InvalidRequestError, match=r"row 0 .* delay_s or run_at, not both"):
@@ -225,12 +225,12 @@ VALUES = st.recursive(
 
 @given(st.lists(VALUES, max_size=20))
 def test_values_are_encoded_together_as_each_would_be_alone(values: list[Any]) -> None:
-    assert told(lambda: encode_values(values)) == told(
+    assert outcomes(lambda: encode_values(values)) == outcomes(
         lambda: (payloads.encode(value, "payload") for value in values)
     )
 
 
-def told(encode: Callable[[], Iterator[payloads.Body]]) -> list[object]:
+def outcomes(encode: Callable[[], Iterator[payloads.Body]]) -> list[object]:
     """What comes of values, up to the first that is refused."""
     found: list[object] = []
     try:
@@ -240,7 +240,7 @@ def told(encode: Callable[[], Iterator[payloads.Body]]) -> list[object]:
     return found
 
 
-def test_one_value_that_cannot_be_encoded_takes_no_other_with_it() -> None:
+def test_one_value_that_cannot_be_encoded_does_not_affect_others() -> None:
     together = encode_values(["a", object(), "b"])
     assert next(together)[0] == msgspec.Raw(b'"a"')
     with pytest.raises(PayloadError, match="cannot be encoded as JSON"):
@@ -256,7 +256,7 @@ PLAIN = st.lists(
 
 
 @given(PLAIN)
-def test_plain_rows_become_the_lines_that_they_become_singly(
+def test_the_fast_encoding_equals_that_of_single_rows(
     rows: list[tuple[str | None, str | None]],
 ) -> None:
     kinds, texts = zip(*rows, strict=True)
@@ -271,7 +271,7 @@ def test_plain_rows_become_the_lines_that_they_become_singly(
         assert plain == encode_each(given_rows, meaning, settings, ids, (0, 4))
 
 
-def test_rows_that_say_more_are_not_taken_for_plain_ones() -> None:
+def test_rows_with_more_fields_are_not_encoded_fast() -> None:
     for name, more in (
         ("key", pa.array(["k"])),
         ("id", pa.array(["mine"])),
@@ -283,7 +283,7 @@ def test_rows_that_say_more_are_not_taken_for_plain_ones() -> None:
     assert encode_fast(raw, columns("bytes"), Settings(), ["made"]) is None
 
 
-def test_a_bad_row_is_named_by_its_number_in_the_partition_and_not_in_its_batch() -> None:
+def test_a_bad_row_is_named_by_its_number_in_the_partition() -> None:
     given_rows = [batch(pa.array(["1", "2"])), batch(pa.array(["3", "{"]))]
     with pytest.raises(PayloadError, match="row 3 of partition 7 cannot be pushed"):
         encode_rows(given_rows, columns("json"), Settings(), WRITE, 7)

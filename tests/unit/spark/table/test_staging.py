@@ -29,7 +29,7 @@ def test_a_few_rows_travel_in_the_message(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_many_rows_wait_beside_the_queue_and_are_removed(tmp_path: Path) -> None:
+def test_many_rows_are_staged_beside_the_queue_and_removed(tmp_path: Path) -> None:
     rows = staging(tmp_path)
     first, again = rows.stage(b"x" * 11, 3, 7), rows.stage(b"y" * 11, 3, 8)
     assert (first.body, rows.fetch(first), rows.fetch(again)) == (None, b"x" * 11, b"y" * 11)
@@ -47,7 +47,7 @@ def test_clearing_leaves_other_writes_alone(tmp_path: Path) -> None:
     assert other.fetch(parcel) == b"y" * 11
 
 
-def test_clearing_removes_what_a_write_has_left_long_ago(tmp_path: Path) -> None:
+def test_clearing_removes_rows_that_were_abandoned_long_ago(tmp_path: Path) -> None:
     old, young = staging(tmp_path, "old"), staging(tmp_path, "young")
     for age_s, rows in ((3600, old), (-3600, young)):
         parcel = rows.stage(b"x" * 11, 0, 0)
@@ -75,6 +75,6 @@ def test_rows_that_are_gone_or_changed_are_reported(tmp_path: Path) -> None:
         rows.fetch(parcel)
 
 
-def test_what_cannot_be_cleared_is_no_failure(tmp_path: Path) -> None:
+def test_an_error_while_clearing_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "queue").write_text("a file where a folder should be")
     staging(tmp_path).clear()

@@ -52,7 +52,7 @@ def test_names_are_found_in_any_case_as_spark_finds_them() -> None:
         t.NullType(),
     ],
 )
-def test_a_payload_of_any_type_that_json_can_say_is_a_value(kind: t.DataType) -> None:
+def test_a_payload_of_any_type_that_json_supports_is_a_value(kind: t.DataType) -> None:
     assert plan(frame(kind=TEXT, payload=kind)).form == "value"
 
 
@@ -62,13 +62,13 @@ def test_a_star_packs_all_columns_that_are_not_fields_of_a_job() -> None:
     assert found.fields == {"kind": 0, "key": 2}
 
 
-def test_a_column_that_is_named_for_the_payload_says_nothing_else() -> None:
+def test_a_column_of_the_payload_is_not_a_field_of_the_job() -> None:
     found = plan(frame(id=WHOLE, name=TEXT), payloadColumns="ID, name", kind="x")
     assert (found.packed, found.fields, found.kind) == ({"id": 0, "name": 1}, {}, "x")
 
 
 @pytest.mark.parametrize(
-    ("schema", "options", "told"),
+    ("schema", "options", "message"),
     [
         (frame(payload=TEXT), {}, "no kind: add a column kind"),
         (frame(kind=TEXT, payload=TEXT), {"kind": "x"}, "a column kind and an option kind"),
@@ -113,14 +113,14 @@ def test_a_column_that_is_named_for_the_payload_says_nothing_else() -> None:
         ),
     ],
 )
-def test_a_frame_that_is_not_understood_is_refused_with_the_column(
-    schema: t.StructType, options: dict[str, str], told: str
+def test_an_invalid_column_is_rejected_by_name(
+    schema: t.StructType, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(InvalidRequestError, match=told):
+    with pytest.raises(InvalidRequestError, match=message):
         plan(schema, **options)
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_two_columns_of_one_name_are_rejected() -> None:
     schema = t.StructType([t.StructField(name, TEXT) for name in ("kind", "payload", "Kind")])
     with pytest.raises(InvalidRequestError, match="two columns are called 'Kind'"):
         plan(schema)

@@ -6,7 +6,7 @@ import pytest
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError
 from bucketq.model.settings import Settings
-from bucketq.spark.table.commit_sizes import commit_sizes
+from bucketq.spark.table.job_writer import commit_sizes
 
 SETTINGS = Settings(max_batch_jobs=10, max_batch_bytes=100)
 
@@ -16,13 +16,13 @@ def test_all_jobs_go_in_one_commit_by_default() -> None:
     assert commit_sizes([], None, SETTINGS) == []
 
 
-def test_jobs_are_cut_by_their_number_alone() -> None:
+def test_jobs_are_split_by_their_number_alone() -> None:
     assert commit_sizes([1] * 25, 10, SETTINGS) == [10, 10, 5]
     assert commit_sizes([1] * 25, 10, Settings()) == [10, 10, 5]
     assert commit_sizes([1] * 3, 10, SETTINGS) == [3]
 
 
-def test_too_many_jobs_for_one_commit_are_refused_with_the_way_out() -> None:
+def test_too_many_jobs_for_one_commit_are_rejected_with_a_hint() -> None:
     with pytest.raises(InvalidRequestError, match="nothing was pushed: the write has 11 jobs") as e:
         commit_sizes([1] * 11, None, SETTINGS)
     assert 'option("maxJobsPerCommit", "10")' in str(e.value)
@@ -31,11 +31,11 @@ def test_too_many_jobs_for_one_commit_are_refused_with_the_way_out() -> None:
         commit_sizes([1] * 20, 11, SETTINGS)
 
 
-def test_an_option_above_the_limit_does_no_harm_if_there_are_few_jobs() -> None:
+def test_an_option_above_the_limit_is_accepted_for_few_jobs() -> None:
     assert commit_sizes([1] * 5, 1000, SETTINGS) == [5]
 
 
-def test_too_many_bytes_are_refused_even_in_the_last_commit_before_any_is_pushed() -> None:
+def test_too_many_bytes_in_the_last_commit_are_rejected_before_any_push() -> None:
     with pytest.raises(PayloadTooLargeError, match="nothing was pushed: 4 jobs with 120 bytes"):
         commit_sizes([1] * 4 + [30] * 4, 4, SETTINGS)
     with pytest.raises(PayloadTooLargeError, match="max_batch_bytes"):
