@@ -271,8 +271,8 @@ def work_command(master: str, folder: Path) -> None:
     url = fresh(folder, *numbered(20))
     (folder / "tasks.py").write_text(TASKS)
     tasks = f"{folder / 'tasks.py'}:worker"
-    told = command("work", tasks, "--url", url, "--spark", master, "--burst", "--concurrency", "3")
-    assert told == "20 attempts: 20 done\n"
+    shown = command("work", tasks, "--url", url, "--spark", master, "--burst", "--concurrency", "3")
+    assert shown == "20 attempts: 20 done\n"
 
 
 def archive_commands(master: str, folder: Path) -> None:

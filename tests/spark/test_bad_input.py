@@ -21,7 +21,7 @@ from tests.spark import sample_handlers
 from tests.spark.finished_jobs import archive, finished, hours_ago
 
 
-def told(caught: pytest.ExceptionInfo[PySparkException]) -> str:
+def last_line(caught: pytest.ExceptionInfo[PySparkException]) -> str:
     """The last line of the message, which is what stands at the bottom of a terminal."""
     lines = [line.strip() for line in str(caught.value).splitlines() if line.strip()]
     while lines and (lines[-1].startswith("SQLSTATE") or lines[-1].startswith("==")):
@@ -48,12 +48,12 @@ def one_more(*values: object) -> pytest.ParameterSet:
         ),
     ],
 )
-def test_a_read_that_cannot_be_done_says_why(
+def test_a_failed_read_raises_an_error_with_the_reason(
     spark: SparkSession, options: dict[str, str], line: str
 ) -> None:
     with pytest.raises(AnalysisException) as caught:
         spark.read.format("bucketq").options(**options).load().collect()
-    assert line in told(caught)
+    assert line in last_line(caught)
 
 
 def test_a_broker_that_does_not_answer_is_named(spark: SparkSession) -> None:
@@ -61,7 +61,7 @@ def test_a_broker_that_does_not_answer_is_named(spark: SparkSession) -> None:
     reader = spark.read.format("bucketq").option("timeoutSeconds", "2")
     with pytest.raises(AnalysisException) as caught:
         reader.load(f"bucketq://127.0.0.1:{port}/queue").collect()
-    assert f"127.0.0.1:{port}" in told(caught)
+    assert f"127.0.0.1:{port}" in last_line(caught)
 
 
 @pytest.fixture
@@ -79,13 +79,13 @@ def frame(spark: SparkSession) -> DataFrame:
         ({"path": "memory://x"}, "seen by one process alone"),
     ],
 )
-def test_a_write_that_cannot_be_done_says_why_and_leaves_nothing(
+def test_a_failed_write_raises_the_reason_and_leaves_nothing_staged(
     frame: DataFrame, file_url: str, tmp_path: Path, options: dict[str, str], line: str
 ) -> None:
     given = {name: value.replace("URL", file_url) for name, value in options.items()}
     with pytest.raises(PySparkException) as caught:
         frame.write.format("bucketq").mode("append").options(**given).save()
-    assert line in told(caught)
+    assert line in last_line(caught)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,12 +95,12 @@ def test_a_wrong_column_is_named_before_anything_is_written(
     frame = spark.sql("SELECT 'x' AS kind, '1' AS payload, 'high' AS priority")
     with pytest.raises(PySparkException) as caught:
         frame.write.format("bucketq").mode("append").save(file_url)
-    assert "column priority is string and must be int" in told(caught)
+    assert "column priority is string and must be int" in last_line(caught)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", ["overwrite", one_more("error"), one_more("ignore")])
-def test_a_queue_is_appended_to_and_nothing_else(
+def test_only_append_mode_is_accepted(
     frame: DataFrame, file_url: str, tmp_path: Path, mode: str
 ) -> None:
     with pytest.raises(PySparkException) as caught:
@@ -109,7 +109,7 @@ def test_a_queue_is_appended_to_and_nothing_else(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_row_that_is_no_json_is_named(spark: SparkSession, file_url: str) -> None:
+def test_a_row_with_invalid_json_is_named(spark: SparkSession, file_url: str) -> None:
     rows = spark.sql("SELECT 'x' AS kind, explode(array('1', '{\"a\": ')) AS payload").coalesce(1)
     with pytest.raises(PySparkException) as caught:
         rows.write.format("bucketq").mode("append").save(file_url)
@@ -118,13 +118,13 @@ def test_a_row_that_is_no_json_is_named(spark: SparkSession, file_url: str) -> N
         assert queue.snapshot().jobs == ()
 
 
-def test_a_queue_that_is_full_takes_nothing(spark: SparkSession, file_url: str) -> None:
+def test_a_write_to_a_full_queue_pushes_nothing(spark: SparkSession, file_url: str) -> None:
     with bucketq.connect_sync(file_url, mode="direct") as queue:
         queue.configure(max_jobs=5)
         rows = spark.range(6).selectExpr("'x' AS kind", "string(id) AS payload")
         with pytest.raises(PySparkException) as caught:
             rows.write.format("bucketq").mode("append").save(file_url)
-        assert "nothing was pushed: queue full" in told(caught)
+        assert "nothing was pushed: queue full" in last_line(caught)
         assert queue.snapshot().jobs == ()
 
 
@@ -140,7 +140,7 @@ def test_a_queue_that_is_full_takes_nothing(spark: SparkSession, file_url: str) 
         ({"consumer": "c"}, "no queue at file:///nowhere/q.json"),
     ],
 )
-def test_a_stream_that_cannot_be_read_says_why_and_nothing_after_that(
+def test_a_failed_stream_read_ends_with_the_reason(
     spark: SparkSession, tmp_path: Path, options: dict[str, str], line: str
 ) -> None:
     def read() -> None:
@@ -174,7 +174,7 @@ SINCE = datetime(2026, 11, 1, tzinfo=UTC)
     ],
     ids=["compact", "report", "replay", "run"],
 )
-def test_work_on_a_queue_that_is_not_there_says_so_in_one_line(
+def test_running_handlers_on_a_missing_queue_raises_a_one_line_error(
     spark: SparkSession, work: Callable[[SparkSession], object]
 ) -> None:
     with pytest.raises(QueueNotFoundError, match=r"^no queue at file:///nowhere/queue\.json.*$"):
@@ -200,7 +200,7 @@ def test_a_condition_that_fails_on_some_job_is_reported_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_times_without_a_zone_are_refused(spark: SparkSession, file_url: str) -> None:
+def test_times_without_a_zone_are_rejected(spark: SparkSession, file_url: str) -> None:
     naive = SINCE.replace(tzinfo=None)
     with pytest.raises(InvalidRequestError, match="since has no time zone"):
         bucketq.spark.report(spark, file_url, naive)
@@ -212,7 +212,7 @@ def test_times_without_a_zone_are_refused(spark: SparkSession, file_url: str) ->
         bucketq.spark.compact(spark, file_url, until=naive)
 
 
-def test_a_paused_queue_takes_jobs_and_is_read(spark: SparkSession, file_url: str) -> None:
+def test_a_paused_queue_can_be_written_and_read(spark: SparkSession, file_url: str) -> None:
     with bucketq.connect_sync(file_url, mode="direct") as queue:
         queue.pause()
     rows = spark.sql("SELECT 'x' AS kind, '1' AS payload")

@@ -52,7 +52,7 @@ def test_times_are_those_between_push_claim_and_end(measured: ArchiveReport) -> 
     assert (mail.numbers.wait_s, mail.numbers.run_s) == ((), ())
 
 
-def test_failures_are_put_together_by_their_first_line_without_numbers(
+def test_failures_are_grouped_by_their_first_line_without_numbers(
     measured: ArchiveReport,
 ) -> None:
     found = [(each.kind, each.reason, each.count) for each in measured.reasons]
@@ -62,7 +62,7 @@ def test_failures_are_put_together_by_their_first_line_without_numbers(
     ]
 
 
-def test_the_tables_are_there_for_others_too(
+def test_the_tables_are_also_written_as_parquet(
     measured: ArchiveReport, spark: SparkSession, folder: Path
 ) -> None:
     numbers = spark.read.parquet(str(folder / "tables" / "numbers"))
@@ -72,7 +72,7 @@ def test_the_tables_are_there_for_others_too(
     assert reasons.count() == len(measured.reasons)
 
 
-def test_the_page_shows_all_of_it_and_runs_nothing(measured: ArchiveReport) -> None:
+def test_the_page_shows_the_whole_report_without_scripts(measured: ArchiveReport) -> None:
     text = page(measured, "file:///srv/<jobs>/queue.json")
     assert "file:///srv/&lt;jobs&gt;/queue.json" in text
     assert "&lt;script&gt;alert(#)&lt;/script&gt;" in text

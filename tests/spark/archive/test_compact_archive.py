@@ -45,7 +45,7 @@ def by_table(spark: SparkSession, url: str, **options: str) -> list[str]:
     return sorted(row.id for row in rows)
 
 
-def test_every_job_is_there_once_before_and_after(spark: SparkSession, url: str) -> None:
+def test_every_job_is_read_once_before_and_after_compaction(spark: SparkSession, url: str) -> None:
     jobs = some_jobs(url)
     done = compact(spark, url)
     assert (done.jobs, done.repeated) == (60, 10)
@@ -63,11 +63,11 @@ def test_progress_counts_the_archive_files_that_were_read(
 ) -> None:
     some_jobs(file_url)
     total = len(listed(file_url)[0])
-    told: list[tuple[int, int]] = []
-    compact(spark, file_url, on_progress=lambda read, found: told.append((read, found)))
-    assert told == sorted(told)
-    assert (told[0], told[-1]) == ((0, total), (total, total))
-    assert told.count((total, total)) > 1  # When all were read, and when that was published.
+    reports: list[tuple[int, int]] = []
+    compact(spark, file_url, on_progress=lambda read, found: reports.append((read, found)))
+    assert reports == sorted(reports)
+    assert (reports[0], reports[-1]) == ((0, total), (total, total))
+    assert reports.count((total, total)) > 1  # When all were read, and when that was published.
 
 
 def test_spark_in_local_mode_runs_the_python_that_compacts(

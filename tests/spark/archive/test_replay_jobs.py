@@ -64,7 +64,7 @@ def test_matching_jobs_of_archive_and_queue_are_pushed_once(spark: SparkSession,
     assert len(waiting(url)) == 3
 
 
-def test_what_a_replay_has_pushed_is_known_also_when_it_is_archived(
+def test_a_replay_recognises_its_jobs_after_they_are_archived(
     spark: SparkSession, file_url: str
 ) -> None:
     fill(spark, file_url)
@@ -78,7 +78,7 @@ def test_what_a_replay_has_pushed_is_known_also_when_it_is_archived(
     assert run(spark, file_url, name="second").pushed == 6
 
 
-def test_two_jobs_with_one_id_are_both_pushed_and_once(spark: SparkSession, file_url: str) -> None:
+def test_two_jobs_with_one_id_are_each_pushed_once(spark: SparkSession, file_url: str) -> None:
     with bucketq.connect_sync(file_url, mode="direct"):
         pass
     jobs = [structs.replace(finished("job1", hours_ago(2)), seq=seq) for seq in (1, 2)]

@@ -78,7 +78,7 @@ def test_each_handler_ends_as_in_any_worker(spark: SparkSession, url: str) -> No
 
 
 @pytest.mark.parametrize("place", ["thread", "process", "spark"])
-def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_was_made(
+def test_a_result_that_cannot_be_stored_fails_the_attempt_in_every_place(
     spark: SparkSession, file_url: str, place: Literal["thread", "process", "spark"]
 ) -> None:
     worker = Worker(file_url, mode="direct")
@@ -94,7 +94,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_wa
         worker.run_sync(burst=True)
         tally = worker.counters
     assert tally.ends == {"retried": 2, "dead": 2}
-    told = {name: [each.error for each in job.errors] for name, job in jobs_of(file_url).items()}
+    errors = {name: [each.error for each in job.errors] for name, job in jobs_of(file_url).items()}
     lost = "the handler returned, but its result cannot be stored: result"
     unsayable = (
         f"{lost} cannot be encoded as JSON: Encoding objects of type object is unsupported; "
@@ -104,7 +104,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_like_any_other_wherever_it_wa
         f"{lost} too large: 70,002 bytes, at most 65,536 are allowed (max_result_bytes); "
         "put the data in an object of its own, and its address here"
     )
-    assert told == {"unsayable": 2 * [unsayable], "too_large": 2 * [too_large]}
+    assert errors == {"unsayable": 2 * [unsayable], "too_large": 2 * [too_large]}
 
 
 def test_a_job_that_ends_its_process_fails_alone(spark: SparkSession, file_url: str) -> None:
@@ -122,7 +122,7 @@ def test_a_job_that_ends_its_process_fails_alone(spark: SparkSession, file_url: 
     assert jobs["j5"].errors[-1].error == "the process that ran the handler ended with exit code 9"
 
 
-def test_what_comes_of_a_job_whose_lease_is_lost_is_dropped(
+def test_the_outcome_of_a_job_with_a_lost_lease_is_dropped(
     spark: SparkSession, file_url: str
 ) -> None:
     push(file_url, JobSpec(kind="lose", payload=file_url, id="a"))
@@ -196,7 +196,7 @@ def test_a_signal_lets_handlers_finish_and_claims_no_more(
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
         while "SIGTERM" not in (line := process.stderr.readline()):
-            assert line, "it did not say that it was told to stop"
+            assert line, "it did not log the signal"
         push(file_url, JobSpec(kind="wait", payload={"number": 1}, id="b"))
         (tmp_path / "x.go").touch()
         out, err = process.communicate(timeout=PATIENCE_S)

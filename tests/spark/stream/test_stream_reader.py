@@ -98,7 +98,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_what_waits_is_taken_in_batches_and_acknowledged(url: str, streams: Streams) -> None:
+def test_queued_jobs_are_taken_in_batches_and_acknowledged(url: str, streams: Streams) -> None:
     pushed = push(url, 7)
     push(url, 2, kind="other")
     log = Log()
@@ -111,7 +111,7 @@ def test_what_waits_is_taken_in_batches_and_acknowledged(url: str, streams: Stre
     assert log.ids == pushed + more
 
 
-def test_a_stream_that_runs_on_takes_a_new_job_at_once_and_tells_how_many_wait(
+def test_a_running_stream_takes_new_jobs_at_once_and_reports_how_many_are_waiting(
     file_url: str, streams: Streams
 ) -> None:
     push(file_url, 3)
@@ -145,7 +145,7 @@ def test_the_last_batch_of_a_single_trigger_is_acknowledged_by_finish(
     assert len(log.batches) == 1
 
 
-def test_a_batch_that_failed_is_done_again_as_it_was_and_not_acknowledged(
+def test_a_failed_batch_is_not_acknowledged_and_is_repeated_unchanged(
     file_url: str, streams: Streams
 ) -> None:
     pushed = push(file_url, 4)
@@ -205,7 +205,7 @@ def test_the_older_of_two_drivers_ends_with_a_clear_error(file_url: str, streams
     assert total(file_url, "done") == 3
 
 
-def test_lost_claims_end_a_stream_or_are_gone_without_as_the_option_says(
+def test_lost_claims_end_a_stream_unless_the_option_allows_them(
     file_url: str, streams: Streams
 ) -> None:
     pushed = push(file_url, 3)
@@ -243,7 +243,7 @@ def test_a_stream_goes_through_a_broker_without_the_bucket(file_url: str, stream
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"consumer": ""}, "the option consumer is missing"),
         ({"maxJobsPerTrigger": "many"}, "option maxJobsPerTrigger: 'many'"),
@@ -251,13 +251,13 @@ def test_a_stream_goes_through_a_broker_without_the_bucket(file_url: str, stream
     ],
 )
 def test_a_wrong_option_is_named(
-    file_url: str, streams: Streams, options: dict[str, str], told: str
+    file_url: str, streams: Streams, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=message):
         streams.frame(file_url, **options)
 
 
-def test_a_queue_that_is_not_there_is_not_made(file_url: str, streams: Streams) -> None:
+def test_a_missing_queue_is_not_created(file_url: str, streams: Streams) -> None:
     with pytest.raises(StreamingQueryException, match="QueueNotFoundError"):
         streams.run(file_url, Log())
     assert not Path(file_url.removeprefix("file://")).exists()

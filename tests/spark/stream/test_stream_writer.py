@@ -56,7 +56,7 @@ def test_jobs_are_copied_to_another_queue(
         assert queue.stats().total("done") == 6
 
 
-def test_a_batch_that_comes_again_is_not_doubled(
+def test_a_repeated_batch_duplicates_nothing(
     spark: SparkSession, url: str, tmp_path: Path, run: Callable[..., None]
 ) -> None:
     folder = tmp_path / "rows"

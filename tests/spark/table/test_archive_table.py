@@ -99,14 +99,14 @@ def test_a_range_is_exact_to_the_microsecond(url: str, read: Read) -> None:
     assert ids(read(url, since="2025-03-04T10:00", until="2025-03-04T10:00")) == []
 
 
-def test_a_job_that_a_crash_has_left_twice_comes_once(file_url: str, read: Read) -> None:
+def test_a_job_archived_twice_by_a_crash_is_read_once(file_url: str, read: Read) -> None:
     put(file_url, 1, done("a", TEN), done("b", TEN))
     put(file_url, 2, done("b", TEN), done("c", TEN))
     assert ids(read(file_url)) == ["a", "b", "c"]
     assert ids(read(file_url, numPartitions="7")) == ["a", "b", "c"]
 
 
-def test_an_archive_file_that_comes_late_is_in_the_next_read(file_url: str, read: Read) -> None:
+def test_a_late_archive_file_is_in_the_next_read(file_url: str, read: Read) -> None:
     put(file_url, 5, done("a", TEN))
     frame = read(file_url)
     assert ids(frame) == ["a"]
@@ -114,7 +114,7 @@ def test_an_archive_file_that_comes_late_is_in_the_next_read(file_url: str, read
     assert ids(read(file_url)) == ["a", "late"]
 
 
-def test_what_a_queue_has_archived_is_there_with_kinds_and_statuses(url: str, read: Read) -> None:
+def test_archived_jobs_are_selected_by_kind_and_status(url: str, read: Read) -> None:
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.push("a", {"n": 1}, id="one")
         queue.push("b", b"\xff", id="two")

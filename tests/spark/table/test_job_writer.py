@@ -115,7 +115,7 @@ def test_no_rows_push_nothing(spark: SparkSession, file_url: str, write: Write) 
     assert snapshot(file_url).jobs == ()
 
 
-def test_a_task_that_fails_and_runs_again_doubles_nothing(
+def test_a_retried_task_duplicates_nothing(
     spark: SparkSession, file_url: str, tmp_path: Path, write: Write
 ) -> None:
     marks = str(tmp_path)
@@ -134,7 +134,7 @@ def test_a_task_that_fails_and_runs_again_doubles_nothing(
     assert [each["id"] for each in payloads(file_url)] == list(range(40))
 
 
-def test_a_write_that_fails_for_good_pushes_nothing_and_leaves_nothing(
+def test_a_write_whose_retries_fail_pushes_and_leaves_nothing(
     spark: SparkSession, file_url: str, write: Write
 ) -> None:
     place = Path(file_url.removeprefix("file://")).with_suffix("") / "staged"
@@ -157,7 +157,7 @@ def test_a_write_that_fails_for_good_pushes_nothing_and_leaves_nothing(
     assert staged(file_url) == []
 
 
-def test_a_write_under_an_id_that_has_ended_changes_nothing_even_when_its_jobs_are_gone(
+def test_repeating_a_finished_write_id_pushes_nothing_even_after_its_jobs_are_archived(
     spark: SparkSession, file_url: str, write: Write
 ) -> None:
     frame = spark.range(3).select(f.to_json(f.struct("id")).alias("payload"))
@@ -178,7 +178,7 @@ def test_many_rows_are_staged_beside_the_queue_and_nothing_is_left(
     assert staged(file_url) == []
 
 
-def test_a_write_that_is_too_large_for_a_commit_pushes_nothing_and_says_how_to_split(
+def test_a_write_too_large_for_a_commit_pushes_nothing_and_suggests_a_split(
     spark: SparkSession, file_url: str, write: Write
 ) -> None:
     frame = spark.range(25, numPartitions=3).select(f.to_json(f.struct("id")).alias("payload"))
@@ -194,7 +194,7 @@ def test_a_write_that_is_too_large_for_a_commit_pushes_nothing_and_says_how_to_s
     assert [each["id"] for each in payloads(file_url)] == list(range(25))
 
 
-def test_a_split_write_that_stops_half_way_goes_on_under_its_id(
+def test_a_split_write_that_fails_part_way_resumes_under_its_write_id(
     spark: SparkSession, file_url: str, write: Write
 ) -> None:
     frame = spark.range(25, numPartitions=3).select(f.to_json(f.struct("id")).alias("payload"))
@@ -202,16 +202,16 @@ def test_a_split_write_that_stops_half_way_goes_on_under_its_id(
         queue.configure(max_jobs=15)
         with pytest.raises(PySparkException) as caught:
             write(frame, file_url, kind="x", maxJobsPerCommit="10")
-        told = str(caught.value)
-        assert "10 of 25 jobs were pushed" in told
-        write_id = told.partition('option("writeId", "')[2].partition('"')[0]
+        message = str(caught.value)
+        assert "10 of 25 jobs were pushed" in message
+        write_id = message.partition('option("writeId", "')[2].partition('"')[0]
         queue.complete_many(queue.claim("x", limit=10))
         queue.flush_archive()
         write(frame, file_url, kind="x", maxJobsPerCommit="10", writeId=write_id)
     assert [each["id"] for each in payloads(file_url)] == list(range(10, 25))
 
 
-def test_keys_from_a_column_do_what_keys_of_pushes_do(
+def test_a_key_column_deduplicates_as_keys_of_pushes_do(
     spark: SparkSession, file_url: str, write: Write
 ) -> None:
     def frame(low: int, high: int, payload: str = "1") -> DataFrame:

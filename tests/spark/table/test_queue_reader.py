@@ -81,9 +81,7 @@ def test_statuses_and_kinds_are_chosen_by_option(
     assert ids(status="dead") == []
 
 
-def test_a_queue_with_nothing_in_it_is_a_table_with_no_rows(
-    file_url: str, read: Callable[..., DataFrame]
-) -> None:
+def test_an_empty_queue_is_an_empty_table(file_url: str, read: Callable[..., DataFrame]) -> None:
     with bucketq.connect_sync(file_url, mode="direct"):
         pass
     frame = read(file_url)
@@ -91,7 +89,9 @@ def test_a_queue_with_nothing_in_it_is_a_table_with_no_rows(
     assert frame.groupBy("kind").count().collect() == []
 
 
-def test_a_queue_is_read_in_parts_and_whole(file_url: str, read: Callable[..., DataFrame]) -> None:
+def test_all_partitions_together_hold_the_whole_queue(
+    file_url: str, read: Callable[..., DataFrame]
+) -> None:
     with bucketq.connect_sync(file_url, mode="direct") as queue:
         queue.push_many([JobSpec(kind="x", payload=n) for n in range(10)])
     for parts, sizes in (("1", [10]), ("3", [4, 4, 2]), ("10", [1] * 10), ("50", [1] * 10)):
