@@ -52,7 +52,7 @@ their own.
 
 `connect` returns a `Queue` whose methods are coroutines; `connect_sync` returns a `BlockingQueue`
 with the same methods without `await`. Methods that take `request` can be
-[retried safely](../guides/retries.md).
+[retried safely](../guides/safe-retries.md).
 """
 
 LINE_CHARACTERS = 100

@@ -82,7 +82,7 @@ class Terminal:
         ready, _, _ = select.select([self._own], [], [], max(0.0, limit - time.monotonic()))
         try:
             data = os.read(self._own, 65536) if ready else b""
-        except OSError:  # Nobody writes to it any more.
+        except OSError:  # No process has it open any more.
             data = b""
         self.text += data.decode(errors="replace")
         return bool(data)

@@ -32,7 +32,7 @@ ON_A_QUEUE = {
 
 
 @pytest.mark.parametrize("name", ON_A_QUEUE)
-def test_a_queue_that_is_not_there_is_not_created(console: Console, name: str) -> None:
+def test_a_missing_queue_is_not_created(console: Console, name: str) -> None:
     ran = console.run(name, "URL", *ON_A_QUEUE[name])
     assert ran.code == 3, ran
     assert len(ran.err.splitlines()) == 1
@@ -54,7 +54,7 @@ def test_a_queue_that_is_not_there_is_not_created(console: Console, name: str) -
         ("s3://user:secret@bucket/queue.json", "credentials"),
     ],
 )
-def test_a_bad_address_is_refused_in_a_sentence(
+def test_a_bad_address_is_rejected_in_one_sentence(
     console: Console, name: str, url: str, reason: str
 ) -> None:
     extra: tuple[str, ...] = ON_A_QUEUE.get(name, ())
@@ -150,7 +150,7 @@ def test_a_bad_address_is_refused_in_a_sentence(
         ("restore", "URL", "nowhere.json"),
     ],
 )
-def test_wrong_words_and_values_are_refused_and_change_nothing(
+def test_invalid_arguments_are_rejected_and_change_nothing(
     console: Console, words: tuple[str, ...]
 ) -> None:
     console.ok("create", "URL")
@@ -161,25 +161,25 @@ def test_wrong_words_and_values_are_refused_and_change_nothing(
     assert console.path.read_bytes() == before
 
 
-def test_a_payload_that_is_not_there_or_not_readable_is_told(console: Console) -> None:
+def test_a_missing_or_unreadable_payload_is_reported(console: Console) -> None:
     assert "no payload" in console.run("push", "URL", "k").err
     assert "no payload" in console.run("push", "URL", "k", stdin=b"\n").err
     assert "number out of range" in console.run("push", "URL", "k", "[1e400]").err
     console.ok("push", "URL", "k", "--as", "text")
 
 
-def test_a_typing_mistake_gets_a_suggestion(console: Console) -> None:
+def test_a_typo_gets_a_suggestion(console: Console) -> None:
     assert "'push'" in console.run("psuh").err
 
 
-def test_a_directory_in_the_place_of_a_queue_is_told(console: Console) -> None:
+def test_a_directory_in_place_of_a_queue_is_reported(console: Console) -> None:
     console.path.mkdir()
     ran = console.run("stats", "URL")
     assert (ran.code, len(ran.err.splitlines())) == (4, 1)
     assert "directory" in ran.err
 
 
-def test_what_is_not_a_queue_is_never_overwritten(console: Console) -> None:
+def test_an_object_that_is_not_a_queue_is_never_overwritten(console: Console) -> None:
     for text in ("", "<html><body>404</body></html>", "[]", '{"format": 99}'):
         console.path.write_text(text)
         for words in (

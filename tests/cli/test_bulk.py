@@ -1,4 +1,4 @@
-"""Many jobs at once: stopped at any moment, gone on with, and none lost or doubled."""
+"""Bulk pushes: interrupted at any time and resumed, with no job lost or duplicated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wait_until_begun(console: Console, process: subprocess.Popen[bytes], jobs: i
 
 
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
-def test_a_bulk_push_goes_on_after_it_was_stopped(console: Console, blow: signal.Signals) -> None:
+def test_a_bulk_push_resumes_after_it_was_stopped(console: Console, blow: signal.Signals) -> None:
     write_lines(console.folder / "jobs.jsonl", LINES)
     words = ("push", "URL", "n", "--bulk", "--file", "jobs.jsonl", "--batch", "400")
     ends, done = [], 0
@@ -131,7 +131,7 @@ def test_the_same_lines_without_the_progress_file_are_recognised_in_the_queue(
     assert payloads(console) == Counter(range(5))
 
 
-def test_lines_may_be_jobs_of_their_own(console: Console) -> None:
+def test_each_line_may_be_a_job_with_its_own_fields(console: Console) -> None:
     lines = [
         {"kind": "a", "payload": {"n": 1}, "priority": 5, "tags": {"x": "y"}, "id": "mine"},
         {"kind": "b", "payload": {"n": 2}, "key": "once"},
@@ -178,7 +178,7 @@ def test_a_bad_line_is_named_before_anything_is_pushed(
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 0
 
 
-def test_a_payload_that_no_worker_could_read_is_refused_from_stdin_too(console: Console) -> None:
+def test_a_payload_that_no_worker_can_decode_is_rejected_from_stdin_too(console: Console) -> None:
     for number in (b"1e400", b"-1e400", b"7" * 5000):
         ran = console.run("push", "URL", "n", "--bulk", stdin=b"1\n" + number + b"\n")
         assert ran.code == 2
@@ -214,7 +214,7 @@ def test_ctrl_c_ends_a_push_that_waits_for_lines(console: Console) -> None:
     assert "Traceback" not in ran.err
 
 
-def test_a_full_queue_is_told_and_gone_on_with_later(console: Console) -> None:
+def test_a_full_queue_is_reported_and_the_push_resumes_later(console: Console) -> None:
     console.ok("create", "URL", "max_jobs=25")
     write_lines(console.folder / "jobs.jsonl", 40)
     words = ("push", "URL", "n", "--bulk", "--file", "jobs.jsonl", "--batch", "10")
@@ -227,7 +227,7 @@ def test_a_full_queue_is_told_and_gone_on_with_later(console: Console) -> None:
     assert payloads(console) == Counter(range(40))
 
 
-def test_options_that_do_not_go_with_bulk_are_refused(console: Console) -> None:
+def test_options_for_a_single_job_are_rejected_with_bulk(console: Console) -> None:
     for words in (
         ("push", "URL", "k", "1", "--bulk"),
         ("push", "URL", "k", "--bulk", "--id", "a"),
@@ -243,7 +243,7 @@ def test_options_that_do_not_go_with_bulk_are_refused(console: Console) -> None:
     assert not console.path.exists() or payloads(console) == Counter()
 
 
-def test_import_copies_what_waits_in_another_queue(console: Console) -> None:
+def test_import_copies_the_queued_jobs_of_another_queue(console: Console) -> None:
     old = Console(console.folder / "old")
     for number in range(6):
         options = ("--id", f"job-{number}", "--priority", str(number))
@@ -265,7 +265,7 @@ def test_import_copies_what_waits_in_another_queue(console: Console) -> None:
     assert console.run("import", "URL", old.url, "--status", "lost").code == 2
 
 
-def test_import_reads_what_ls_and_the_archive_print(console: Console) -> None:
+def test_import_reads_the_output_of_ls_and_of_the_archive(console: Console) -> None:
     old = Console(console.folder / "old")
     for number in range(3):
         old.ok("push", "URL", "k", f'{{"n": {number}}}')

@@ -1,4 +1,4 @@
-"""Many jobs at once, some of which claim the same id or key."""
+"""Bulk pushes in which several jobs have the same id or key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write(console: Console, *lines: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("what", ["key", "id"])
-def test_two_lines_with_one_name_and_different_contents_are_named(
+def test_two_lines_with_the_same_id_and_different_contents_are_named(
     console: Console, what: str
 ) -> None:
     write(console, {"payload": 0}, {"payload": 1, what: "x"}, {"payload": 2, what: "x"})
@@ -36,7 +36,7 @@ def test_two_lines_that_are_the_same_are_one_job(console: Console, what: str) ->
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 1
 
 
-def test_a_conflict_with_the_queue_is_not_answered_by_running_it_again(console: Console) -> None:
+def test_after_a_conflict_with_the_queue_running_again_is_not_advised(console: Console) -> None:
     console.ok("push", "URL", "a", "9", "--key", "x")
     write(console, {"payload": 0}, {"payload": 1, "key": "x"})
     ran = console.run(*WORDS)
@@ -46,7 +46,7 @@ def test_a_conflict_with_the_queue_is_not_answered_by_running_it_again(console: 
     assert "correct the lines after line 1 in a new file" in ran.err
 
 
-def test_a_conflict_between_queues_tells_to_remove_one_of_the_jobs(console: Console) -> None:
+def test_a_conflict_between_queues_advises_to_remove_one_of_the_jobs(console: Console) -> None:
     old = Console(console.folder / "old")
     old.ok("push", "URL", "a", "1", "--key", "x")
     console.ok("push", "URL", "a", "2", "--key", "x")

@@ -18,9 +18,7 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     return running(request.param)
 
 
-def test_a_queue_lives_on_a_server_from_its_first_day_to_its_last(
-    console: Console, server: Server
-) -> None:
+def test_every_command_works_on_each_kind_of_server(console: Console, server: Server) -> None:
     console.url = server.url(write_interval_s=0)
     report = console.ok("doctor", "URL", "--json").json
     assert report["fit"], report
@@ -43,14 +41,14 @@ def test_a_queue_lives_on_a_server_from_its_first_day_to_its_last(
     assert len(console.ok("ls", "URL", "--all", "--json").lines) == 100
 
 
-def test_a_process_of_its_own_ends_cleanly(console: Console, server: Server) -> None:
+def test_the_console_script_exits_cleanly_on_each_server(console: Console, server: Server) -> None:
     console.url = server.url(write_interval_s=0)
     ran = console.spawn("push", "URL", "mail", "1")
     assert (ran.code, ran.err) == (0, "")
     assert console.spawn("claim", "URL", "--json").json["payload"] == 1
 
 
-def test_wrong_credentials_and_missing_buckets_are_told_in_a_sentence(
+def test_wrong_credentials_and_missing_buckets_are_reported_in_one_sentence(
     console: Console, server: Server
 ) -> None:
     missing = server.url().replace("bucketq-tests", "no-such-bucket")

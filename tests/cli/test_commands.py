@@ -1,4 +1,4 @@
-"""Every command on a small queue: what it prints, and with which code it ends."""
+"""Every command on a small queue: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_job_goes_from_push_to_done(console: Console) -> None:
     assert again == {"id": job_id, "status": "done"}
 
 
-def test_a_human_reads_what_was_claimed(console: Console) -> None:
+def test_claimed_jobs_are_printed_as_text(console: Console) -> None:
     job_id = console.ok("push", "URL", "mail", "[1]").out.strip()
     ran = console.ok("claim", "URL")
     assert ran.out.startswith(f"{job_id} ")
@@ -65,7 +65,7 @@ def test_the_payload_comes_from_argument_file_or_stdin(console: Console) -> None
     assert jobs[4]["payload_encoding"] == "base64"
 
 
-def test_push_knows_ids_keys_delays_and_attempts(console: Console) -> None:
+def test_push_accepts_ids_keys_delays_and_attempts(console: Console) -> None:
     first = console.ok("push", "URL", "k", "1", "--key", "once", "--max-attempts", "2").out
     assert console.ok("push", "URL", "k", "1", "--key", "once", "--max-attempts", "2").out == first
     ran = console.run("push", "URL", "k", "2", "--key", "once")
@@ -78,7 +78,7 @@ def test_push_knows_ids_keys_delays_and_attempts(console: Console) -> None:
     assert "run_at" in console.ok("show", "URL", "soon", "--json").json
 
 
-def test_nothing_to_claim_and_a_lost_lease_have_codes_of_their_own(console: Console) -> None:
+def test_nothing_to_claim_and_a_lost_lease_have_their_own_exit_codes(console: Console) -> None:
     console.ok("create", "URL")
     assert console.run("claim", "URL", "--wait", "0.1s") == (3, "", "nothing to claim\n")
     assert console.run("claim", "URL", "--quiet") == (3, "", "")
@@ -91,14 +91,14 @@ def test_nothing_to_claim_and_a_lost_lease_have_codes_of_their_own(console: Cons
     assert "lease lost" in ran.err
 
 
-def test_fail_tells_what_the_job_is_now(console: Console) -> None:
+def test_fail_prints_the_new_status_of_the_job(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     job, lease = claim(console)
     assert console.ok("fail", "URL", job, lease, "--error", "no").out == f"{job} is queued\n"
     assert console.ok("show", "URL", job, "--json").json["errors"][0]["error"] == "no"
 
 
-def test_stats_count_for_people_and_for_programs(console: Console) -> None:
+def test_stats_are_printed_as_text_and_as_json(console: Console) -> None:
     kill(console)
     console.ok("push", "URL", "k", "1")
     console.ok("pause", "URL", "k")
@@ -130,7 +130,7 @@ def test_ls_filters_and_pages(console: Console) -> None:
     assert all(job_id in text for job_id in ids)
 
 
-def test_what_a_job_holds_cannot_write_to_the_terminal(console: Console) -> None:
+def test_a_payload_cannot_send_escape_sequences_to_the_terminal(console: Console) -> None:
     [job] = kill(console)
     shown = console.ok("show", "URL", job).out
     assert "\x1b" not in shown
@@ -140,7 +140,7 @@ def test_what_a_job_holds_cannot_write_to_the_terminal(console: Console) -> None
     assert "\x1b" not in dead
 
 
-def test_ls_notes_the_last_error_of_a_dead_job_as_far_as_there_is_room(console: Console) -> None:
+def test_ls_shows_the_last_error_of_a_dead_job_truncated(console: Console) -> None:
     for error in ("no such address\nTraceback: ...", "very " * 40):
         console.ok("push", "URL", "email", '{"to": "ada"}')
         [claimed] = console.ok("claim", "URL", "--json").lines
@@ -166,7 +166,7 @@ def test_dead_jobs_are_listed_redriven_and_purged(console: Console) -> None:
     assert console.ok("purge", "URL", "--yes").out == "1 job purged\n"
 
 
-def test_cancel_tells_what_it_could_do(console: Console) -> None:
+def test_cancel_prints_whether_the_job_was_cancelled(console: Console) -> None:
     console.ok("push", "URL", "k", "1", "--id", "a")
     console.ok("push", "URL", "k", "1", "--id", "b")
     claim(console)
@@ -218,13 +218,13 @@ def test_the_archive_is_flushed_read_pruned_and_collected(console: Console) -> N
 @pytest.mark.parametrize(
     "since", ["yesterday", "2h30", "2026-02-15T10:00:00", "-1h", "2026-13-01", "1h until now"]
 )
-def test_a_time_that_is_none_is_refused_with_an_example(console: Console, since: str) -> None:
+def test_an_invalid_time_is_rejected_with_an_example(console: Console, since: str) -> None:
     ran = console.run("archive", "ls", "URL", "--since", since)
     assert ran.code == 2
     assert len(ran.err.splitlines()) <= 4
 
 
-def test_the_address_may_stand_in_the_environment(console: Console) -> None:
+def test_the_address_may_come_from_the_environment(console: Console) -> None:
     env = {"BUCKETQ_URL": console.url}
     assert console.run("push", "mail", "1", "--id", "a", env=env).out == "a\n"
     assert console.run("push", "--priority", "3", "mail", "2", "--id", "b", env=env).code == 0
@@ -236,7 +236,7 @@ def test_the_address_may_stand_in_the_environment(console: Console) -> None:
     assert console.run("stats", "--json", env=env).json["totals"]["queued"] == 2
 
 
-def test_errors_of_programs_are_objects_on_stderr(console: Console) -> None:
+def test_with_json_errors_are_objects_on_stderr(console: Console) -> None:
     ran = console.run("stats", "URL", "--json")
     assert (ran.code, ran.out) == (3, "")
     error = json.loads(ran.err)

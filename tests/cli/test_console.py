@@ -27,7 +27,7 @@ def is_running(pid: int) -> bool:
     return status.exists() and "State:\tZ" not in status.read_text()
 
 
-def test_what_a_test_has_started_is_killed_when_it_ends(console: Console) -> None:
+def test_processes_of_a_test_are_killed_when_it_ends(console: Console) -> None:
     one = console.start("serve", "URL", "--json")
     assert one.stdout is not None
     assert one.stdout.readline()
@@ -43,7 +43,7 @@ def test_what_a_test_has_started_is_killed_when_it_ends(console: Console) -> Non
         time.sleep(0.02)
 
 
-def test_what_a_test_has_started_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
+def test_processes_of_a_test_end_if_the_test_run_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
     ) as parent:

@@ -1,4 +1,4 @@
-"""``bucketq consumer`` and ``claim --lease``: what is printed, and with which code it ends."""
+"""``bucketq consumer`` and ``claim --lease``: output and exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def queue(console: Console) -> Console:
     return console
 
 
-def test_consumers_are_listed_with_what_they_hold(queue: Console) -> None:
+def test_consumers_are_listed_with_their_pending_jobs(queue: Console) -> None:
     header, first, second = queue.ok("consumer", "list", "URL").out.splitlines()
     assert header.split() == ["NAME", "EPOCH", "BATCH", "PENDING", "USED"]
     assert first.split()[:4] == ["spark-orders", "2", "1", "1"]
@@ -36,7 +36,7 @@ def test_a_script_reads_consumers_from_json_without_a_secret(queue: Console) -> 
     assert sorted(rows[0]) == ["at", "batch", "epoch", "name", "pending"]
 
 
-def test_a_removed_consumer_gives_its_jobs_back(queue: Console) -> None:
+def test_removing_a_consumer_releases_its_jobs(queue: Console) -> None:
     assert "is removed" in queue.ok("consumer", "remove", "URL", "spark-orders").out
     again = queue.run("consumer", "remove", "URL", "spark-orders")
     assert again.code == 3
@@ -48,7 +48,7 @@ def test_a_removed_consumer_gives_its_jobs_back(queue: Console) -> None:
     assert queue.ok("claim", "URL").out
 
 
-def test_a_claim_says_how_long_its_work_may_take(console: Console) -> None:
+def test_a_claim_may_set_the_length_of_its_lease(console: Console) -> None:
     console.ok("create", "URL")
     console.ok("push", "URL", "index", "1")
     console.ok("push", "URL", "index", "2")

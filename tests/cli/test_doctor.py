@@ -1,4 +1,4 @@
-"""The doctor: sound stores, and stores that a queue must not live in."""
+"""The doctor: sound stores, and stores that cannot hold a queue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_sound_store_passes_and_nothing_is_left_behind() -> None:
     assert checkup.get_large_ms is not None
 
 
-async def test_finished_jobs_that_nothing_archives_are_warned_of() -> None:
+async def test_doctor_warns_of_finished_jobs_that_no_process_archives() -> None:
     store, clock = MemoryStore(), AheadClock()
     async with bucketq.connect("queue.json", store=store, mode="direct") as queue:
         await queue.push("index", 1)
@@ -74,7 +74,7 @@ class Careless(MemoryStore):
 
 
 class OnlyCreates(MemoryStore):
-    """A store that knows If-None-Match, and ignores If-Match."""
+    """A store that supports If-None-Match, and ignores If-Match."""
 
     async def replace(self, key: str, body: bytes, etag: str) -> str:
         del etag
@@ -82,7 +82,7 @@ class OnlyCreates(MemoryStore):
 
 
 @pytest.mark.parametrize("kind", [Careless, OnlyCreates])
-async def test_a_store_that_ignores_preconditions_is_found_out(kind: type[MemoryStore]) -> None:
+async def test_a_store_that_ignores_preconditions_fails(kind: type[MemoryStore]) -> None:
     checkup = await checked(kind())
     assert not checkup.is_fit
     [finding] = [found for found in checkup.findings if found.judgement == "fail"]
@@ -101,7 +101,7 @@ class Racy(MemoryStore):
         return await super().replace(key, body, etag)
 
 
-async def test_a_store_that_is_not_atomic_is_found_out() -> None:
+async def test_a_store_that_is_not_atomic_fails() -> None:
     checkup = await checked(Racy())
     assert judged(checkup)["conditional writes"] == "ok"
     assert judged(checkup)["atomicity"] == "fail"
@@ -121,7 +121,7 @@ class Mute(MemoryStore):
         raise UnavailableError("connection refused")
 
 
-async def test_missing_rights_and_missing_stores_are_told_in_their_own_words() -> None:
+async def test_missing_permissions_and_missing_stores_are_reported_with_their_reason() -> None:
     refused = await checked(NoEntry())
     assert judged(refused) == {"read": "ok", "write": "fail"}
     assert refused.findings[1].text == "403: no permission to write; check the policy"
@@ -139,7 +139,7 @@ class Late(MemoryStore):
 
 
 class Versioned(MemoryStore):
-    """A store that tells a version with each etag, as S3 does."""
+    """A store whose etags contain a version, as those of S3 do."""
 
     async def get(self, key: str) -> StoredObject:
         found = await MemoryStore.get(self, key)
@@ -154,7 +154,7 @@ class Versioned(MemoryStore):
         return f"v{new};{new}"
 
 
-async def test_clocks_and_versioning_are_warned_of() -> None:
+async def test_a_wrong_clock_and_versioning_are_warnings() -> None:
     late = await checked(Late())
     assert (judged(late)["clock"], late.is_fit) == ("warn", True)
     versioned = await checked(Versioned())
@@ -163,7 +163,7 @@ async def test_clocks_and_versioning_are_warned_of() -> None:
     assert judged(unknown)["versioning"] == "skip"
 
 
-async def test_a_damaged_queue_is_a_fault() -> None:
+async def test_a_damaged_queue_fails() -> None:
     store = MemoryStore()
     await store.put("queue.json", b"<html>")
     checkup = await checked(store)
@@ -171,7 +171,7 @@ async def test_a_damaged_queue_is_a_fault() -> None:
     assert judged(checkup)["conditional writes"] == "ok"
 
 
-def test_what_to_expect_follows_from_what_was_measured() -> None:
+def test_the_estimate_follows_from_the_measured_times() -> None:
     checkup = StoreChecks(put_ms=60.0, get_ms=20.0)
     expected = expect(checkup, "s3", 0.0)
     assert expected is not None

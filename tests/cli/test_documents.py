@@ -1,4 +1,4 @@
-"""What the documents and the help texts show of the command line is true."""
+"""The documents and help texts match the command line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def name_in(words: list[str]) -> str:
 
 
 def check_call(words: list[str], *, has_variable: bool = False) -> None:
-    """See that a call names a command, options that it has, and a queue."""
+    """Check that a call names a command, options that it has, and a queue."""
     name = name_in(words)
     assert name in COMMANDS, words
     known = {option for param in command(name).params for option in param.opts}

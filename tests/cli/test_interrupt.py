@@ -1,4 +1,4 @@
-"""Ctrl-C, wherever a command happens to be."""
+"""Ctrl-C at every stage of a command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait_until_it_reads(process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.02)
 
 
-def test_ctrl_c_at_a_question_ends_at_once_and_does_nothing(console: Console) -> None:
+def test_ctrl_c_at_a_confirmation_exits_at_once_and_changes_nothing(console: Console) -> None:
     console.ok("create", "URL")
     own, others = pty.openpty()
     process = console.start("delete", "URL", stdin=others)
@@ -91,7 +91,7 @@ def test_ctrl_c_during_start_up_prints_no_traceback(console: Console, module: st
 
 
 @pytest.mark.parametrize("place", ["bucketq.cli.app", "typer.main", "bucketq.cli.commands"])
-def test_ctrl_c_while_modules_are_loaded_is_no_traceback(place: str) -> None:
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback(place: str) -> None:
     program = (
         "import sys\n"
         "class Stop:\n"
@@ -105,7 +105,7 @@ def test_ctrl_c_while_modules_are_loaded_is_no_traceback(place: str) -> None:
     check_that_it_stops(program)
 
 
-def test_ctrl_c_while_the_commands_are_built_is_no_traceback() -> None:
+def test_ctrl_c_while_the_commands_are_built_prints_no_traceback() -> None:
     program = (
         "import typer.main\n"
         "def stop(*_, **__):\n    raise KeyboardInterrupt\n"

@@ -75,7 +75,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     assert ran.stderr == 'the command line is not installed: pip install "bucketq[cli]"\n'
 
 
-def test_the_module_can_be_run_and_tells_its_version() -> None:
+def test_the_module_can_be_run_and_prints_its_version() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "bucketq.cli", "--version"],
         env=child_environ(),
@@ -105,7 +105,7 @@ def test_ctrl_c_ends_a_claim_that_waits_and_leaves_nothing_behind(console: Conso
     assert console.ok("stats", "URL", "--json").json["totals"]["running"] == 0
 
 
-def test_ctrl_c_tells_how_to_be_certain_of_a_push(console: Console) -> None:
+def test_after_ctrl_c_a_push_prints_how_to_make_sure(console: Console) -> None:
     console.ok("create", "URL")
     program = (
         "import asyncio, sys\n"
@@ -125,7 +125,7 @@ def test_ctrl_c_tells_how_to_be_certain_of_a_push(console: Console) -> None:
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 1
 
 
-def test_whoever_reads_only_the_beginning_does_no_harm(console: Console) -> None:
+def test_a_reader_may_close_the_pipe_early(console: Console) -> None:
     lines = b"".join(b'{"n": %d}\n' % number for number in range(3000))
     (console.folder / "jobs.jsonl").write_bytes(lines)
     console.ok("push", "URL", "n", "--bulk", "--file", "jobs.jsonl")
@@ -142,14 +142,14 @@ def test_whoever_reads_only_the_beginning_does_no_harm(console: Console) -> None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_refused(console: Console) -> None:
+def test_a_file_without_read_permission_is_rejected(console: Console) -> None:
     secret = console.folder / "secret.json"
     secret.write_text("1")
     secret.chmod(0)
     assert console.run("push", "URL", "k", "--file", str(secret)).code == 2
 
 
-def test_an_unreachable_store_ends_in_time_and_tells_how_to_repeat(console: Console) -> None:
+def test_an_unreachable_store_times_out_and_the_error_shows_how_to_retry(console: Console) -> None:
     program = (
         "import asyncio, sys\n"
         "from bucketq.store.local import LocalStore\n"
@@ -173,7 +173,7 @@ def test_debug_shows_where_it_went_wrong(console: Console) -> None:
     assert ran.code == 3
 
 
-def test_an_unexpected_error_is_told_without_a_traceback(console: Console) -> None:
+def test_an_unexpected_error_is_reported_without_a_traceback(console: Console) -> None:
     console.ok("create", "URL")
     program = (
         "import sys\nfrom bucketq.queue.queue import Queue\n"

@@ -33,7 +33,7 @@ def serving(console: Console, *words: str) -> Iterator[str]:
         assert (ended.code, "Traceback" in ended.err) == (0, False), ended
 
 
-def test_the_help_tells_what_it_does_and_how_it_ends(console: Console) -> None:
+def test_the_help_of_serve_says_how_to_stop_it(console: Console) -> None:
     shown = console.ok("serve", "--help").out
     for word in ("--listen", "--advertise", "--takeover", "--idle-exit", "--insecure", "SIGTERM"):
         assert word in shown
@@ -61,7 +61,7 @@ def test_the_help_tells_what_it_does_and_how_it_ends(console: Console) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_served(
+def test_invalid_options_are_rejected_before_anything_is_served(
     console: Console, words: list[str], said: str
 ) -> None:
     ran = console.spawn("serve", "URL", *words)
@@ -71,14 +71,14 @@ def test_what_makes_no_sense_is_refused_before_anything_is_served(
     assert not console.path.exists()
 
 
-def test_an_address_that_is_taken_is_refused(console: Console) -> None:
+def test_an_address_in_use_is_rejected(console: Console) -> None:
     with serving(console) as address:
         ran = console.spawn("serve", "memory://other", "--listen", address)
         assert ran.code == 2
         assert f"cannot listen at {address}" in ran.err
 
 
-def test_an_object_that_is_no_queue_ends_it_with_the_reason(console: Console) -> None:
+def test_an_object_that_is_not_a_queue_stops_the_broker_with_the_reason(console: Console) -> None:
     console.path.write_text("somebody's notes\n" * 10)
     ran = console.spawn("serve", "URL")
     assert ran.code not in {0, 2}
@@ -86,7 +86,7 @@ def test_an_object_that_is_no_queue_ends_it_with_the_reason(console: Console) ->
     assert "Traceback" not in ran.err
 
 
-def test_commands_go_through_the_broker_where_one_answers(console: Console) -> None:
+def test_commands_use_the_broker_if_one_answers(console: Console) -> None:
     with serving(console) as address:
         pushed = console.ok("push", "URL", "mail", '{"to": "ada"}').out.strip()
         job = console.ok("claim", "URL", "--json").json
@@ -131,7 +131,7 @@ def test_after_a_kill_commands_write_directly(console: Console) -> None:
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 2
 
 
-def test_a_second_broker_stands_by_and_takes_over_when_it_is_told_to(console: Console) -> None:
+def test_a_second_broker_is_a_standby_and_takes_over_on_request(console: Console) -> None:
     with serving(console) as first:
         with serving(console) as second:
             assert _leader(console) == first != second
@@ -147,7 +147,7 @@ def _leader(console: Console) -> str:
     return str(console.ok("stats", "URL", "--json").json["broker"]["address"])
 
 
-def test_without_anybody_to_serve_it_ends_by_itself(console: Console) -> None:
+def test_an_idle_broker_exits(console: Console) -> None:
     ran = console.spawn("serve", "URL", "--idle-exit", "1s")
     assert ran.code == 0, ran
     assert "serving" in ran.out
@@ -166,14 +166,14 @@ def test_each_line_of_the_log_has_its_time_in_utc_and_its_level(console: Console
 def test_the_log_is_json_on_demand(console: Console, words: tuple[str, ...]) -> None:
     ran = console.spawn("serve", "URL", "--idle-exit", "1s", *words)
     assert ("address" in ran.json) if "--json" in words else ran.out.startswith("serving ")
-    told = [json.loads(line) for line in ran.err.splitlines()]
-    assert {line["level"] for line in told} == {"info"}
-    assert all(line["time"].endswith("Z") for line in told)
-    assert any("leading in epoch 1" in line["event"] for line in told)
-    assert "stopping" in told[-1]["event"]
+    logged = [json.loads(line) for line in ran.err.splitlines()]
+    assert {line["level"] for line in logged} == {"info"}
+    assert all(line["time"].endswith("Z") for line in logged)
+    assert any("leading in epoch 1" in line["event"] for line in logged)
+    assert "stopping" in logged[-1]["event"]
 
 
-def test_what_ends_a_broker_is_json_as_well(console: Console) -> None:
+def test_the_error_that_ends_a_broker_is_json_as_well(console: Console) -> None:
     console.path.write_text("somebody's notes\n" * 10)
     ran = console.spawn("serve", "URL", "--log-format", "json")
     *_, last = [json.loads(line) for line in ran.err.splitlines()]
@@ -208,7 +208,7 @@ def test_quiet_leaves_warnings_with_their_time(console: Console) -> None:
 
 
 def without_grpc(*words: str, folder: Path) -> Ran:
-    """Run a command where the packages of the broker extra are not installed."""
+    """Run a command without the packages of the broker extra."""
     program = (
         "import sys\n"
         "for name in ('grpc', 'google.protobuf', 'grpc_health', 'grpc_reflection'):\n"
@@ -249,7 +249,7 @@ def test_without_grpc_commands_write_directly(console: Console) -> None:
     assert stats.json["totals"]["queued"] == 1
 
 
-async def test_a_sigterm_right_after_another_does_not_end_a_broker_that_is_about_to_hand_over(
+async def test_a_sigterm_right_after_another_does_not_kill_a_broker_during_its_shutdown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``timeout`` of GNU sends it to a process, and to the group that it is in."""

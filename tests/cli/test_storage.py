@@ -1,4 +1,4 @@
-"""Commands that take care of the object."""
+"""Commands that administer the object."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kept_text(err: str) -> Path:
     return Path(re.findall(r"your text is kept in (\S+)", err)[0])
 
 
-def test_create_refuses_where_there_is_a_queue(console: Console) -> None:
+def test_create_is_rejected_if_there_is_a_queue(console: Console) -> None:
     created = console.ok("create", "URL", "max_jobs=7", "--json").json
     assert (created["version"], created["jobs"]) == (1, {})
     before = console.path.read_bytes()
@@ -42,7 +42,7 @@ def test_create_refuses_where_there_is_a_queue(console: Console) -> None:
     assert console.run("create", "URL", "max_jobs=-1").code == 2
 
 
-def test_delete_asks_and_needs_somebody_to_answer(console: Console) -> None:
+def test_delete_asks_for_confirmation_and_needs_a_terminal(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     ran = console.run("delete", "URL")
     assert ran.code == 2
@@ -54,7 +54,7 @@ def test_delete_asks_and_needs_somebody_to_answer(console: Console) -> None:
     assert console.run("delete", "URL", "--yes").code == 3
 
 
-def test_an_answer_on_the_terminal_decides(console: Console) -> None:
+def test_the_answer_on_the_terminal_decides(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     pty = pytest.importorskip("pty")
     for answer, code in ((b"n\n", 1), (b"y\n", 0)):
@@ -68,7 +68,7 @@ def test_an_answer_on_the_terminal_decides(console: Console) -> None:
     assert not console.path.exists()
 
 
-def test_delete_takes_the_archive_along(console: Console) -> None:
+def test_delete_removes_the_archive_on_request(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     job = console.ok("claim", "URL", "--json").json
     console.ok("complete", "URL", job["id"], job["lease"])
@@ -88,7 +88,7 @@ def test_a_backup_over_another_file_keeps_its_mode(console: Console) -> None:
     assert stat.S_IMODE(copy.stat().st_mode) == 0o640
 
 
-def test_a_backup_comes_back(console: Console) -> None:
+def test_a_backup_can_be_restored(console: Console) -> None:
     for number in range(3):
         console.ok("push", "URL", "k", str(number))
     console.ok("claim", "URL")
@@ -126,7 +126,7 @@ def test_a_backup_may_be_another_object(console: Console) -> None:
     assert "2 jobs" in console.ok("restore", "URL", other).out
 
 
-def test_a_backup_that_cannot_be_written_says_so(console: Console) -> None:
+def test_a_backup_that_cannot_be_written_is_reported(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     assert console.run("backup", "URL", "no/such/folder.json").code == 4
     assert console.run("backup", "URL", str(console.folder), "--force").code in {2, 4}
@@ -181,9 +181,9 @@ def test_what_the_error_recommends_for_a_damaged_object_works(
     body = damage(console.path.read_bytes())
     assert body != console.path.read_bytes()
     console.path.write_bytes(body)
-    told = console.run("stats", "URL")
-    assert told.code == 6
-    advice = told.err
+    ran = console.run("stats", "URL")
+    assert ran.code == 6
+    advice = ran.err
     if "`bucketq repair`" in advice:
         looked = console.run("repair", "URL")
         assert looked.code == 6
@@ -211,20 +211,20 @@ def test_repair_of_a_truncated_object_points_to_restore(console: Console) -> Non
     assert console.run("repair", "URL", "--json").json["refusal"]
 
 
-def test_repair_accepts_a_hand_edit_once_it_is_told_to(console: Console) -> None:
+def test_repair_accepts_a_manual_edit_on_request(console: Console) -> None:
     console.ok("push", "URL", "k", '{"to": "ada"}')
     console.path.write_bytes(console.path.read_bytes().replace(b"ada", b"grace"))
     refused = console.run("stats", "URL")
     assert (refused.code, "bucketq repair --accept" in refused.err) == (6, True)
-    told = console.run("repair", "URL")
-    assert (told.code, "can be accepted" in told.out) == (6, True)
+    ran = console.run("repair", "URL")
+    assert (ran.code, "can be accepted" in ran.out) == (6, True)
     ran = console.ok("repair", "URL", "--accept")
     assert "accepted as version" in ran.out
     assert len(list(console.folder.glob("queue.json.broken-*"))) == 1
     assert console.ok("ls", "URL", "--json").json["payload"] == {"to": "grace"}
 
 
-def test_edit_writes_what_the_editor_leaves(console: Console) -> None:
+def test_edit_writes_the_edited_text(console: Console) -> None:
     console.ok("push", "URL", "k", '{"to": "ada"}', "--id", "a")
     ran = console.run("edit", "URL", env=editor(console, ('"ada"', '"grace"')))
     assert ran.code == 0, ran
@@ -255,7 +255,7 @@ def test_a_text_that_cannot_be_used_is_kept(console: Console) -> None:
         kept_text(failed.err).unlink()
 
 
-def test_an_edit_of_what_a_worker_has_changed_is_refused_and_kept(console: Console) -> None:
+def test_an_edit_of_a_job_that_a_worker_has_changed_is_rejected_and_kept(console: Console) -> None:
     console.ok("push", "URL", "k", '{"to": "ada"}')
     script = Path(sys.executable).with_name("bucketq")
     meanwhile = f"import subprocess\nsubprocess.run([{str(script)!r}, 'claim', {console.url!r}])"
@@ -286,7 +286,7 @@ def test_a_token_removed_by_an_edit_is_gone_although_others_push_meanwhile(
     assert console.ok("ls", "URL", "--json").json["kind"] == "k"
 
 
-def test_what_is_damaged_must_be_repaired_before_it_is_edited_or_saved(console: Console) -> None:
+def test_a_damaged_object_must_be_repaired_before_it_is_edited_or_saved(console: Console) -> None:
     console.path.write_text("{}")
     assert console.run("edit", "URL").code == 6
     assert console.run("backup", "URL", "copy.json").code == 6
@@ -296,7 +296,7 @@ def test_what_is_damaged_must_be_repaired_before_it_is_edited_or_saved(console: 
     console.ok("delete", "URL", "--yes")
 
 
-def test_what_can_be_saved_of_a_truncated_object_can_be_imported(console: Console) -> None:
+def test_the_intact_jobs_of_a_truncated_object_can_be_imported(console: Console) -> None:
     for number in range(4):
         console.ok("push", "URL", "k", f'{{"n": {number}}}')
     lines = console.path.read_bytes()[:-60].splitlines()

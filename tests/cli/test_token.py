@@ -1,4 +1,4 @@
-"""``bucketq token``: what is printed, what is not, and with which code it ends."""
+"""``bucketq token``: what is printed, what is not, and the exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def create(console: Console, *options: str) -> Ran:
     return console.ok("token", "create", "URL", "--name", "ci", "--rights", "claim,push", *options)
 
 
-def test_a_token_is_printed_alone_and_the_rest_is_told_beside_it(queue: Console) -> None:
+def test_only_the_token_is_printed_on_stdout_and_notes_on_stderr(queue: Console) -> None:
     ran = create(queue)
     token = ran.out.removesuffix("\n")
     assert parse_token(token)
@@ -38,7 +38,7 @@ def test_only_the_digest_of_a_token_is_in_the_object(queue: Console) -> None:
     assert token.rpartition("_")[2] not in body
 
 
-def test_a_queue_that_was_opened_is_not_said_to_ask_for_tokens(queue: Console) -> None:
+def test_a_queue_that_requires_no_token_is_not_reported_to_require_one(queue: Console) -> None:
     create(queue)
     queue.ok("config", "URL", "require_token=false")
     ran = create(queue)
@@ -53,7 +53,7 @@ def test_a_script_reads_the_token_from_json(queue: Console) -> None:
     assert sorted(made) == ["id", "token"]
 
 
-def test_tokens_are_listed_without_what_is_secret_of_them(queue: Console) -> None:
+def test_tokens_are_listed_without_their_secrets(queue: Console) -> None:
     lasting = create(queue).out.strip()
     passing = create(queue, "--ttl", "90d").out.strip()
     for listing in (queue.ok("token", "list", "URL"), queue.ok("token", "list", "URL", "--json")):
@@ -83,7 +83,7 @@ def test_a_token_is_revoked_once(queue: Console) -> None:
     assert queue.ok("config", "URL", "--json").json["require_token"] is True
 
 
-def test_a_whole_token_in_the_place_of_an_id_is_not_repeated(queue: Console) -> None:
+def test_a_whole_token_in_place_of_an_id_is_not_printed(queue: Console) -> None:
     token = create(queue).out.strip()
     for options in ((), ("--json",), ("--debug",)):
         ran = queue.run("token", "revoke", "URL", token, *options)
@@ -101,13 +101,13 @@ def test_no_other_command_shows_a_digest(queue: Console) -> None:
             assert digest not in ran.out + ran.err
 
 
-def test_no_queue_is_made_for_a_token(console: Console) -> None:
+def test_token_create_does_not_create_a_queue(console: Console) -> None:
     ran = console.run("token", "create", "URL", "--name", "ci", "--rights", "push")
     assert (ran.code, ran.out) == (3, "")
     assert not console.path.exists()
 
 
-def test_settings_that_are_true_or_false_are_shown_as_they_are_written(queue: Console) -> None:
+def test_boolean_settings_are_shown_as_json(queue: Console) -> None:
     assert queue.ok("config", "URL", "require_token=true", "--json").json["require_token"] is True
     lines = queue.ok("config", "URL").out.splitlines()
     (line,) = [line for line in lines if line.startswith("require_token")]

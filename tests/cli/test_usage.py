@@ -1,4 +1,4 @@
-"""Command lines that lack something, and how that is told."""
+"""Usage errors, and the address that comes from the environment."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.cli.console import Console
         (("archive", "ls", "URL", "--limit", "x", "--json"), "--limit"),
     ],
 )
-def test_a_wrong_command_line_is_told_as_json_where_json_is_asked_for(
+def test_usage_errors_are_json_with_json(
     console: Console, words: tuple[str, ...], reason: str
 ) -> None:
     ran = console.run(*words)
     assert (ran.code, ran.out) == (2, "")
-    told = json.loads(ran.err)
-    assert (told["kind"], told["exit_code"]) == ("UsageError", 2)
-    assert reason in told["error"]
+    reported = json.loads(ran.err)
+    assert (reported["kind"], reported["exit_code"]) == ("UsageError", 2)
+    assert reason in reported["error"]
 
 
-def test_a_wrong_command_line_is_told_as_text_elsewhere(console: Console) -> None:
+def test_usage_errors_are_text_by_default(console: Console) -> None:
     for words in (("ls", "URL", "--limit", "0"), ("push", "URL", "k", "1", "--", "2", "--json")):
         ran = console.run(*words)
         assert ran.code == 2
@@ -58,34 +58,36 @@ ADDRESSLESS = [
 
 
 @pytest.mark.parametrize("words", ADDRESSLESS, ids=" ".join)
-def test_without_an_address_it_names_the_variable(console: Console, words: tuple[str, ...]) -> None:
+def test_without_an_address_the_error_names_the_variable(
+    console: Console, words: tuple[str, ...]
+) -> None:
     ran = console.run(*words)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("Usage: ")
     assert "address of the queue is missing" in ran.err
     assert "BUCKETQ_URL" in ran.err
-    told = json.loads(console.run(*words, "--json").err)
-    assert "BUCKETQ_URL" in told["error"]
-    assert told["kind"] == "UsageError"
+    reported = json.loads(console.run(*words, "--json").err)
+    assert "BUCKETQ_URL" in reported["error"]
+    assert reported["kind"] == "UsageError"
 
 
-def test_a_path_in_place_of_the_address_is_told_as_an_address(console: Console) -> None:
+def test_a_path_in_place_of_the_address_is_shown_as_an_address(console: Console) -> None:
     ran = console.run("stats", str(console.path))
     assert ran.code == 2
     assert f"write it as file://{console.path}" in ran.err
 
 
-def test_a_mistake_in_an_option_is_told_before_a_missing_address(console: Console) -> None:
+def test_an_invalid_option_is_reported_before_a_missing_address(console: Console) -> None:
     assert "--frobnicate" in console.run("push", "email", "--frobnicate").err
     assert console.run("push", "--help").code == 0
 
 
-def test_what_may_be_a_password_is_not_repeated(console: Console) -> None:
+def test_a_possible_password_is_not_printed(console: Console) -> None:
     ran = console.run("stats", "ada:secret@bucket/queue.json")
     assert (ran.code, "secret" in ran.err + ran.out) == (2, False)
 
 
-def test_a_named_queue_is_served_alone_whatever_the_variable_says(console: Console) -> None:
+def test_serve_ignores_the_variable_if_an_address_is_given(console: Console) -> None:
     other = (console.folder / "other.json").as_uri()
     named = f"jobs={console.url}"
     ran = console.spawn("serve", named, "--idle-exit", "0.5s", env={"BUCKETQ_URL": other})
@@ -93,7 +95,7 @@ def test_a_named_queue_is_served_alone_whatever_the_variable_says(console: Conso
     assert not (console.folder / "other.json").exists()
 
 
-def test_a_single_address_is_the_other_one_where_the_variable_tells_the_queue(
+def test_a_single_address_is_the_second_one_if_the_variable_is_set(
     console: Console,
 ) -> None:
     env = {"BUCKETQ_URL": console.url}
@@ -110,7 +112,7 @@ def test_a_single_address_is_the_other_one_where_the_variable_tells_the_queue(
     assert "third.json" in {path.name for path in console.folder.iterdir()}
 
 
-def test_an_address_alone_is_that_of_the_queue_where_no_other_may_follow(console: Console) -> None:
+def test_a_single_address_is_that_of_the_queue_if_there_is_no_second_one(console: Console) -> None:
     old = Console(console.folder / "old")
     old.ok("push", "URL", "k", "1")
     env = {"BUCKETQ_URL": console.url}

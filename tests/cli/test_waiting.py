@@ -18,7 +18,7 @@ def test_a_claim_that_waits_also_waits_for_the_queue(console: Console) -> None:
     assert ran.json["id"] == "job"
 
 
-def test_a_claim_gives_up_when_no_queue_has_come(console: Console) -> None:
+def test_a_claim_gives_up_if_the_queue_is_not_created_in_time(console: Console) -> None:
     ran = console.run("claim", "URL", "--wait", "0.2s")
     assert ran.code == 3
     assert "no queue at" in ran.err
@@ -26,13 +26,13 @@ def test_a_claim_gives_up_when_no_queue_has_come(console: Console) -> None:
     assert console.run("claim", "URL", "--wait", "2h").code == 2
 
 
-def test_stats_tell_how_many_finished_jobs_wait_for_the_archive(console: Console) -> None:
+def test_stats_show_how_many_finished_jobs_wait_for_the_archive(console: Console) -> None:
     for count in (1, 2):
         console.ok("push", "URL", "k", str(count))
         job = console.ok("claim", "URL", "--json").json
         console.ok("complete", "URL", job["id"], job["lease"])
-        told = "1 finished job waits" if count == 1 else "2 finished jobs wait"
-        assert f"{told} for the archive" in console.ok("stats", "URL").out
+        expected = "1 finished job waits" if count == 1 else "2 finished jobs wait"
+        assert f"{expected} for the archive" in console.ok("stats", "URL").out
     console.ok("archive", "flush", "URL")
     assert "for the archive" not in console.ok("stats", "URL").out
 

@@ -84,7 +84,7 @@ def working(home: Console, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_for(path: Path) -> None:
-    """Wait until a handler has left its mark."""
+    """Wait until a handler has written its file."""
     until = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < until, f"{path.name} did not come"
@@ -100,7 +100,7 @@ def read_until(process: subprocess.Popen[bytes], word: str) -> str:
     raise AssertionError(word)
 
 
-def test_a_burst_does_what_there_is_and_tells_what_waits_for_later(home: Console) -> None:
+def test_a_burst_runs_available_jobs_and_reports_those_that_wait(home: Console) -> None:
     home.ok("push", "URL", "mail", '{"to": "ada@example.org"}')
     home.ok("push", "URL", "mail", '{"from": "ada@example.org"}')
     home.ok("push", "URL", "mail", '{"to": "later@example.org"}', "--delay", "1h")
@@ -110,8 +110,8 @@ def test_a_burst_does_what_there_is_and_tells_what_waits_for_later(home: Console
     ran = home.spawn("work", "tasks", "--burst", env={"BUCKETQ_URL": home.url})
     assert ran.code == 0, ran
     assert ran.out.startswith("5 attempts: ")
-    for told in ("3 done", "1 retried", "1 dead", "; 2 jobs wait for a later time"):
-        assert told in ran.out
+    for expected in ("3 done", "1 retried", "1 dead", "; 2 jobs wait for a later time"):
+        assert expected in ran.out
     lines = ran.err.splitlines()
     done = re.compile(r"\S+Z info done job=answer kind=process attempt=1 took_s=[\d.]+")
     assert sum(done.fullmatch(line) is not None for line in lines) == 1, lines
@@ -127,7 +127,7 @@ def test_a_burst_does_what_there_is_and_tells_what_waits_for_later(home: Console
     assert home.ok("show", "URL", "answer", "--json").json["result"] == 42
 
 
-def test_options_override_the_worker_and_the_log_is_json_where_that_is_asked_for(
+def test_options_override_the_worker_and_the_log_may_be_json(
     home: Console,
 ) -> None:
     source = TASKS.replace("Worker(", 'Worker("memory://elsewhere", ')
@@ -147,7 +147,7 @@ def test_options_override_the_worker_and_the_log_is_json_where_that_is_asked_for
     assert home.ok("show", "URL", "other", "--json").json["status"] == "queued"
 
 
-def test_the_worker_s_own_address_comes_before_the_variable(home: Console) -> None:
+def test_the_address_of_the_worker_overrides_the_variable(home: Console) -> None:
     write_module(home.folder, TASKS.replace("Worker(", f'Worker("{home.url}", '))
     home.ok("push", "URL", "thread", "1")
     elsewhere = (home.folder / "elsewhere.json").as_uri()
@@ -176,7 +176,7 @@ def test_the_first_signal_lets_handlers_finish(home: Console) -> None:
     assert (ran.code, ran.out) == (0, "1 attempt: 1 done\n"), ran
 
 
-def test_the_second_signal_gives_jobs_back(home: Console) -> None:
+def test_the_second_signal_releases_jobs(home: Console) -> None:
     home.ok("push", "URL", "patient", "null")
     with working(home) as process:
         wait_for(home.folder / "begun")
@@ -188,7 +188,7 @@ def test_the_second_signal_gives_jobs_back(home: Console) -> None:
     assert home.ok("stats", "URL", "--json").json["totals"]["queued"] == 1
 
 
-def test_a_sigterm_that_comes_twice_at_once_is_one(home: Console) -> None:
+def test_two_sigterms_at_once_count_as_one(home: Console) -> None:
     """As ``timeout`` of GNU sends it: to the process, and to the group that it is in."""
     home.ok("push", "URL", "patient", "null")
     words = ("timeout", "--verbose", "60", sys.executable, "-m", "bucketq.cli", "work")
@@ -202,7 +202,7 @@ def test_a_sigterm_that_comes_twice_at_once_is_one(home: Console) -> None:
     assert "SIGTERM: handlers are stopped" not in ran.err
 
 
-def test_the_third_signal_ends_it_though_a_handler_blocks(home: Console) -> None:
+def test_the_third_signal_kills_the_worker_even_if_a_handler_blocks(home: Console) -> None:
     home.ok("push", "URL", "blocking", "null")
     with working(home) as process:
         wait_for(home.folder / "begun")
@@ -218,7 +218,7 @@ def test_the_third_signal_ends_it_though_a_handler_blocks(home: Console) -> None
         assert process.returncode == -signal.SIGINT
 
 
-def test_a_drain_that_takes_too_long_gives_jobs_back(home: Console) -> None:
+def test_a_drain_that_takes_too_long_releases_jobs(home: Console) -> None:
     home.ok("push", "URL", "patient", "null")
     with working(home, "--drain", "0.1s") as process:
         wait_for(home.folder / "begun")
@@ -227,7 +227,7 @@ def test_a_drain_that_takes_too_long_gives_jobs_back(home: Console) -> None:
     assert (ran.code, ran.out) == (0, "1 attempt: 1 released\n"), ran
 
 
-def test_a_queue_that_does_not_answer_is_told_of_and_tried_for_a_while(home: Console) -> None:
+def test_a_queue_that_does_not_answer_is_logged_and_retried(home: Console) -> None:
     write_module(home.folder, TASKS.replace(', mode="direct"', ""))
     url = "bucketq://127.0.0.1:9/jobs"
     ran = home.spawn("work", "tasks", "--url", url, "--timeout", "4", "--log-format", "json")
@@ -238,7 +238,7 @@ def test_a_queue_that_does_not_answer_is_told_of_and_tried_for_a_while(home: Con
     assert ran.out == ""
 
 
-def test_a_queue_that_is_deleted_ends_it_with_the_reason(home: Console) -> None:
+def test_a_deleted_queue_stops_the_worker_with_the_reason(home: Console) -> None:
     with working(home) as process:
         read_until(process, "working on")
         home.ok("delete", "URL", "--yes")
@@ -264,7 +264,9 @@ def test_a_queue_that_is_deleted_ends_it_with_the_reason(home: Console) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_work_is_refused(home: Console, words: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_of_work_are_rejected(
+    home: Console, words: tuple[str, ...], said: str
+) -> None:
     # The address is not taken for the worker.
     ran = home.spawn("work", *words, env={"BUCKETQ_URL": home.url})
     assert ran.code == 2, ran
@@ -272,7 +274,7 @@ def test_what_cannot_work_is_refused(home: Console, words: tuple[str, ...], said
     assert "Traceback" not in ran.err
 
 
-def test_without_an_address_it_tells_where_one_may_come_from(home: Console) -> None:
+def test_without_an_address_the_error_lists_its_sources(home: Console) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bucketq.cli", "work", "tasks"],
         cwd=home.folder,
@@ -304,7 +306,7 @@ def noisy(number: int) -> None:
 """
 
 
-def test_the_line_on_a_terminal_and_the_log_do_not_spoil_each_other(home: Console) -> None:
+def test_the_status_line_and_the_log_do_not_mix(home: Console) -> None:
     write_module(home.folder, NOISY)
     for number in range(12):
         home.ok("push", "URL", "noisy", str(number))
@@ -325,7 +327,7 @@ def test_the_line_on_a_terminal_and_the_log_do_not_spoil_each_other(home: Consol
 
 
 @pytest.mark.parametrize("words", [("--quiet",), ("--log-format", "json")])
-def test_a_terminal_that_wants_no_line_gets_none(home: Console, words: tuple[str, ...]) -> None:
+def test_a_dumb_terminal_gets_no_status_line(home: Console, words: tuple[str, ...]) -> None:
     home.ok("push", "URL", "thread", "1")
     with Terminal(home, "work", "tasks", "--url", "URL", "--burst", *words) as terminal:
         assert terminal.finish() == 0
@@ -355,7 +357,7 @@ def result_of(home: Console, job: str) -> str:
     raise AssertionError(record)
 
 
-def test_a_change_of_the_source_starts_the_worker_again(home: Console) -> None:
+def test_a_change_of_the_source_restarts_the_worker(home: Console) -> None:
     write_module(home.folder, SIGNED.format("first"))
     with Terminal(home, "work", "tasks", "--url", "URL", "--reload") as terminal:
         at = terminal.until("working on")
@@ -379,7 +381,7 @@ def test_a_change_of_the_source_starts_the_worker_again(home: Console) -> None:
         assert "SIGTERM: no more jobs are claimed" in terminal.text[at:]
 
 
-def test_a_worker_ends_by_itself_when_whoever_watches_its_source_is_killed(home: Console) -> None:
+def test_a_worker_stops_if_its_reloader_is_killed(home: Console) -> None:
     write_module(home.folder, SIGNED.format("first"))
     home.ok("push", "URL", "job", "null", "--id", "one")
     process = home.start("work", "tasks", "--url", "URL", "--reload")
@@ -394,13 +396,13 @@ def test_a_worker_ends_by_itself_when_whoever_watches_its_source_is_killed(home:
     assert "the process that watched the source is gone" in ran.err
 
 
-def test_a_size_of_batches_is_for_spark_alone(home: Console) -> None:
+def test_batch_jobs_needs_spark(home: Console) -> None:
     ran = home.run("work", "tasks:worker", "--url", "URL", "--batch-jobs", "5")
     assert ran.code == 2
     assert "--batch-jobs needs --spark" in ran.err
 
 
-def test_without_java_spark_says_what_to_do(home: Console) -> None:
+def test_without_java_the_error_says_what_to_do(home: Console) -> None:
     ran = home.spawn(
         "work", "tasks:worker", "--url", "URL", "--spark", "local[2]", env={"JAVA_HOME": "/no/java"}
     )
@@ -408,7 +410,7 @@ def test_without_java_spark_says_what_to_do(home: Console) -> None:
     assert "Spark needs Java, and there is none at JAVA_HOME" in ran.err
 
 
-def test_a_master_that_spark_does_not_know_is_refused_before_spark_starts(home: Console) -> None:
+def test_an_unknown_master_is_rejected_before_spark_starts(home: Console) -> None:
     ran = home.run("work", "tasks:worker", "--url", "URL", "--spark", "cluster-7")
     assert ran.code == 2
     assert "'cluster-7' is not a Spark master: write local[4]" in ran.err

@@ -1,4 +1,4 @@
-"""Care of the object: what comes of it, and what those see who were using the queue."""
+"""Administering the object, and what processes that use the queue notice."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_create_makes_an_empty_queue_with_its_settings() -> None:
 
 
 @virtual
-async def test_create_refuses_where_there_is_one_and_where_a_setting_is_bad() -> None:
+async def test_create_is_rejected_if_there_is_a_queue_or_a_setting_is_invalid() -> None:
     world = World()
     with pytest.raises(InvalidRequestError, match="unknown setting"):
         await admin.create(stored(world), {"leese_s": 90})
@@ -75,7 +75,7 @@ async def test_create_refuses_where_there_is_one_and_where_a_setting_is_bad() ->
 
 @virtual
 @pytest.mark.parametrize("fault", [lose_answer, lose_request, conflict_with_itself])
-async def test_create_is_certain_of_itself(fault: Any) -> None:
+async def test_create_resolves_a_lost_answer(fault: Any) -> None:
     world = World()
     world.store.plan("create", fault)
     await admin.create(stored(world))
@@ -83,7 +83,7 @@ async def test_create_is_certain_of_itself(fault: Any) -> None:
 
 
 @virtual
-async def test_of_two_creators_one_is_told_that_he_lost() -> None:
+async def test_of_two_creators_one_is_rejected() -> None:
     world = World()
     world.store.plan("create", first(world.rival_pushes))
     with pytest.raises(admin.ChangedMeanwhileError, match="already"):
@@ -92,7 +92,7 @@ async def test_of_two_creators_one_is_told_that_he_lost() -> None:
 
 
 @virtual
-async def test_delete_removes_what_was_seen_and_its_user_is_told() -> None:
+async def test_delete_removes_the_seen_version_and_clients_get_an_error() -> None:
     world = World()
     async with world.direct() as queue:
         await queue.push("a", 1)
@@ -106,7 +106,7 @@ async def test_delete_removes_what_was_seen_and_its_user_is_told() -> None:
 
 
 @virtual
-async def test_delete_refuses_once_something_was_added() -> None:
+async def test_delete_is_rejected_after_a_push() -> None:
     world = World()
     await world.rival_pushes()
     seen = await stored(world).read()
@@ -117,7 +117,7 @@ async def test_delete_refuses_once_something_was_added() -> None:
 
 
 @virtual
-async def test_nobody_can_push_between_the_two_steps_of_a_deletion() -> None:
+async def test_no_client_can_push_between_the_two_steps_of_a_deletion() -> None:
     world = World()
     await world.rival_pushes()
     stop = RuntimeError("killed")
@@ -139,7 +139,7 @@ async def test_nobody_can_push_between_the_two_steps_of_a_deletion() -> None:
 
 
 @virtual
-async def test_create_and_restore_take_the_place_of_a_deletion_that_was_cut_off() -> None:
+async def test_create_and_restore_replace_an_interrupted_deletion() -> None:
     world = World()
     await world.rival_pushes()
     copy = await admin.backup(stored(world))
@@ -153,7 +153,7 @@ async def test_create_and_restore_take_the_place_of_a_deletion_that_was_cut_off(
 
 
 @virtual
-async def test_delete_takes_the_archive_along_where_asked() -> None:
+async def test_delete_may_include_the_archive() -> None:
     world = World()
     await world.rival_pushes()
     layout = Layout.of("memory://", KEY)
@@ -187,7 +187,7 @@ async def test_backup_is_verified_and_can_be_kept_in_another_object() -> None:
 
 
 @virtual
-async def test_restore_is_a_new_incarnation_and_cuts_off_whoever_was_running() -> None:
+async def test_restore_is_a_new_incarnation_and_disconnects_workers() -> None:
     world = World()
     async with world.direct() as queue:
         await queue.push("a", 1)
@@ -243,7 +243,7 @@ async def test_after_a_restore_an_old_request_is_answered_unknown() -> None:
 
 
 @virtual
-async def test_restore_replaces_only_when_told_and_keeps_what_was_there() -> None:
+async def test_restore_replaces_only_on_request_and_keeps_the_previous_object() -> None:
     world = World()
     await world.rival_pushes(2)
     copy = await admin.backup(stored(world))
@@ -260,7 +260,7 @@ async def test_restore_replaces_only_when_told_and_keeps_what_was_there() -> Non
 
 
 @virtual
-async def test_restore_refuses_a_bad_copy_and_an_object_of_a_newer_format() -> None:
+async def test_restore_rejects_a_damaged_copy_and_an_object_of_a_newer_format() -> None:
     world = World()
     await world.rival_pushes()
     copy = await admin.backup(stored(world))
@@ -274,7 +274,7 @@ async def test_restore_refuses_a_bad_copy_and_an_object_of_a_newer_format() -> N
 
 
 @virtual
-async def test_restore_over_a_damaged_object_goes_on_above_its_version() -> None:
+async def test_restore_over_a_damaged_object_continues_above_its_version() -> None:
     world = World()
     await world.rival_pushes()
     copy = await admin.backup(stored(world))
@@ -288,7 +288,7 @@ async def test_restore_over_a_damaged_object_goes_on_above_its_version() -> None
 
 
 @virtual
-async def test_restore_that_meets_a_writer_is_refused_and_one_in_doubt_is_resolved() -> None:
+async def test_a_restore_in_conflict_is_rejected_and_one_in_doubt_is_resolved() -> None:
     world = World()
     await world.rival_pushes()
     copy = await admin.backup(stored(world))
@@ -304,7 +304,7 @@ async def test_restore_that_meets_a_writer_is_refused_and_one_in_doubt_is_resolv
 
 
 @virtual
-async def test_repair_says_what_is_wrong_and_changes_nothing_by_itself() -> None:
+async def test_repair_reports_the_problem_and_changes_nothing_by_itself() -> None:
     world = World()
     await world.rival_pushes()
     assert (await admin.repair(stored(world), accept=True)).problem is None
@@ -320,7 +320,7 @@ async def test_repair_says_what_is_wrong_and_changes_nothing_by_itself() -> None
 
 
 @virtual
-async def test_repair_accepts_a_hand_edit_and_running_processes_go_on() -> None:
+async def test_repair_accepts_a_manual_edit_and_running_processes_continue() -> None:
     world = World()
     async with world.direct() as queue:
         await queue.push("mail", {"to": "ada"})
@@ -337,7 +337,7 @@ async def test_repair_accepts_a_hand_edit_and_running_processes_go_on() -> None:
 
 
 @virtual
-async def test_repair_does_not_take_half_an_object() -> None:
+async def test_repair_rejects_a_truncated_object() -> None:
     world = World()
     await world.rival_pushes(3)
     await world.store.memory.put(KEY, (await world.body())[:-40])
@@ -350,7 +350,7 @@ async def test_repair_does_not_take_half_an_object() -> None:
 
 
 @virtual
-async def test_a_store_that_says_no_is_heard_and_one_that_is_mute_is_given_up() -> None:
+async def test_a_rejecting_store_is_reported_and_a_silent_one_times_out() -> None:
     world = World()
     world.store.plan("create", refuse)
     with pytest.raises(StoreRefusedError):
@@ -367,7 +367,7 @@ async def test_a_store_that_says_no_is_heard_and_one_that_is_mute_is_given_up() 
 
 
 @virtual
-async def test_copies_of_one_second_get_names_of_their_own() -> None:
+async def test_copies_made_within_one_second_have_different_names() -> None:
     world = World()
     await world.rival_pushes()
     copy = await admin.backup(stored(world))
@@ -383,7 +383,7 @@ async def test_copies_of_one_second_get_names_of_their_own() -> None:
 async def test_a_creation_and_a_restore_are_certain_however_many_commits_follow(
     commits: int,
 ) -> None:
-    """Both begin an incarnation, so whatever bears its name descends from them."""
+    """Both begin an incarnation, so every object of that incarnation descends from them."""
     world = World()
     world.store.plan("create", then_lost(lambda: world.rival_pushes(commits)))
     created = await admin.create(stored(world))
@@ -395,8 +395,8 @@ async def test_a_creation_and_a_restore_are_certain_however_many_commits_follow(
 
 
 @virtual
-async def test_a_restore_or_deletion_that_meets_many_commits_is_refused_as_lost() -> None:
-    """The old incarnation is still there, so the write that would have ended it never landed."""
+async def test_a_restore_or_deletion_in_conflict_with_many_commits_is_rejected_as_lost() -> None:
+    """The old incarnation is still there, so the write that would have replaced it never landed."""
     world = World()
     await world.rival_pushes()
     copy = await admin.backup(stored(world))
@@ -420,7 +420,7 @@ async def test_a_repair_whose_answer_was_lost_many_commits_ago_has_an_unknown_ou
 
 
 @virtual
-async def test_a_write_in_doubt_is_not_called_refused_because_reading_is_refused() -> None:
+async def test_a_write_in_doubt_is_not_reported_as_rejected_if_reading_is_rejected() -> None:
     world = World()
     await world.rival_pushes()
     draft = await admin.begin_edit(stored(world))

@@ -28,7 +28,7 @@ def stored(world: World) -> admin.QueueObject:
 
 
 @virtual
-async def test_an_edit_is_the_next_version_and_running_processes_go_on() -> None:
+async def test_an_edit_is_the_next_version_and_running_processes_continue() -> None:
     world = World()
     async with world.direct() as queue:
         await queue.push("mail", {"to": "ada"}, priority=5)
@@ -65,7 +65,7 @@ async def test_an_edit_may_be_made_in_indented_text() -> None:
         (b'"settings":{}', b'"settings":{"lease_s":0}', "lease_s must be between"),
     ],
 )
-async def test_a_text_that_makes_no_sense_is_refused_with_its_place(
+async def test_an_invalid_text_is_rejected_with_its_position(
     old: bytes, new: bytes, reason: str
 ) -> None:
     world = World()
@@ -80,7 +80,7 @@ async def test_a_text_that_makes_no_sense_is_refused_with_its_place(
 
 
 @virtual
-async def test_an_edit_is_carried_over_to_what_others_have_changed_meanwhile() -> None:
+async def test_an_edit_is_merged_with_changes_of_other_processes() -> None:
     world = World()
     async with world.direct() as queue:
         for number in range(3):
@@ -105,7 +105,7 @@ async def test_an_edit_is_carried_over_to_what_others_have_changed_meanwhile() -
 
 
 @virtual
-async def test_an_added_job_gets_a_place_of_its_own_behind_those_that_came_meanwhile() -> None:
+async def test_an_added_job_is_placed_behind_those_pushed_meanwhile() -> None:
     world = World()
     await world.rival_pushes(1)
     draft = await admin.begin_edit(stored(world))
@@ -120,7 +120,7 @@ async def test_an_added_job_gets_a_place_of_its_own_behind_those_that_came_meanw
 
 
 @virtual
-async def test_an_edit_of_what_somebody_else_has_changed_is_refused() -> None:
+async def test_an_edit_of_a_row_that_another_process_changed_is_rejected() -> None:
     world = World()
     async with world.direct() as queue:
         job_id = await queue.push("mail", 1, priority=7, key="k")
@@ -134,7 +134,7 @@ async def test_an_edit_of_what_somebody_else_has_changed_is_refused() -> None:
 
 
 @virtual
-async def test_an_edit_of_a_queue_that_is_gone_or_replaced_or_broken_is_refused() -> None:
+async def test_an_edit_of_a_deleted_replaced_or_damaged_queue_is_rejected() -> None:
     world = World()
     await world.rival_pushes()
     draft = await admin.begin_edit(stored(world))
@@ -151,7 +151,7 @@ async def test_an_edit_of_a_queue_that_is_gone_or_replaced_or_broken_is_refused(
 
 
 @virtual
-async def test_an_edit_tells_of_fields_that_it_does_not_know_and_resolves_its_doubt() -> None:
+async def test_an_edit_reports_unknown_fields_and_resolves_a_lost_answer() -> None:
     world = World()
     await world.rival_pushes()
     draft = await admin.begin_edit(stored(world))
@@ -199,7 +199,7 @@ async def test_an_edit_with_fewer_commits_on_top_is_known_to_have_landed() -> No
 
 
 @virtual
-async def test_an_edit_of_a_queue_that_has_moved_on_far_is_carried_over() -> None:
+async def test_an_edit_is_merged_even_after_many_commits() -> None:
     world = World()
     await world.rival_pushes()
     draft = await admin.begin_edit(stored(world))

@@ -1,4 +1,4 @@
-"""An edit of a queue that others write to is carried over whole, or refused; nothing is dropped."""
+"""An edit of a queue that is in use is merged completely or rejected; no change is dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD: dict[str, Any] = {
     "horizon": 1,
     "time": {"at": "2020-02-02T02:02:02Z"},
 }
-"""What an edit makes of each field of the head that may be edited."""
+"""A new value for each field of the head that may be edited."""
 
 
 def stored(world: World) -> admin.QueueObject:
@@ -87,7 +87,7 @@ async def test_a_row_that_is_changed_while_others_write_is_changed(table: str) -
 
 @pytest.mark.parametrize("table", TABLES)
 @virtual
-async def test_a_row_that_is_added_while_others_write_stands_behind_all_others(table: str) -> None:
+async def test_a_row_that_is_added_while_others_write_is_placed_last(table: str) -> None:
     world, draft = await crowded()
     await world.rival_pushes(2)
     text = json.loads(draft.text)
@@ -105,7 +105,7 @@ async def test_a_row_that_is_added_while_others_write_stands_behind_all_others(t
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("action", ["remove", "change"])
 @virtual
-async def test_a_row_that_another_process_changed_too_is_refused(table: str, action: str) -> None:
+async def test_a_row_that_another_process_changed_too_is_rejected(table: str, action: str) -> None:
     world, draft = await crowded()
     theirs = json.loads(draft.text)
     theirs[table][0]["note"] = "theirs"
@@ -136,7 +136,7 @@ async def test_a_row_that_another_process_removed_is_not_brought_back(table: str
 
 
 @virtual
-async def test_the_same_change_by_two_people_is_no_conflict() -> None:
+async def test_the_same_change_by_two_people_is_not_a_conflict() -> None:
     world, draft = await crowded()
     text = json.loads(draft.text)
     del text["tokens"][0]
@@ -162,7 +162,7 @@ async def test_a_number_cannot_be_changed_while_others_write(table: str) -> None
 
 @pytest.mark.parametrize("name", Head.__struct_fields__)
 @virtual
-async def test_a_field_of_the_head_is_carried_over_or_refused(name: str) -> None:
+async def test_a_field_of_the_head_is_merged_or_rejected(name: str) -> None:
     world, draft = await crowded()
     await world.rival_pushes()
     text = json.loads(draft.text)
@@ -178,7 +178,7 @@ async def test_a_field_of_the_head_is_carried_over_or_refused(name: str) -> None
 
 @pytest.mark.parametrize("name", sorted(set(HEAD) - {"next_seq", "paused"}))
 @virtual
-async def test_a_field_of_the_head_that_another_process_changed_too_is_refused(name: str) -> None:
+async def test_a_field_of_the_head_that_another_process_changed_too_is_rejected(name: str) -> None:
     world, draft = await crowded()
     theirs = json.loads(draft.text)
     theirs[name] = {
@@ -208,7 +208,7 @@ async def test_settings_are_merged_one_by_one() -> None:
 
 
 @virtual
-async def test_fields_and_tables_that_are_not_known_are_merged_too() -> None:
+async def test_unknown_fields_and_tables_are_merged_too() -> None:
     world, draft = await crowded()
     text = json.loads(draft.text)
     text["limits"] = [{"id": "mail", "seq": 1}]

@@ -1,4 +1,4 @@
-"""What counts as source, and how a child that will not end is ended."""
+"""Which files count as source, and how a child that ignores signals is stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ while True:
 """
 
 
-def test_installed_built_and_hidden_files_are_no_source(tmp_path: Path) -> None:
+def test_installed_built_and_hidden_files_are_not_source(tmp_path: Path) -> None:
     for name in (
         "tasks.py",
         "shop/inner/tasks.py",
@@ -49,7 +49,7 @@ def test_installed_built_and_hidden_files_are_no_source(tmp_path: Path) -> None:
     assert found == {"tasks.py", "shop/inner/tasks.py"}
 
 
-async def test_a_child_that_heeds_no_signal_is_told_twice_and_killed(
+async def test_a_child_that_ignores_two_signals_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -73,7 +73,7 @@ async def test_a_child_that_heeds_no_signal_is_told_twice_and_killed(
         running.cancel()
 
 
-async def test_signals_that_come_at_once_are_one(
+async def test_signals_at_the_same_moment_count_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

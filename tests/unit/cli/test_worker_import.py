@@ -1,4 +1,4 @@
-"""From a word on the command line to a worker, and what is told where there is none."""
+"""Importing the worker that the command line names, and the errors if there is none."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_file_elsewhere_is_imported_with_its_neighbours(folder: Path) -> None:
     assert kinds(str(folder / "away" / "far_tasks.py")) == ["email"]
 
 
-def test_among_several_the_one_called_worker_is_meant(folder: Path) -> None:
+def test_among_several_workers_the_one_called_worker_is_chosen(folder: Path) -> None:
     write(folder / "many_tasks.py", name="other", kind="other")
     write(folder / "many_tasks.py", name="worker", kind="meant")
     assert kinds("many_tasks") == ["meant"]
@@ -90,7 +90,7 @@ def test_one_worker_under_two_names_is_the_only_one(folder: Path) -> None:
     assert kinds("twin_tasks") == ["email"]
 
 
-def test_where_it_is_not_clear_which_is_meant_all_are_named(folder: Path) -> None:
+def test_if_the_choice_is_ambiguous_the_error_names_all_workers(folder: Path) -> None:
     write(folder / "two_tasks.py", name="red", kind="red")
     write(folder / "two_tasks.py", name="blue", kind="blue")
     assert "two_tasks:red and two_tasks:blue" in refusal("two_tasks")
@@ -98,7 +98,7 @@ def test_where_it_is_not_clear_which_is_meant_all_are_named(folder: Path) -> Non
     assert "not a bucketq.Worker" in refusal("two_tasks:bucketq")
 
 
-def test_a_module_without_a_worker_or_without_handlers_is_refused(folder: Path) -> None:
+def test_a_module_without_a_worker_or_without_handlers_is_rejected(folder: Path) -> None:
     (folder / "bare_tasks.py").write_text("import bucketq\n")
     assert "has no bucketq.Worker" in refusal("bare_tasks")
     (folder / "idle_tasks.py").write_text("import bucketq\nworker = bucketq.Worker()\n")
@@ -108,12 +108,12 @@ def test_a_module_without_a_worker_or_without_handlers_is_refused(folder: Path) 
 @pytest.mark.parametrize(
     "word", ["", ":", "tasks:", ":worker", "a b", "s3://bucket/q.json", "a..b"]
 )
-def test_what_names_no_worker_is_refused(word: str) -> None:
+def test_a_word_that_does_not_name_a_worker_is_rejected(word: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"module:worker|no file"):
         parse_target(word)
 
 
-def test_a_module_that_is_not_there_is_told_from_one_that_it_lacks(folder: Path) -> None:
+def test_a_missing_module_is_distinguished_from_a_missing_dependency(folder: Path) -> None:
     assert f"no module 'absent_tasks', neither in {folder}" in refusal("absent_tasks:worker")
     (folder / "poor_tasks.py").write_text("import absent_library\n")
     told = refusal("poor_tasks:worker")
@@ -131,7 +131,7 @@ def test_a_module_that_is_not_there_is_told_from_one_that_it_lacks(folder: Path)
         ("raise SystemExit(3)\n", "ends the process"),
     ],
 )
-def test_an_error_in_the_module_shows_its_lines_and_none_of_ours(
+def test_the_traceback_of_an_error_in_the_module_has_only_its_own_lines(
     folder: Path, source: str, said: str
 ) -> None:
     (folder / "bad_tasks.py").write_text(source)
@@ -142,7 +142,7 @@ def test_an_error_in_the_module_shows_its_lines_and_none_of_ours(
     assert set(files) == {str(folder / "bad_tasks.py")}
 
 
-def test_a_file_whose_name_is_taken_is_refused(folder: Path) -> None:
+def test_a_file_with_the_name_of_another_module_is_rejected(folder: Path) -> None:
     write(folder / "logging.py")
     assert "another module called logging" in refusal("logging.py:worker")
 

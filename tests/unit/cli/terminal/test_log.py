@@ -1,4 +1,4 @@
-"""What the log of a worker or broker tells, and what it never tells."""
+"""What the log of a worker or broker contains, and what it never contains."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ def loggers() -> Iterator[None]:
 
 
 def log_lines(form: Format, *, tracebacks: bool = False) -> list[str]:
-    told: list[str] = []
-    lines = LineHandler(form, told.append, tracebacks=tracebacks)
+    printed: list[str] = []
+    lines = LineHandler(form, printed.append, tracebacks=tracebacks)
     lines.worker = "ada"
     log_to(lines, quiet=False, debug=tracebacks)
-    return told
+    return printed
 
 
-def tell(level: int = logging.INFO, error: BaseException | None = None) -> None:
+def log_two_records(level: int = logging.INFO, error: BaseException | None = None) -> None:
     facts = {"event": "done", "job": "1", "kind": "email", "attempt": 2, "took_s": 0.5}
     LOG.getChild("worker").log(level, "done", extra={"bucketq": facts}, exc_info=error)
 
 
-def test_a_line_of_text_tells_when_how_grave_what_and_of_which_job() -> None:
-    told = log_lines("text")
-    tell()
+def test_a_line_of_text_has_time_level_event_and_job() -> None:
+    printed = log_lines("text")
+    log_two_records()
     LOG.warning("the queue is %s", "slow\x1b")
-    moment, _, rest = told[0].partition(" ")
+    moment, _, rest = printed[0].partition(" ")
     assert moment.endswith("Z")
     assert rest == "info done job=1 kind=email attempt=2 took_s=0.5"
-    assert told[1].endswith(" warning the queue is slow\\x1b")
+    assert printed[1].endswith(" warning the queue is slow\\x1b")
 
 
 def test_a_line_of_json_has_a_field_for_each() -> None:
-    told = log_lines("json")
-    tell()
+    printed = log_lines("json")
+    log_two_records()
     LOG.warning("the queue is slow\nvery")
-    first, second = map(json.loads, told)
+    first, second = map(json.loads, printed)
     assert first.pop("time").endswith("Z")
     assert first == {
         "level": "info",
@@ -66,38 +66,38 @@ def test_a_line_of_json_has_a_field_for_each() -> None:
         "worker": "ada",
     }
     assert second["event"] == "the queue is slow\nvery"
-    assert not any("\n" in line for line in told)
+    assert not any("\n" in line for line in printed)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_of_an_error_only_the_type_is_told_unless_tracebacks_are_asked_for(form: Format) -> None:
-    told = log_lines(form)
-    tell(logging.WARNING, ValueError("a payload"))
-    assert "ValueError" in told[0]
-    assert "payload" not in told[0]
+def test_of_an_error_only_the_type_is_logged_without_tracebacks(form: Format) -> None:
+    printed = log_lines(form)
+    log_two_records(logging.WARNING, ValueError("a payload"))
+    assert "ValueError" in printed[0]
+    assert "payload" not in printed[0]
     LOG.handlers.clear()
-    told = log_lines(form, tracebacks=True)
-    tell(logging.WARNING, ValueError("a payload"))
-    assert "ValueError: a payload" in told[0]
+    printed = log_lines(form, tracebacks=True)
+    log_two_records(logging.WARNING, ValueError("a payload"))
+    assert "ValueError: a payload" in printed[0]
 
 
-def test_the_user_s_handlers_hear_all_but_nothing_is_told_twice(tmp_path: Path) -> None:
+def test_root_handlers_get_every_record_and_no_line_is_printed_twice(tmp_path: Path) -> None:
     console = logging.StreamHandler()
     shown: list[str] = []
     console.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign]  # it only listens
     file = logging.FileHandler(tmp_path / "log.txt")
     logging.root.addHandler(console)
     logging.root.addHandler(file)
-    told = log_lines("text")
-    tell()
+    printed = log_lines("text")
+    log_two_records()
     logging.root.warning("theirs")
     file.close()
-    assert len(told) == 1
+    assert len(printed) == 1
     assert shown == ["theirs"]
     assert (tmp_path / "log.txt").read_text() == "done\ntheirs\n"
 
 
-def test_a_logger_that_the_user_has_set_up_is_left_alone() -> None:
+def test_a_logger_that_the_user_configured_is_left_alone() -> None:
     theirs = logging.NullHandler()
     LOG.addHandler(theirs)
     LOG.setLevel(logging.ERROR)
@@ -108,8 +108,8 @@ def test_a_logger_that_the_user_has_set_up_is_left_alone() -> None:
 
 @pytest.mark.parametrize(("quiet", "debug", "count"), [(True, False, 1), (False, True, 3)])
 def test_quiet_leaves_warnings_and_debug_adds_all(quiet: bool, debug: bool, count: int) -> None:
-    told: list[str] = []
-    log_to(LineHandler("text", told.append, tracebacks=debug), quiet=quiet, debug=debug)
+    printed: list[str] = []
+    log_to(LineHandler("text", printed.append, tracebacks=debug), quiet=quiet, debug=debug)
     for level in (logging.DEBUG, logging.INFO, logging.WARNING):
-        tell(level)
-    assert len(told) == count
+        log_two_records(level)
+    assert len(printed) == count

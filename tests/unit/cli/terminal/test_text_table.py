@@ -32,7 +32,7 @@ def shown_at(width: int) -> list[str]:
     return [column.title for column, each in zip(_COLUMNS, fitted, strict=True) if each]
 
 
-def test_what_names_a_job_is_kept_on_any_terminal_and_its_payload_goes_first() -> None:
+def test_the_job_id_fits_any_terminal_and_the_payload_is_dropped_first() -> None:
     everything = [column.title for column in _COLUMNS]
     assert shown_at(200) == shown_at(90) == everything
     last = everything
@@ -46,20 +46,22 @@ def test_what_names_a_job_is_kept_on_any_terminal_and_its_payload_goes_first() -
     assert shown_at(60) == ["JOB", "KIND", "STATUS", "ATTEMPT", "AGE"]
 
 
-def test_an_error_is_cut_before_a_column_is_dropped() -> None:
+def test_an_error_is_truncated_before_a_column_is_dropped() -> None:
     assert fit(_DEAD_COLUMNS, [26, 5, 7, 20, 300], 100) == [26, 5, 7, 20, 34]
     assert fit(_DEAD_COLUMNS, [26, 5, 7, 20, 300], 75) == [26, 5, 0, 20, 18]
     assert fit(_DEAD_COLUMNS, [26, 5, 7, 20, 300], 20) == [26, 5, 0, 0, 12]
 
 
-def test_a_table_in_a_file_is_neither_cut_nor_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_file_no_cell_is_truncated_and_no_column_dropped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     TextTable(_COLUMNS, str).write([(*ROW[:-1], "x" * 500)])
     titles, line = capsys.readouterr().out.splitlines()
     assert titles.split() == [column.title for column in _COLUMNS]
     assert line.endswith("x" * 500)
 
 
-def test_later_pages_grow_columns_but_none_comes_or_goes(
+def test_later_pages_widen_columns_but_add_or_drop_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     become_terminal(monkeypatch, 60)
@@ -75,7 +77,7 @@ def test_later_pages_grow_columns_but_none_comes_or_goes(
     ]
 
 
-def test_cells_are_cut_and_wrapped_by_what_they_take_on_the_screen(
+def test_cells_are_truncated_and_wrapped_by_their_width_on_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     become_terminal(monkeypatch, 60)
@@ -92,7 +94,7 @@ def test_cells_are_cut_and_wrapped_by_what_they_take_on_the_screen(
     assert max(map(len, lines)) <= 60
 
 
-def test_a_table_without_rows_has_its_titles_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_rows_prints_its_titles_once(capsys: pytest.CaptureFixture[str]) -> None:
     table = TextTable([Column("A"), Column("B")], str)
     table.write([])
     table.write([])

@@ -7,7 +7,7 @@ import pytest
 from bucketq.cli.terminal.worker_status import Rate
 
 
-def test_the_rate_is_that_of_the_last_seconds() -> None:
+def test_the_rate_is_averaged_over_the_last_seconds() -> None:
     rate = Rate()
     assert rate.note(100.0, 0) == 0.0
     assert rate.note(101.0, 10) == pytest.approx(10.0)
