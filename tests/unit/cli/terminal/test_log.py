@@ -35,14 +35,14 @@ def log_lines(form: Format, *, tracebacks: bool = False) -> list[str]:
     return printed
 
 
-def log_two_records(level: int = logging.INFO, error: BaseException | None = None) -> None:
+def log_record(level: int = logging.INFO, error: BaseException | None = None) -> None:
     facts = {"event": "done", "job": "1", "kind": "email", "attempt": 2, "took_s": 0.5}
     LOG.getChild("worker").log(level, "done", extra={"bucketq": facts}, exc_info=error)
 
 
 def test_a_line_of_text_has_time_level_event_and_job() -> None:
     printed = log_lines("text")
-    log_two_records()
+    log_record()
     LOG.warning("the queue is %s", "slow\x1b")
     moment, _, rest = printed[0].partition(" ")
     assert moment.endswith("Z")
@@ -52,7 +52,7 @@ def test_a_line_of_text_has_time_level_event_and_job() -> None:
 
 def test_a_line_of_json_has_a_field_for_each() -> None:
     printed = log_lines("json")
-    log_two_records()
+    log_record()
     LOG.warning("the queue is slow\nvery")
     first, second = map(json.loads, printed)
     assert first.pop("time").endswith("Z")
@@ -72,12 +72,12 @@ def test_a_line_of_json_has_a_field_for_each() -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_of_an_error_only_the_type_is_logged_without_tracebacks(form: Format) -> None:
     printed = log_lines(form)
-    log_two_records(logging.WARNING, ValueError("a payload"))
+    log_record(logging.WARNING, ValueError("a payload"))
     assert "ValueError" in printed[0]
     assert "payload" not in printed[0]
     LOG.handlers.clear()
     printed = log_lines(form, tracebacks=True)
-    log_two_records(logging.WARNING, ValueError("a payload"))
+    log_record(logging.WARNING, ValueError("a payload"))
     assert "ValueError: a payload" in printed[0]
 
 
@@ -89,7 +89,7 @@ def test_root_handlers_get_every_record_and_no_line_is_printed_twice(tmp_path: P
     logging.root.addHandler(console)
     logging.root.addHandler(file)
     printed = log_lines("text")
-    log_two_records()
+    log_record()
     logging.root.warning("theirs")
     file.close()
     assert len(printed) == 1
@@ -111,5 +111,5 @@ def test_quiet_leaves_warnings_and_debug_adds_all(quiet: bool, debug: bool, coun
     printed: list[str] = []
     log_to(LineHandler("text", printed.append, tracebacks=debug), quiet=quiet, debug=debug)
     for level in (logging.DEBUG, logging.INFO, logging.WARNING):
-        log_two_records(level)
+        log_record(level)
     assert len(printed) == count
