@@ -44,7 +44,7 @@ DRAIN_S = 12.0
 """How long a broker that is stopped may take to commit pending requests: more than one write that
 the storage answers late, and well within the 30 s that Kubernetes grants."""
 PULSE_S = 3.0
-"""How often a client whose claims wait hears of its broker.
+"""How often a client whose claims wait gets a message from its broker.
 
 A broker may freeze after it has committed a claim and before it answers. The client must notice
 and send the claim to the next broker while the lease still runs, which may be a few seconds."""
@@ -87,6 +87,7 @@ class Broker:
             takeover: Take over at once, even if another broker leads.
             create: Whether to create the queue if it does not exist.
         """
+        self.where = register.where
         self._register = register
         self._clock = clock
         self._archive = archive
@@ -100,7 +101,7 @@ class Broker:
         )
         self._no_takeover = TransientFault(clock, _log, f"{register.where}: cannot take over")
         self._connections: dict[int, BrokerConnection] = {}
-        self._inbox: Inbox[RemoteRequest] = Inbox(self._waiting, self._pace_s, _drop)
+        self._inbox = Inbox()
         self._guard = Guard(clock)
         self._is_draining = False
         self._pulse: asyncio.TimerHandle | None = None
@@ -115,11 +116,6 @@ class Broker:
         """Set while it leads."""
         self.idle_since: float | None = None
         """Since when it has had no client, by the loop's time."""
-
-    @property
-    def where(self) -> str:
-        """What messages call the queue."""
-        return self._register.where
 
     @property
     def leader(self) -> Leader | None:
@@ -261,11 +257,11 @@ class Broker:
         return self._guard.admit(self._leader.state, token)
 
     def trusts(self, token: str) -> bool:
-        """Whether a client with this token is let in; empty: it has shown none."""
+        """Whether a client with this token is accepted; empty: it has shown none."""
         return self._leader is not None and self._guard.trusts(self._leader.state, token)
 
     def take(self, incoming: RemoteRequest) -> None:
-        """Queue a request in the inbox; if it is rejected, answer it at once."""
+        """Queue a request in the inbox, or reject it at once."""
         leader = self._leader
         if leader is None or self._is_retired:
             incoming.resolve(None, self._superseded())
@@ -313,7 +309,7 @@ class Broker:
             if operation.wait_s and leader.parked >= _MAX_PARKED:
                 message = f"{_MAX_PARKED} claims wait at this broker already: claim less often"
                 raise OverloadedError(message, retry_after_s=1.0)
-        self._inbox.put(incoming)
+        self._inbox.put(incoming, leader.waiting, leader.committer.last_write_s)
 
     def _drain(self) -> None:
         """Apply the next portion of calls; the rest waits until other tasks have run."""
@@ -323,7 +319,7 @@ class Broker:
             if leader is None:
                 incoming.resolve(None, self._superseded())
             else:
-                leader.accept(incoming)
+                leader.committer.accept(incoming)
         self._is_draining = bool(len(self._inbox))
         if self._is_draining:
             loop.call_soon(self._drain)
@@ -342,12 +338,6 @@ class Broker:
                 self.where,
                 leader.unproven_s,
             )
-
-    def _waiting(self) -> tuple[int, int]:
-        return self._leader.waiting if self._leader else (0, 0)
-
-    def _pace_s(self) -> float:
-        return self._leader.last_write_s if self._leader else 0.0
 
     def _superseded(self) -> SupersededError:
         record = self._standby.record
@@ -374,7 +364,7 @@ class Broker:
             self.leading.set()
             _log.info("%s: leading in epoch %d", self.where, leader.epoch)
             try:
-                reason = await leader.until_deposed()
+                reason = await leader.committer.stopped()
             finally:
                 self._leader = None
                 self.leading.clear()
@@ -394,8 +384,3 @@ class Broker:
         """Wait before the next takeover: this broker may be the one that others cannot reach."""
         pause_s = self._candidacy.cool_down_s(asyncio.get_running_loop().time())
         await asyncio.sleep((pause_s or _JITTER_S) * (0.5 + fraction(self._clock)))
-
-
-def _drop(expired: RemoteRequest) -> None:
-    """Answer a call that has expired in the inbox; it has changed nothing."""
-    expired.resolve(None, UnavailableError("the call had expired before it was applied"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bucketq.broker.token_guard import ShownToken
 from bucketq.commit.pending_requests import PendingRequest
@@ -16,34 +16,8 @@ from bucketq.model.operations import Claim, Request
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
 
-
-class ConnectionOwner(Protocol):
-    """What a connection needs of its broker."""
-
-    @property
-    def version(self) -> int:
-        """The newest version that is known to be in the object."""
-        ...
-
-    def take(self, incoming: RemoteRequest) -> None:
-        """Queue a request, or answer it with an error."""
-        ...
-
-    def flush_archive(self, connection: BrokerConnection, tag: int) -> None:
-        """Archive finished jobs, and answer the call."""
-        ...
-
-    def trusts(self, token: str) -> bool:
-        """Whether a client with this token is let in; empty: it has shown none."""
-        ...
-
-    def admit(self, token: str) -> ShownToken | None:
-        """Check a token. Raises ``AccessDeniedError`` if it is not valid."""
-        ...
-
-    def leave(self, connection: BrokerConnection, parked: list[PendingRequest]) -> None:
-        """Note that a client is gone; its claims that wait are dropped."""
-        ...
+if TYPE_CHECKING:  # It imports this module.
+    from bucketq.broker.broker import Broker
 
 
 class RemoteRequest(PendingRequest):
@@ -83,7 +57,7 @@ class BrokerConnection:
 
     def __init__(
         self,
-        owner: ConnectionOwner,
+        broker: Broker,
         welcome: Welcome,
         send: Callable[[Answers], None],
         shown: ShownToken | None = None,
@@ -93,7 +67,7 @@ class BrokerConnection:
         self.shown = shown
         """The token that the client has shown, if any."""
         self.is_open = True
-        self._owner = owner
+        self._broker = broker
         self._send = send
         self._answers: list[Answer] = []
         self._patient: dict[int, PendingRequest] = {}
@@ -102,28 +76,28 @@ class BrokerConnection:
     @property
     def version(self) -> int:
         """The newest version that is known to be in the object."""
-        return self._owner.version
+        return self._broker.version
 
     @property
     def is_admitted(self) -> bool:
         """Whether the client is authenticated: it has shown a valid token, or needs none."""
-        return self.shown is not None or self._owner.trusts("")
+        return self.shown is not None or self._broker.trusts("")
 
     def show(self, token: str) -> None:
         """Check the client's token. Raises ``AccessDeniedError`` if it is not valid."""
-        self.shown = self._owner.admit(token)
+        self.shown = self._broker.admit(token)
 
     def receive(self, calls: Sequence[Call]) -> None:
         """Take calls."""
         now_s = asyncio.get_running_loop().time()
         for call in calls:
             if isinstance(call.request, FlushArchive):
-                self._owner.flush_archive(self, call.tag)
+                self._broker.flush_archive(self, call.tag)
                 continue
             incoming = RemoteRequest(self, call, call.request, now_s)
             if type(call.request.operation) is Claim and call.request.operation.wait_s:
                 self._patient[call.tag] = incoming
-            self._owner.take(incoming)
+            self._broker.take(incoming)
 
     def answer(self, tag: int, value: Any, error: Exception | None) -> None:
         """Answer a call. Answers given in one turn of the loop go in one message."""
@@ -140,12 +114,12 @@ class BrokerConnection:
         """Send the answers that have collected."""
         if self._answers and self.is_open:
             answers, self._answers = self._answers, []
-            self._send(Answers(answers, self._owner.version))
+            self._send(Answers(answers, self._broker.version))
 
     def show_life(self) -> None:
         """Send a message without answers if claims of the client wait, as a sign of life."""
         if self._patient and self.is_open:
-            self._send(Answers([], self._owner.version))
+            self._send(Answers([], self._broker.version))
 
     def keep(self, task: asyncio.Task[None]) -> None:
         """Keep a reference to a task until it is done."""
@@ -159,4 +133,4 @@ class BrokerConnection:
             self.is_open = False
             for task in list(self._tasks.values()):
                 task.cancel()
-            self._owner.leave(self, list(self._patient.values()))
+            self._broker.leave(self, list(self._patient.values()))

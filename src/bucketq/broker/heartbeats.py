@@ -1,4 +1,4 @@
-"""Finds workers that are silent, for a broker, which receives all heartbeats.
+"""``HeartbeatTracker``: finds silent workers for a broker, which receives all heartbeats.
 
 Only the broker's own monotonic clock counts. The times of heartbeats are kept beside the state,
 survive its reload, and are written into the object as durations, from which a successor continues.

@@ -8,19 +8,15 @@ waiting is dropped. A call that is rejected has changed nothing, and its error s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
 
-from bucketq.errors import OverloadedError
+from bucketq.commit.pending_requests import MAX_PENDING, MAX_PENDING_BYTES, PendingRequest
+from bucketq.errors import OverloadedError, UnavailableError
 from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 
-MAX_CALLS = 20_000
-"""As many as fit in one message of a client."""
-MAX_BYTES = 256 * 1024 * 1024
-"""Payloads in memory; two of the largest requests."""
 _ROOMS = (2.0, 1.0, 0.75)
-"""How much of the bounds each rank may fill: the first, the middle, the last."""
+"""How much of the bounds each rank may fill: the first, the middle, the last. Work can always be
+finished, and pushes are rejected before claims are."""
 _FIRST, _MIDDLE, _LAST = 0, 1, 2
 _RANKS: dict[type, int] = {
     ops.Heartbeat: _FIRST,
@@ -41,75 +37,44 @@ _SHORTEST_RETRY_S = 0.05
 """A client does not retry sooner, even if writes are faster."""
 
 
-class InboxItem(Protocol):
-    """A call of a client."""
-
-    @property
-    def request(self) -> ops.Request:
-        """The request."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """The approximate size of its payloads."""
-        ...
-
-    @property
-    def expires_at(self) -> float:
-        """When its client stops waiting, by the loop's time."""
-        ...
-
-
-C = TypeVar("C", bound=InboxItem)
-
-
-class Inbox(Generic[C]):
+class Inbox:
     """The calls of all clients of one queue that were not applied yet."""
 
-    def __init__(
-        self,
-        waiting: Callable[[], tuple[int, int]],
-        pace_s: Callable[[], float],
-        drop: Callable[[C], None],
-    ) -> None:
-        """Count calls that were applied and have no answer (``waiting``) against the same bounds.
-
-        ``pace_s`` returns how long a write takes now, which is the hint for retries. Calls that
-        have expired are passed to ``drop``.
-        """
-        self._waiting = waiting
-        self._pace_s = pace_s
-        self._drop = drop
-        self._lines: tuple[deque[C], ...] = (deque(), deque(), deque())
+    def __init__(self) -> None:
+        self._lines: tuple[deque[PendingRequest], ...] = (deque(), deque(), deque())
         self._count = 0
         self._bytes = 0
 
     def __len__(self) -> int:
-        """Return how many calls wait."""
         return self._count
 
-    def put(self, call: C) -> None:
-        """Add a call, or raise ``OverloadedError``."""
+    def put(self, call: PendingRequest, waiting: tuple[int, int], pace_s: float) -> None:
+        """Add a call, or raise ``OverloadedError``.
+
+        Args:
+            call: The call.
+            waiting: The number and bytes of calls that were applied and have no answer; they count
+                against the same bounds.
+            pace_s: How long a write takes now, which is the hint for retries.
+        """
         rank = _RANKS.get(type(call.request.operation), _MIDDLE)
         room = _ROOMS[rank]
-        calls, size_bytes = self._waiting()
-        calls += self._count
-        size_bytes += self._bytes
+        calls, size_bytes = waiting[0] + self._count, waiting[1] + self._bytes
         # A single call that is larger than the bound is rejected by the queue's own limits.
-        too_large = size_bytes and size_bytes + call.size_bytes > room * MAX_BYTES
-        if calls >= room * MAX_CALLS or too_large:
+        too_large = size_bytes and size_bytes + call.size_bytes > room * MAX_PENDING_BYTES
+        if calls >= room * MAX_PENDING or too_large:
             message = (
                 f"the broker is overloaded: {calls} calls ({size_bytes:,} bytes) wait to be "
                 "written; try again in a moment"
             )
-            raise OverloadedError(message, retry_after_s=max(_SHORTEST_RETRY_S, self._pace_s()))
+            raise OverloadedError(message, retry_after_s=max(_SHORTEST_RETRY_S, pace_s))
         self._lines[rank].append(call)
         self._count += 1
         self._bytes += call.size_bytes
 
-    def take(self, now_s: float) -> list[C]:
+    def take(self, now_s: float) -> list[PendingRequest]:
         """Remove and return the next portion, most important first; drop what has expired."""
-        portion: list[C] = []
+        portion: list[PendingRequest] = []
         for line in self._lines:
             while line and len(portion) < _PORTION:
                 call = line.popleft()
@@ -118,5 +83,7 @@ class Inbox(Generic[C]):
                 if call.expires_at > now_s:
                     portion.append(call)
                 else:
-                    self._drop(call)
+                    # It has changed nothing.
+                    error = UnavailableError("the call had expired before it was applied")
+                    call.resolve(None, error)
         return portion

@@ -41,10 +41,13 @@ _PROVE_S = 5.0
 _SWEEP_S = 1.0
 """How often silent workers are looked for: short beside the shortest lease that makes sense."""
 _TICK_S = 0.5
+"""How often it notes that the process runs: a quarter of the pause that counts as frozen."""
 
 
 class Leader:
     """The broker of one queue, while it leads."""
+
+    mode = "broker in this process"
 
     def __init__(
         self,
@@ -57,10 +60,11 @@ class Leader:
         timeout_s: float,
     ) -> None:
         """Make a leader that takes over from epoch ``after`` when it is opened."""
+        self.where = register.where
         self._register = register
         self._identity = identity
         self._hooks = _LeaderHooks(clock, identity, after)
-        self._committer = GroupCommitter(
+        self.committer = GroupCommitter(
             register, clock, timeout_s=timeout_s, archive=archive, hooks=self._hooks
         )
         self._timeout_s = timeout_s
@@ -70,16 +74,6 @@ class Leader:
         """The epoch in which it leads."""
 
     @property
-    def where(self) -> str:
-        """What messages call the queue."""
-        return self._register.where
-
-    @property
-    def mode(self) -> str:
-        """How it commits, for people."""
-        return "broker in this process"
-
-    @property
     def version(self) -> int:
         """The newest version of the object that it has seen or written."""
         return self._register.version
@@ -87,56 +81,47 @@ class Leader:
     @property
     def is_open(self) -> bool:
         """Whether it leads and takes requests."""
-        return self._committer.is_open
+        return self.committer.is_open
 
     async def open(self) -> None:
         """Take over, and begin to commit."""
-        await self._committer.open()
+        await self.committer.open()
 
     async def close(self) -> None:
         """Commit what was submitted, then close; retiring and closing have one limit together."""
         self._hooks.stop()
         now_s = asyncio.get_running_loop().time()
         left_s = self._timeout_s if self._ends_at is None else self._ends_at - now_s
-        await self._committer.close(max(0.0, left_s))
+        await self.committer.close(max(0.0, left_s))
 
     async def submit(self, request: Request, timeout_s: float) -> Any:
         """Commit a request of this process."""
-        return await self._committer.submit(request, timeout_s)
-
-    def accept(self, pending: PendingRequest) -> None:
-        """Take a request of a client."""
-        self._committer.accept(pending)
+        return await self.committer.submit(request, timeout_s)
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call."""
-        return await self._committer.flush_archive()
+        return await self.committer.flush_archive()
 
     @property
     def state(self) -> State | None:
         """The queue as it will be once what was submitted is written; None: it is read again."""
-        return self._committer.state
+        return self.committer.state
 
     @property
     def waiting(self) -> tuple[int, int]:
         """How many requests have no answer yet, and how many bytes they carry."""
-        backlog = self._committer.working.backlog
+        backlog = self.committer.working.backlog
         return len(backlog), backlog.size_bytes
 
     @property
     def parked(self) -> int:
         """How many claims wait for a job."""
-        return len(self._committer.working.parked)
-
-    @property
-    def last_write_s(self) -> float:
-        """How long the last write took."""
-        return self._committer.last_write_s
+        return len(self.committer.working.parked)
 
     @property
     def unproven_s(self) -> float:
-        """For how long it has not been proved that it leads."""
-        return asyncio.get_running_loop().time() - self._committer.working.looked_at
+        """How old the last proof is that it leads."""
+        return asyncio.get_running_loop().time() - self.committer.working.looked_at
 
     @property
     def is_cut_off(self) -> bool:
@@ -151,21 +136,17 @@ class Leader:
     @property
     def commit_age_s(self) -> float:
         """For how long the write in flight has been without an answer."""
-        since = self._committer.writing_since
+        since = self.committer.writing_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
-    async def until_deposed(self) -> Exception | None:
-        """Wait until it leads no more; return why, or None if it was closed."""
-        return await self._committer.stopped()
-
     async def retire(self) -> bool:
-        """Send waiting claims away, settle what was submitted, and clear the address.
+        """Answer parked claims, settle what was submitted, and clear the address.
 
         Returns whether it is cleared; if not, others find out that no broker is there.
         """
         self._ends_at = asyncio.get_running_loop().time() + self._timeout_s
         retiring = DeposedError("this broker retires: find the next one")
-        self._committer.working.send_away(retiring)
+        self.committer.working.send_away(retiring)
         retire = Request(Retire(id=self._identity.id, epoch=self.epoch))
         try:
             await self.submit(retire, self._timeout_s)
@@ -174,9 +155,9 @@ class Leader:
         return True
 
     def forget(self, claims: list[PendingRequest]) -> None:
-        """Drop parked claims whose client is gone."""
+        """Remove parked claims whose client is gone."""
         for claim in claims:
-            self._committer.working.parked.discard(claim)
+            self.committer.working.parked.discard(claim)
 
 
 class _LeaderHooks(CommitHooks):
@@ -190,7 +171,7 @@ class _LeaderHooks(CommitHooks):
         self.fairness = FairnessPause(ALONE_S)
         self._identity = identity
         self._after = after
-        self._silence = HeartbeatTracker(0.0)
+        self._heartbeats = HeartbeatTracker(0.0)
         self._swept_s = 0.0
         self._persisted_s = 0.0
         """When the silence of workers was last added to the state, and when that was committed:
@@ -207,14 +188,14 @@ class _LeaderHooks(CommitHooks):
         """Take over by compare-and-set."""
         document = await elect(register, self._clock, self._identity, self._after)
         now_s = asyncio.get_running_loop().time()
-        self._silence = HeartbeatTracker(now_s)
+        self._heartbeats = HeartbeatTracker(now_s)
         self._swept_s = self._persisted_s = self._committed_s = now_s
         self._tick()
         return document
 
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
-        self._silence.tick(loop.time())
+        self._heartbeats.tick(loop.time())
         self._ticker = loop.call_later(_TICK_S, self._tick)
 
     def check(self, document: Document) -> None:
@@ -251,7 +232,7 @@ class _LeaderHooks(CommitHooks):
         for pulse in found:
             if pulse.held:
                 attempt = state.jobs.by_id[pulse.job].attempt
-                self._silence.hear(pulse.job, attempt, now_s)
+                self._heartbeats.hear(pulse.job, attempt, now_s)
             is_good = is_good and pulse.held and not pulse.cancel_requested
         return Applied(found, None, []) if is_good and now_s - looked_s <= PROOF_S else None
 
@@ -267,7 +248,7 @@ class _LeaderHooks(CommitHooks):
         return Applied(pulses(state, operation), None, [])
 
     def end_leases(self, state: State, looked_s: float) -> bool:
-        """Leave that to the sweep, which comes once a second whether there are claims or not."""
+        """Do nothing: the sweep ends leases once a second, even without claims."""
         return False
 
     def before_commit(self, state: State, parked: ParkedClaims, looked_s: float) -> None:
@@ -277,15 +258,15 @@ class _LeaderHooks(CommitHooks):
             return
         self._swept_s = now_s
         silent: dict[str | None, None] = {}
-        for expire in self._silence.stale(state, now_s):
+        for expire in self._heartbeats.stale(state, now_s):
             silent[state.jobs.by_id[expire.job].worker] = None
             apply(state, Request(expire), now)
         if silent and parked:
             _put_last(parked, silent)
         if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
             self._persisted_s = now_s
-            apply(state, Request(self._silence.write_down(state, now_s)), now)
-            self._silence.wrote_down(state)
+            apply(state, Request(self._heartbeats.write_down(state, now_s)), now)
+            self._heartbeats.wrote_down(state)
 
     def committed(self, answered: Sequence[PendingRequest], state: State | None) -> None:
         """Count the silence of a worker from the answer to its claim, however long that took."""
@@ -295,7 +276,7 @@ class _LeaderHooks(CommitHooks):
             operation, applied = pending.request.operation, pending.applied
             if type(operation) is Claim and applied is not None:
                 for job in applied.answer or ():
-                    self._silence.hear(job.id, job.attempt, now_s)
+                    self._heartbeats.hear(job.id, job.attempt, now_s)
             elif type(operation) is ClaimBatch and applied is not None and state is not None:
                 self._hear_changed(applied.changes, state, now_s)
 
@@ -304,7 +285,7 @@ class _LeaderHooks(CommitHooks):
         for table, row in changes:
             job = state.jobs.by_id.get(row) if table == "jobs" else None
             if job is not None and job.status == "running":
-                self._silence.hear(job.id, job.attempt, now_s)
+                self._heartbeats.hear(job.id, job.attempt, now_s)
 
     def is_fresh(self, looked_s: float) -> bool:
         """Trust what is in memory while the proof of leadership is young."""
@@ -320,7 +301,7 @@ class _LeaderHooks(CommitHooks):
 
 
 def _put_last(parked: ParkedClaims, workers: Collection[str | None]) -> None:
-    """Let claims of workers that fell silent wait behind all others.
+    """Move claims of workers that fell silent behind all others.
 
     The claim that has waited longest would get its lost job again, while live workers wait for it.
     """

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from typing import Any
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.election import Identity
@@ -32,17 +33,13 @@ class Server:
         self._transport = transport
         self._clock = clock
         self._host = host
-        self._brokers: dict[str, Broker] = {}
+        self.brokers: dict[str, Broker] = {}
+        """The brokers, by the names of their queues."""
         self._lives: list[asyncio.Task[None]] = []
         self._listener: Listener | None = None
         self._is_tls = False
         self.address = ""
         """The address for clients, once it has started."""
-
-    @property
-    def brokers(self) -> dict[str, Broker]:
-        """The brokers, by the names of their queues."""
-        return self._brokers
 
     def add(self, name: str, broker: Broker) -> None:
         """Serve one more queue."""
@@ -52,23 +49,23 @@ class Server:
                 "beginning with a letter or digit"
             )
             raise InvalidRequestError(message)
-        if name in self._brokers:
+        if name in self.brokers:
             message = f"two queues are called {name!r}: name them apart, as in NAME=URL"
             raise InvalidRequestError(message)
-        self._brokers[name] = broker
+        self.brokers[name] = broker
 
     async def start(self, listen: str, advertise: str = "", *, tls: bool = False) -> None:
         """Listen, and start the brokers; ``advertise`` is recorded in the object."""
         self._listener = await self._transport.listen(listen, self)
         self.address = advertise or self._listener.address
         self._is_tls = tls
-        for broker in self._brokers.values():
+        for broker in self.brokers.values():
             self._let_live(broker)
 
     def revive(self) -> None:
         """Restart brokers that have failed; the reason may have passed."""
         self._lives = [life for life in self._lives if not life.done()]
-        for broker in self._brokers.values():
+        for broker in self.brokers.values():
             if broker.failure is not None:
                 self._let_live(broker)
 
@@ -86,16 +83,13 @@ class Server:
 
     async def until_open(self, timeout_s: float) -> None:
         """Wait until every queue was read, or for a while; raises if all brokers have failed."""
-        loop = asyncio.get_running_loop()
-        openings = [loop.create_task(broker.opened.wait()) for broker in self._brokers.values()]
-        ends = [loop.create_task(self.until_over())]
-        everything = loop.create_task(asyncio.wait(openings))
-        await asyncio.wait(
-            [everything, *ends], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        for task in (everything, *openings, *ends):
-            task.cancel()
-        await asyncio.gather(everything, *openings, *ends, return_exceptions=True)
+        opened = asyncio.gather(*(broker.opened.wait() for broker in self.brokers.values()))
+        over = asyncio.ensure_future(self.until_over())
+        ends: list[asyncio.Future[Any]] = [opened, over]
+        await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
         self.raise_if_over()
 
     async def until_over(self) -> None:
@@ -113,18 +107,16 @@ class Server:
 
     def idle_s(self, now_s: float) -> float:
         """Return for how long no queue has had a client."""
-        since = [broker.idle_since for broker in self._brokers.values()]
+        since = [broker.idle_since for broker in self.brokers.values()]
         return min((0.0 if at is None else now_s - at for at in since), default=0.0)
 
     async def stop(self) -> None:
         """Commit pending requests, clear the addresses, and stop listening."""
-        retirements = (broker.retire() for broker in self._brokers.values())
-        await asyncio.gather(*retirements)
+        await asyncio.gather(*(broker.retire() for broker in self.brokers.values()))
         lives, self._lives = self._lives, []
         for life in lives:
             life.cancel()
-        if lives:
-            await asyncio.gather(*lives, return_exceptions=True)
+        await asyncio.gather(*lives, return_exceptions=True)
         if self._listener is not None:
             await self._listener.close(1.0)
 
@@ -133,17 +125,17 @@ class Server:
         return self._find(ping.queue, ping.incarnation).pong()
 
     def trusts(self, token: str) -> bool:
-        """Whether one of the queues lets in a client with this token."""
-        return any(broker.trusts(token) for broker in self._brokers.values())
+        """Whether one of the queues accepts a client with this token."""
+        return any(broker.trusts(token) for broker in self.brokers.values())
 
     def open(self, hello: Hello, send: Callable[[Answers], None]) -> ServedConnection:
         """Accept a connection for one of the queues."""
         return self._find(hello.queue, hello.incarnation).accept_connection(hello, send)
 
     def _find(self, name: str, incarnation: str) -> Broker:
-        candidates = list(self._brokers.values())
+        candidates = list(self.brokers.values())
         if name:
-            candidates = [broker for known, broker in self._brokers.items() if known == name]
+            candidates = [broker for known, broker in self.brokers.items() if known == name]
         if incarnation:
             candidates = [broker for broker in candidates if broker.incarnation == incarnation]
         if len(candidates) == 1:
@@ -151,7 +143,7 @@ class Server:
                 message = f"the queue is not served any more: {candidates[0].failure}"
                 raise QueueNotFoundError(message)
             return candidates[0]
-        known = ", ".join(sorted(self._brokers))
+        known = ", ".join(sorted(self.brokers))
         if candidates:
             message = f"several queues are served at {self.address}: name one of {known}"
         else:

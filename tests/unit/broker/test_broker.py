@@ -9,6 +9,7 @@ import pytest
 from bucketq.broker.broker import Broker
 from bucketq.broker.candidacy import DOUBT_S
 from bucketq.broker.election import Identity
+from bucketq.broker.leader import Leader
 from bucketq.errors import OverloadedError, SupersededError
 from bucketq.model.operations import Claim, Lead, Push, ReadStats, Request, Retire
 from bucketq.model.transitions import apply
@@ -434,12 +435,14 @@ async def test_who_is_deposed_sends_everybody_to_his_successor() -> None:
 
 
 @virtual
-async def test_an_overloaded_broker_refuses_pushes_with_a_hint_and_takes_completions() -> None:
+async def test_an_overloaded_broker_rejects_pushes_with_a_hint_and_accepts_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     land = Land()
     async with land.serving("host1") as broker:
         await land.until_led_by("host1")
         line = Line(broker)
-        broker._inbox._waiting = lambda: (15_000, 0)
+        monkeypatch.setattr(Leader, "waiting", (15_000, 0))
         line.call(Request(Push(jobs=()), "session", 1), Request(ReadStats()))
         await settle()
         refusal = next(answer.refusal for answer in line.answers if answer.tag == 1)

@@ -1,15 +1,13 @@
-"""What has come and is not let in yet: bounded, and the important first."""
+"""Calls that were not applied yet: bounded, and the important first."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from msgspec import Raw
 
-from bucketq.broker.inbox import MAX_BYTES, MAX_CALLS, Inbox
-from bucketq.errors import OverloadedError
+from bucketq.broker.inbox import Inbox
+from bucketq.commit.pending_requests import MAX_PENDING, MAX_PENDING_BYTES, PendingRequest
+from bucketq.errors import OverloadedError, UnavailableError
 from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
@@ -30,35 +28,40 @@ URGENT: list[ops.AnyOperation] = [
 PUBLISH = numbered_batches.Publish(writer="w", batch=1, jobs=())
 
 
-@dataclass(eq=False)
-class Call:
-    request: ops.Request
-    size_bytes: int = 0
-    expires_at: float = 1000.0
+class Call(PendingRequest):
+    """A call of a client that keeps its error."""
+
+    error: Exception | None = None
+
+    def resolve(self, answer: object, error: Exception | None) -> None:
+        self.error = error
 
 
-def call(operation: ops.AnyOperation, **fields: float) -> Call:
-    return Call(ops.Request(operation), **fields)  # type: ignore[arg-type]
+def call(operation: ops.AnyOperation, size_bytes: int = 0, expires_at: float = 1000.0) -> Call:
+    made = Call(ops.Request(operation), 0, 0.0)
+    made.size_bytes, made.expires_at = size_bytes, expires_at
+    return made
 
 
-def inbox(
-    calls: int = 0,
-    size_bytes: int = 0,
-    pace_s: float = 0.0,
-    drop: Callable[[Call], None] = lambda _: None,
-) -> Inbox[Call]:
-    """An inbox of a broker that has let in some calls and not answered them."""
-    return Inbox(lambda: (calls, size_bytes), lambda: pace_s, drop)
+class Box(Inbox):
+    """The inbox of a broker that has applied some calls and not answered them."""
+
+    def __init__(self, calls: int = 0, size_bytes: int = 0, pace_s: float = 0.0) -> None:
+        super().__init__()
+        self._load = ((calls, size_bytes), pace_s)
+
+    def add(self, call: PendingRequest) -> None:
+        self.put(call, *self._load)
 
 
-def names(calls: list[Call]) -> list[str]:
+def names(calls: list[PendingRequest]) -> list[str]:
     return [type(call.request.operation).__name__ for call in calls]
 
 
-def test_what_finishes_work_is_let_in_before_what_brings_more() -> None:
-    box = inbox()
+def test_calls_that_finish_work_are_applied_before_calls_that_add_work() -> None:
+    box = Box()
     for operation in (PUSH, CLAIM, READ, *URGENT):
-        box.put(call(operation))
+        box.add(call(operation))
     assert names(box.take(0)) == [
         "Heartbeat",
         "Complete",
@@ -76,78 +79,76 @@ def test_what_finishes_work_is_let_in_before_what_brings_more() -> None:
 
 
 def test_a_withdrawal_does_not_overtake_its_claim() -> None:
-    box = inbox()
-    box.put(call(CLAIM))
-    box.put(call(ops.Withdraw(session="s", number=1, secret="s" * 32)))
+    box = Box()
+    box.add(call(CLAIM))
+    box.add(call(ops.Withdraw(session="s", number=1, secret="s" * 32)))
     assert names(box.take(0)) == ["Claim", "Withdraw"]
 
 
-def test_calls_of_one_kind_are_let_in_as_they_came() -> None:
-    box = inbox()
+def test_calls_of_one_rank_keep_their_order() -> None:
+    box = Box()
     calls = [call(PUSH) for _ in range(10)]
     for each in calls:
-        box.put(each)
+        box.add(each)
     assert box.take(0) == calls
 
 
-def test_a_portion_is_bounded_so_that_others_get_a_turn() -> None:
-    box = inbox()
+def test_a_portion_is_bounded_so_that_other_tasks_run() -> None:
+    box = Box()
     for _ in range(1000):
-        box.put(call(PUSH))
+        box.add(call(PUSH))
     assert len(box.take(0)) == 256
-    box.put(call(URGENT[1]))
+    box.add(call(URGENT[1]))
     assert names(box.take(0))[:2] == ["Complete", "Push"]
 
 
-def test_what_nobody_waits_for_any_more_is_dropped_before_it_is_applied() -> None:
-    dropped: list[Call] = []
-    box = inbox(drop=dropped.append)
+def test_an_expired_call_is_dropped_before_it_is_applied() -> None:
+    box = Box()
     expired, late = call(PUSH, expires_at=10, size_bytes=7), call(PUSH, expires_at=10.1)
-    box.put(expired)
-    box.put(late)
+    box.add(expired)
+    box.add(late)
     assert box.take(10) == [late]
-    assert dropped == [expired]
+    assert isinstance(expired.error, UnavailableError)
+    assert late.error is None
     assert len(box) == 0
-    box.put(call(PUSH, size_bytes=MAX_BYTES))  # What was dropped takes no room any more.
+    box.add(call(PUSH, size_bytes=MAX_PENDING_BYTES))  # The dropped call no longer counts.
 
 
 @pytest.mark.parametrize(
     ("operation", "room"),
     [(PUSH, 0.75), (PUBLISH, 0.75), (CLAIM, 1.0), (READ, 1.0), *((op, 2.0) for op in URGENT)],
 )
-def test_pushes_are_refused_first_and_what_finishes_work_last(
+def test_pushes_are_rejected_first_and_completions_last(
     operation: ops.AnyOperation, room: float
 ) -> None:
-    inbox(calls=int(room * MAX_CALLS) - 1).put(call(operation))
+    Box(calls=int(room * MAX_PENDING) - 1).add(call(operation))
     with pytest.raises(OverloadedError, match="calls"):
-        inbox(calls=int(room * MAX_CALLS)).put(call(operation))
-    inbox(1, int(room * MAX_BYTES) - 100).put(call(operation, size_bytes=100))
+        Box(calls=int(room * MAX_PENDING)).add(call(operation))
+    Box(1, int(room * MAX_PENDING_BYTES) - 100).add(call(operation, size_bytes=100))
     with pytest.raises(OverloadedError, match="bytes"):
-        inbox(1, int(room * MAX_BYTES) - 99).put(call(operation, size_bytes=100))
+        Box(1, int(room * MAX_PENDING_BYTES) - 99).add(call(operation, size_bytes=100))
 
 
-def test_what_waits_in_the_inbox_counts_as_what_was_let_in() -> None:
-    box = inbox(calls=int(0.75 * MAX_CALLS) - 2)
-    box.put(call(PUSH))
-    box.put(call(PUSH))
+def test_calls_in_the_inbox_count_against_the_bounds() -> None:
+    box = Box(calls=int(0.75 * MAX_PENDING) - 2)
+    box.add(call(PUSH))
+    box.add(call(PUSH))
     with pytest.raises(OverloadedError):
-        box.put(call(PUSH))
-    full = inbox()
-    full.put(call(PUSH, size_bytes=int(0.75 * MAX_BYTES)))
+        box.add(call(PUSH))
+    full = Box()
+    full.add(call(PUSH, size_bytes=int(0.75 * MAX_PENDING_BYTES)))
     with pytest.raises(OverloadedError):
-        full.put(call(PUSH, size_bytes=1))
+        full.add(call(PUSH, size_bytes=1))
     full.take(0)
-    full.put(call(PUSH, size_bytes=1))
+    full.add(call(PUSH, size_bytes=1))
 
 
-def test_a_single_call_that_is_larger_than_everything_is_for_the_queue_to_refuse() -> None:
-    inbox().put(call(PUSH, size_bytes=10 * MAX_BYTES))
+def test_a_single_call_larger_than_the_bound_is_left_to_the_queue_to_reject() -> None:
+    Box().add(call(PUSH, size_bytes=10 * MAX_PENDING_BYTES))
 
 
 @pytest.mark.parametrize(("pace_s", "hint_s"), [(0.0, 0.05), (0.02, 0.05), (1.5, 1.5)])
-def test_who_is_refused_is_told_to_come_back_after_about_a_write(
-    pace_s: float, hint_s: float
-) -> None:
+def test_a_rejected_client_retries_after_about_one_write(pace_s: float, hint_s: float) -> None:
     with pytest.raises(OverloadedError) as no:
-        inbox(calls=MAX_CALLS, pace_s=pace_s).put(call(PUSH))
+        Box(calls=MAX_PENDING, pace_s=pace_s).add(call(PUSH))
     assert no.value.retry_after_s == hint_s

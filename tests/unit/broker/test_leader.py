@@ -286,7 +286,7 @@ async def test_it_steps_down_when_it_finds_another_epoch(asked: str) -> None:
                 with pytest.raises(DeposedError):
                     await leader.stats()
             async with asyncio.timeout(6):
-                reason = await leader.until_deposed()
+                reason = await leader.committer.stopped()
             assert isinstance(reason, DeposedError)
             assert reason.leader == BOB.address
             assert not leader.is_open
@@ -394,11 +394,11 @@ async def test_a_standstill_of_the_process_gives_everybody_the_grace() -> None:
         await leader.push("mail", 1)
         (job,) = await leader.claim()
         await asyncio.sleep(5)
-        stopped = leader._hooks._silence
+        stopped = leader._hooks._heartbeats
         # As after SIGSTOP: the time has passed, and nothing of this process has run.
         stopped._ticked_s -= 100
         stopped._heard[job.id] = (1, now_s() - 100)
-        leader._hooks._silence.tick(now_s())
+        leader._hooks._heartbeats.tick(now_s())
         assert 15 <= await until(realm.is_reclaimed) <= 16.5
 
 

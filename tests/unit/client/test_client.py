@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from bucketq.broker.leader import Leader
 from bucketq.client.client_connection import ClientConnection
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
 from bucketq.errors import ClosedError, OverloadedError, SupersededError, UnavailableError
 from bucketq.model.operations import Request
 from bucketq.testing.simulated_clock import SimulatedClock
@@ -238,29 +240,31 @@ async def test_a_claim_whose_answer_is_on_its_way_when_its_client_hangs_up_is_gi
 
 
 @virtual
-async def test_who_is_told_that_the_broker_is_overloaded_comes_back_after_the_hint() -> None:
+async def test_a_client_of_an_overloaded_broker_retries_after_the_hint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     realm = Realm()
-    async with realm.serving("host1") as broker, realm.client() as queue:
+    async with realm.serving("host1"), realm.client() as queue:
         await queue.push("mail", 1)
-        busy = (20_000, 0)
-        inbox = broker._inbox
-        waiting, inbox._waiting = inbox._waiting, lambda: busy
-        inbox._pace_s = lambda: 2.0
+        monkeypatch.setattr(Leader, "waiting", (20_000, 0))
+        monkeypatch.setattr(GroupCommitter, "last_write_s", 2.0)
         began = now_s()
         pushing = start(queue.push("mail", 2))
         await asyncio.sleep(1)
-        inbox._waiting = waiting
+        monkeypatch.setattr(Leader, "waiting", (0, 0))
         await pushing
         assert 2 <= now_s() - began <= 4.1
         assert len(await realm.ids()) == 2
 
 
 @virtual
-async def test_who_cannot_wait_for_the_hint_is_told_that_nothing_was_done() -> None:
+async def test_a_push_that_cannot_wait_for_the_hint_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     realm = Realm()
-    async with realm.serving("host1") as broker, realm.client(timeout_s=1.0) as queue:
-        broker._inbox._waiting = lambda: (20_000, 0)
-        broker._inbox._pace_s = lambda: 2.0
+    async with realm.serving("host1"), realm.client(timeout_s=1.0) as queue:
+        monkeypatch.setattr(Leader, "waiting", (20_000, 0))
+        monkeypatch.setattr(GroupCommitter, "last_write_s", 2.0)
         with pytest.raises(OverloadedError):
             await queue.push("mail", 1)
 
