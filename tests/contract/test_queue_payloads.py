@@ -81,7 +81,7 @@ async def test_a_payload_of_another_type_harms_only_whoever_looks_at_it(
         (job,) = await queue.claim()
         assert (job.id, job.kind) == (bad, "order")
         for _ in range(2):
-            with pytest.raises(PayloadError, match=f"payload of job {bad} cannot be read as"):
+            with pytest.raises(PayloadError, match=f"payload of job {bad} cannot be decoded as"):
                 _ = job.payload
         assert len((await queue.jobs()).jobs) == 1
         assert await queue.fail(job, "unreadable", retry=False) == "dead"
@@ -93,7 +93,7 @@ async def test_bytes_are_not_taken_for_another_type(place: Place, into: Any) -> 
         await producer.push("order", b"just bytes")
     async with place.connect(payload_type=into) as queue:
         (job,) = await queue.claim()
-        with pytest.raises(PayloadError, match="cannot be read as"):
+        with pytest.raises(PayloadError, match="cannot be decoded as"):
             _ = job.payload
 
 

@@ -93,7 +93,7 @@ async def test_every_job_of_a_mixed_lot_has_the_end_that_it_should_have(
         check(jobs[job_id], spec.payload)
     unfit = jobs[ids[-1]]
     assert (unfit.status, unfit.failures) == ("dead", 1)
-    assert "cannot be read as int" in unfit.errors[0].error
+    assert "cannot be decoded as int" in unfit.errors[0].error
     ends = Counter(job.status for job in jobs.values())
     assert worker.counters.count("done") == ends["done"]
     assert worker.counters.count("dead") == ends["dead"]

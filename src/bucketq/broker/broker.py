@@ -193,7 +193,7 @@ class Broker:
                 await self._no_takeover.wait(error)
 
     async def _open_object(self) -> Document:
-        """Read or create the queue, however long that takes; log why it takes long."""
+        """Read or create the queue, without a time limit; log why it takes long."""
         opening = asyncio.get_running_loop().create_task(self._register.open(create=self._create))
         try:
             while not (await asyncio.wait([opening], timeout=_LOOK_S))[0]:

@@ -22,7 +22,6 @@ class Candidacy:
     """The takeovers of one broker."""
 
     def __init__(self) -> None:
-        """Begin without a takeover."""
         self._epoch: int | None = None
         self._until_s = float("inf")
         self._depositions: list[float] = []

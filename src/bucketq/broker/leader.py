@@ -269,7 +269,7 @@ class _LeaderHooks(CommitHooks):
             self._heartbeats.wrote_down(state)
 
     def committed(self, answered: Sequence[PendingRequest], state: State | None) -> None:
-        """Count the silence of a worker from the answer to its claim, however long that took."""
+        """Count the silence of a worker from the answer to its claim, even if that was late."""
         now_s = asyncio.get_running_loop().time()
         self._committed_s = self._persisted_s
         for pending in answered:

@@ -40,10 +40,9 @@ class Guard:
     """Checks tokens for one broker."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin without a known state."""
         self._clock = clock
         self._decoy = ""
-        self._asks = False
+        self._requires = False
         """Whether the queue required tokens when its state was last known."""
 
     def greet(
@@ -67,7 +66,7 @@ class Guard:
                 welcome.epoch,
             )
             return replace(welcome, proof=proof), None
-        if self._asks_for_token(state):
+        if self._requires_token(state):
             raise AccessDeniedError(_NONE_SHOWN)
         return welcome, None  # Each of its calls is checked again.
 
@@ -86,21 +85,21 @@ class Guard:
         return ShownToken(token_id, digest)
 
     def trusts(self, state: State | None, token: str) -> bool:
-        """Whether a client with this token is let in; empty: it has shown none.
+        """Whether a client with this token is accepted; empty: it has shown none.
 
         While the state is being reloaded, the last known state decides.
         """
-        if not self._asks_for_token(state):
+        if not self._requires_token(state):
             return True
         try:
             return self.admit(state, token) is not None
         except (AccessDeniedError, UnavailableError):
             return False
 
-    def _asks_for_token(self, state: State | None) -> bool:
+    def _requires_token(self, state: State | None) -> bool:
         if state is not None:
-            self._asks = state.settings.require_token
-        return self._asks
+            self._requires = state.settings.require_token
+        return self._requires
 
     def check(self, state: State | None, shown: ShownToken | None, operation: object) -> None:
         """Reject a request before it uses memory. Raises ``AccessDeniedError``.

@@ -92,7 +92,7 @@ class BlockingQueue(Generic[T]):
     ) -> list[bool]:
         """Finish jobs, each with an optional result, in one commit.
 
-        Each is finished for itself: the answer says of each, in order, whether it is done, or
+        Each is finished independently: the answer says of each, in order, whether it is done, or
         its lease was lost and another worker may have it.
         """
         return self._call(self._queue.complete_many, jobs, request=request)
@@ -132,8 +132,8 @@ class BlockingQueue(Generic[T]):
     ) -> list[bool]:
         """Give jobs back, in one commit; that costs none of their attempts.
 
-        Each is released for itself: the answer says of each, in order, whether it was given back,
-        or its lease was lost and another worker may have it.
+        Each is released independently: the answer says of each, in order, whether it was given
+        back, or its lease was lost and another worker may have it.
         """
         return self._call(self._queue.release_many, jobs, delay_s=delay_s, request=request)
 
@@ -210,13 +210,13 @@ class BlockingQueue(Generic[T]):
     def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call.
 
-        All of it has left when this returns, also if another process archives at the same time.
-        A queue that stays open does that by itself, ``archive_after_s`` after a job has finished.
+        All of them have left when this returns, even if another process archives at the same time.
+        A queue that stays open archives by itself, ``archive_after_s`` after a job has finished.
         """
         return self._call(self._queue.flush_archive)
 
     def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
-        """Take a consumer over, or make it; the answer has its epoch and its last batch.
+        """Take over or create a consumer; the answer has its epoch and its last batch.
 
         A consumer is a name under which batches are claimed one after the other. The process that
         opened it before is rejected from now on, with ``ConsumerFencedError``.
@@ -274,11 +274,11 @@ class BlockingQueue(Generic[T]):
         return self._call(self._queue.release_batch, consumer, epoch, batch, request=request)
 
     def consumers(self) -> list[ConsumerInfo]:
-        """Read which consumers there are, in the order in which they were first opened."""
+        """List the consumers, in the order in which they were first opened."""
         return self._call(self._queue.consumers)
 
     def remove_consumer(self, consumer: str, *, request: str | None = None) -> bool:
-        """Give back what a consumer holds, and forget it; return whether there was one."""
+        """Remove a consumer and release its jobs; return whether there was one."""
         return self._call(self._queue.remove_consumer, consumer, request=request)
 
     def publish(
@@ -292,9 +292,9 @@ class BlockingQueue(Generic[T]):
     ) -> bool:
         """Add jobs, all or none, once for each position of a writer; return whether it was now.
 
-        A writer moves forward only, by batch and then by part. What is not after the last position
-        that it published changes nothing, however often it comes, and returns False. A ``NewJob``
-        is encoded already, and is pushed as it is.
+        A writer only moves forward, by batch and then by part. A position that is not after the
+        last one changes nothing and returns False, even if it is repeated. A ``NewJob`` is encoded
+        already, and is pushed as it is.
         """
         return self._call(self._queue.publish, writer, batch, jobs, part=part, request=request)
 
@@ -310,7 +310,7 @@ class BlockingQueue(Generic[T]):
 
         It has a name for people, allows what its rights say (``push``, ``claim``, ``read``, or
         ``admin`` for everything), and never expires if no ``ttl_s`` is given. From the first
-        token on, brokers ask for tokens (setting ``require_token``). To retry after an
+        token on, brokers require tokens (setting ``require_token``). To retry after an
         ``UnavailableError``, use the same open queue: no other can make the same token again.
         """
         return self._call(self._queue.create_token, name, rights, ttl_s=ttl_s, request=request)

@@ -15,7 +15,7 @@ class Background:
         self._tasks: dict[int, asyncio.Task[Any]] = {}
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Let a coroutine run on its own."""
+        """Run a coroutine as a task."""
         task = asyncio.get_running_loop().create_task(work)
         number = id(task)
         self._tasks[number] = task
@@ -23,7 +23,7 @@ class Background:
         def done(task: asyncio.Task[Any]) -> None:
             self._tasks.pop(number, None)
             if not task.cancelled():
-                task.exception()  # Seen, or the loop would log that it was never looked at.
+                task.exception()  # Or the loop would log that it was never retrieved.
 
         task.add_done_callback(done)
         return task

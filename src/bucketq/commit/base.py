@@ -1,8 +1,8 @@
-"""The ``Committer`` protocol: the one thing that a queue needs in order to change its object.
+"""The ``Committer`` protocol: all that a queue needs in order to change its object.
 
 There are four committers. ``DirectCommitter`` writes each request by itself, ``GroupCommitter``
 writes the requests of all callers of this process together, a broker's ``Leader`` does the same for
-its clients, and ``RemoteCommitter`` sends requests to a broker, or whatever else it finds.
+its clients, and ``RemoteCommitter`` sends requests to the committer that it finds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bucketq.model.operations import Request
 
 
 class CommitterLostError(Exception):
-    """This committer takes no more requests, and what was sent may have taken effect.
+    """This committer accepts no more requests, and the one that was sent may have taken effect.
 
     Send the same request to another committer: it has an id, so it takes effect once.
     """
@@ -22,8 +22,8 @@ class CommitterLostError(Exception):
 class Committer(Protocol):
     """Makes requests durable and returns their answers.
 
-    A request is taken as it is, with its id, so that the same request can go to another committer
-    when one is lost.
+    A request brings its own id, so that the same request can be sent to another committer if one
+    is lost.
     """
 
     @property
@@ -33,7 +33,7 @@ class Committer(Protocol):
 
     @property
     def mode(self) -> str:
-        """How it commits, for people."""
+        """How it commits, for messages."""
         ...
 
     @property
@@ -43,11 +43,11 @@ class Committer(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes requests."""
+        """Whether it accepts requests."""
         ...
 
     async def open(self) -> None:
-        """Begin to take requests."""
+        """Begin to accept requests."""
         ...
 
     async def submit(self, request: Request, timeout_s: float) -> Any:
@@ -65,5 +65,5 @@ class Committer(Protocol):
         ...
 
     async def close(self) -> None:
-        """Settle what was submitted, within a bounded time, and take no more requests."""
+        """Settle what was submitted, within a bounded time, and accept no more requests."""
         ...

@@ -103,7 +103,7 @@ class GroupCommitter:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes requests."""
+        """Whether it accepts requests."""
         return self._task is not None and not self._is_closing and self._broken is None
 
     async def open(self) -> None:

@@ -1,16 +1,16 @@
-"""Which workers are silent? Judged by processes that claim, if no broker serves the queue.
+"""``LeaseWatch``: finds silent workers for processes that claim, if no broker serves the queue.
 
-A worker is silent when its heartbeats stop changing the object. That is watched by this
-process's own monotonic clock, so no two hosts have to agree on the time: a job is stale when it
-was seen unchanged for a lease and a grace. A process that has not watched for long goes by
-the wall time in the object, with a margin that is wider than clocks are wrong.
+A worker is silent when its heartbeats stop changing the object. This process measures that with its
+own monotonic clock, so no two hosts have to agree on the time: a lease is stale when its job was
+seen unchanged for a lease and a grace period. A process that has not watched for long uses the wall
+time in the object, with a margin that is wider than clocks are wrong.
 
 Only a look at the object can show that a worker is silent. What is in memory is judged as of the
-last look that was answered, however long ago that was: while the storage is away no worker can be
-heard, and that is not silence.
+last look that was answered, even if that was long ago: while the storage is away no heartbeat can
+arrive, and that is not silence.
 
-After a pause in which nothing was watched (the process stood still, or the storage could not
-be reached), every job keeps at least the grace: the workers could not be heard either.
+After a gap without looks (the process was frozen, or the storage did not answer), every job keeps
+at least the grace period: heartbeats could not be seen either.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from bucketq.model.state import State
 from bucketq.model.transitions import apply
 
 _SCAN_S = 1.0
+"""How often leases are judged, at most: short beside any lease that makes sense."""
 _LONGEST_GAP_S = 5.0
-"""What a claim that waits needs between two looks, at the most."""
+"""The longest time between two looks for a claim that waits; a longer one is a gap."""
 _OLDEST_LOOK_S = 10.0
-"""A look that is older shows nothing new. It must not count as the first one, either, after which a
-job keeps the grace."""
+"""An older look shows nothing new. Nor may it count as the first look, after which a job keeps the
+grace period."""
 
 
 class LeaseWatch:
     """Watches the running jobs of one queue."""
 
     def __init__(self) -> None:
-        """Begin without having seen anything."""
         self._seen: dict[str, tuple[int, datetime | None, float]] = {}
         self._scanned_at: float | None = None
         self._watching_since = 0.0
 
     def end_silent(self, state: State, now: datetime, monotonic_s: float, looked_s: float) -> bool:
-        """End the leases of silent workers; returns whether there were any.
+        """End the leases of silent workers; return whether there were any.
 
-        A broker that serves the queue does that by itself, and no other process does.
+        If a broker serves the queue, only the broker does that.
         """
         if state.is_served:
             return False
@@ -53,10 +53,10 @@ class LeaseWatch:
     def stale(
         self, state: State, now: datetime, monotonic_s: float, looked_s: float
     ) -> list[Expire]:
-        """The leases to be ended; judges one look a second at most.
+        """Return the stale leases; judge one look a second at most.
 
         Args:
-            state: What the last look has shown.
+            state: What the last look showed.
             now: The wall time.
             monotonic_s: The running loop's time.
             looked_s: When that look began, by the running loop's time.
@@ -78,7 +78,7 @@ class LeaseWatch:
             job = state.jobs.by_id[job_id]
             attempt, heartbeat_at, since = self._seen.get(job_id, (0, None, monotonic_s))
             if (attempt, heartbeat_at) != (job.attempt, job.heartbeat_at):
-                since = monotonic_s  # At the latest: the look may have taken long.
+                since = monotonic_s  # Or earlier: the look may have taken long.
             lease_s = settings.lease_s if job.lease_s is None else job.lease_s
             if _is_pause(gap_s, lease_s, settings.heartbeat_s):
                 since = max(since, looked_s - lease_s)
@@ -96,7 +96,7 @@ class LeaseWatch:
 
 
 def _is_pause(gap_s: float, lease_s: float, heartbeat_s: float) -> bool:
-    """Whether a healthy worker may look silent for more than a lease after a gap between two looks.
+    """Whether a healthy worker may seem silent for more than a lease after a gap between two looks.
 
     Its last heartbeat that was seen may be ``heartbeat_s`` older than the gap.
     """

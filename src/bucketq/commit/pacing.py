@@ -1,37 +1,48 @@
-"""How fast to write, and how long to wait before trying again."""
+"""How long to wait before a write: for the store, for other writers, and for a larger batch."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-_SLOWEST_S = 10.0
 _FIRST_STEP_S = 0.1
+_SLOWEST_S = 10.0
+"""The first and the longest pause after a store has throttled: it doubles in between. Below the
+first one there is nothing to throttle, and after ten seconds callers give up."""
 _BUSY_S = 2.0
+"""How long a process writes without a pause, if it does not know whether others want to write."""
 ALONE_S = 8.0
-"""How long group commit writes without a pause while no other process does. A pause of 0.1 to 0.4 s
-costs 1 to 5 % of the throughput then; another writer waits for the first one for that long."""
+"""How long group commit writes without a pause while no other process writes. A pause of 0.1 to
+0.4 s then costs 1 to 5 % of the throughput; another writer waits that long for the first pause."""
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 0.4
 _PAUSE_WRITES = 5
+"""A pause lasts for five writes, within these bounds: enough for another process to read, change
+and write the object, even if its connection is slower than ours."""
 _CROWD_S = 10.0
-"""How long after a write of another that other is expected to go on writing."""
+"""How long after a write of another process more of its writes are expected."""
 _TURN_WRITES = 3
 _SHORTEST_TURN_S = 0.1
+"""How many writes a process makes in its turn, while others write too, and for how long at least:
+a pause costs more than a few writes of a fast store."""
 _CROWD = 8
-"""Fewer than these are no crowd worth waiting for."""
+"""How many callers are worth waiting for; fewer gain less than the delay costs."""
 _FIRST_SHARE = 0.2
 _SMALLER_SHARE = 0.4
 _LARGEST_SHARE = 1.0
+"""For what part of the last write to wait: for the first caller; in all, if other requests are
+pending; in all, if none are."""
 _FEW = 0.1
+"""Pending requests that are a smaller part of the crowd do not shorten the wait."""
 _STEPS = 8
+"""How often arrivals are counted in one wait for the next caller."""
 
 
 class Pacer:
-    """Keeps writes of one object as far apart as its store wants them.
+    """Keeps writes of one object as far apart as its store requires.
 
-    Some stores allow one write a second to one object. Others say so only by throttling;
-    then the pause is doubled, and shrinks again with every write that goes well.
+    Some stores allow one write a second to one object. Others report a limit only by throttling;
+    then the pause doubles, and shrinks again with every write that succeeds.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -49,30 +60,29 @@ class Pacer:
             await asyncio.sleep(pause_s)
 
     def went_well(self) -> None:
-        """Note a write that the store took."""
+        """Note a write that succeeded."""
         self._interval_s = max(self._floor_s, 0.9 * self._interval_s)
         if self._interval_s < _FIRST_STEP_S:
             self._interval_s = self._floor_s
 
     def was_throttled(self) -> None:
-        """Note that the store asked for a slower pace."""
+        """Note that the store throttled a write."""
         self._interval_s = min(max(2 * self._interval_s, _FIRST_STEP_S), _SLOWEST_S)
 
 
 class FairnessPause:
-    """Leaves room for others between the writes of one who writes all the time.
+    """Pauses between writes, so that one busy process does not starve the others.
 
-    A process that has just written knows the object, and needs no time to read it before the next
-    write; all others do, and come too late every time. So who has written for a while
-    without a pause makes one, long enough for another to read, change and write.
+    A process that has just written knows the object, and does not have to read it before the next
+    write; all others do, and lose every race. So a process that has written for a while without a
+    pause makes one, long enough for another to read, change and write.
 
-    A process whose pauses no other uses may make fewer of them: the time without one grows
-    up to ``alone_s``, and is short again as soon as another has written. Peers that are all busy
-    take turns: after another has written, each makes a pause after a few writes.
+    If no other process uses its pauses, it makes fewer: the time between them grows up to
+    ``alone_s``, and is short again as soon as another process has written. Peers that are all busy
+    take turns: after another has written, each pauses after a few writes.
     """
 
     def __init__(self, alone_s: float = _BUSY_S, *, takes_turns: bool = False) -> None:
-        """Begin without having written."""
         self._alone_s = alone_s
         self._takes_turns = takes_turns
         self._crowd_until_s = float("-inf")
@@ -83,7 +93,7 @@ class FairnessPause:
         self._last_s = 0.0
 
     async def turn(self) -> None:
-        """Make a pause, if it is time for one."""
+        """Pause, if it is time to."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._ended_s > _PAUSE_S:
             self._busy_since_s = loop.time()
@@ -93,13 +103,13 @@ class FairnessPause:
             self._busy_since_s = loop.time()
 
     def _limit_s(self, now_s: float) -> float:
-        """How long to write without a pause."""
+        """Return how long to write without a pause."""
         if self._takes_turns and now_s < self._crowd_until_s:
             return max(_SHORTEST_TURN_S, _TURN_WRITES * self._last_s)
         return self._busy_s
 
     def wrote(self, began_s: float, *, was_first: bool) -> None:
-        """Note a write that has just ended; where another was faster, others have room."""
+        """Note a write that has just ended; if it lost a race, others have their turn already."""
         self._ended_s = asyncio.get_running_loop().time()
         self._last_s = self._ended_s - began_s
         if not was_first:
@@ -112,17 +122,16 @@ class FairnessPause:
 
 
 class BatchDelay:
-    """Waits a moment for those who were just answered, so that one write takes all of them.
+    """Delays a write for a moment, until the callers that were just answered have sent more.
 
-    When a write answers many callers at once, most of them come back with their next request,
-    but not at the same moment. A write that begins with the first leaves the others to the one
-    after it, and every caller waits for two. So after a write that answered a crowd, the next one
-    is held up for a part of what the last one took, and longer while they keep coming. Where
-    others came during the write, it is not held up for long: they have waited already.
+    When a write answers many callers at once, most of them send their next request soon, but not at
+    the same moment. A write that begins with the first leaves the others to the one after it, and
+    every caller waits for two writes. So after a write that answered a crowd, the next one is
+    delayed for a part of the time that the last one took, and longer while requests keep coming. If
+    other requests came during the write, the delay is short: they have waited already.
     """
 
     def __init__(self) -> None:
-        """Begin without having written."""
         self.last_s = 0.0
         """How long the last write took."""
         self._crowd = 0
@@ -132,20 +141,20 @@ class BatchDelay:
         """Note a write, how many it answered, and how many had come while it lasted."""
         self.last_s = duration_s
         self._crowd = answered
-        # Those who came meanwhile are no substitute for those who come back: two halves of a
-        # crowd that take turns would stay apart for ever, and every caller wait for two writes.
+        # Both count: if half of a crowd were enough, the two halves would alternate for ever, and
+        # every caller would wait for two writes.
         self._all = answered + waiting
 
     async def wait(self, count: Callable[[], int]) -> None:
-        """Wait for the crowd; ``count`` returns how many have come."""
+        """Wait for the crowd; ``count`` returns how many requests have come."""
         crowd, self._crowd = self._crowd, 0
         if crowd < _CROWD:
             return
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        nobody_waits = self._all - crowd <= _FEW * crowd
+        is_idle = self._all - crowd <= _FEW * crowd
         patience_s = _FIRST_SHARE * self.last_s
-        most_s = (_LARGEST_SHARE if nobody_waits else _SMALLER_SHARE) * self.last_s
+        most_s = (_LARGEST_SHARE if is_idle else _SMALLER_SHARE) * self.last_s
         until_s, before = began_s + patience_s, count()
         while before < self._all and loop.time() < until_s:
             await asyncio.sleep(patience_s / _STEPS)

@@ -1,4 +1,4 @@
-"""The one place that knows how a commit is stored: load, commit, probe, resolve doubt.
+"""``Register``: how a commit is stored: load, commit, and resolve lost answers.
 
 A write whose answer was lost may have landed, so ``store.resolve_write`` reads the object back
 until its fate is certain. Here is how a queue is judged: every commit writes version ``base + 1``
@@ -12,8 +12,8 @@ with an id of its own, and the object keeps the ids of the last versions::
     far above base          too long ago to tell      forgotten: the requests go through
                                                       deduplication on the fresh state
 
-The register also remembers the newest version that it has seen, and refuses an object that is
-older, another incarnation, or gone.
+The register also remembers the newest version that it has seen, and rejects an object that is
+older, has another incarnation, or is gone.
 """
 
 from __future__ import annotations
@@ -46,20 +46,25 @@ from bucketq.store.resolve_write import Verdict, write_until_certain
 
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
+"""How long a request may take: a busy store answers within seconds, and a slow line carries a
+megabyte a second. A request that is given up too early must be resolved as a lost answer."""
 _FIRST_GUESS_BYTES = 16 * 1024 * 1024
+"""How much larger than expected an object may be, after a read of it timed out."""
 _COMMIT_BYTES = 8
+"""Enough for ids that never repeat among the 64 of the ring."""
 _STALLED_S = 0.4
 """How long a commit may fail before it counts as stalled. Reading a large object again costs more
 than waiting for a short fault to pass. A file that is locked says so after 0.5 s."""
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
+"""Retries begin at about the latency of a store, and are rare enough for one in trouble."""
 
 A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The verdict on a commit, and the document to go on with."""
+    """The verdict on a commit, and the document to continue with."""
 
     verdict: Verdict
     document: Document
@@ -67,7 +72,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the object was when this register last knew it to be current."""
+    """The object when this register last knew it to be current."""
 
     etag: str
     incarnation: str
@@ -83,7 +88,7 @@ class Register:
         """Make a register of the object ``key``; ``where`` is what messages call it."""
         self._store = store
         self._key = key
-        self._where = where
+        self.where = where
         self._clock = clock
         self._pacer = Pacer(store.write_interval_s)
         self._seen: _Seen | None = None
@@ -96,11 +101,6 @@ class Register:
         """Set while a commit has failed for a while and its outcome is unknown."""
 
     @property
-    def where(self) -> str:
-        """What messages call the object."""
-        return self._where
-
-    @property
     def version(self) -> int:
         """The newest version that this register has seen in the object."""
         return self._seen.version if self._seen else 0
@@ -108,19 +108,19 @@ class Register:
     @property
     def patience_s(self) -> float:
         """How long the storage may take to answer, for an object of this size."""
-        return _ANSWER_S + self._known_bytes / _SLOWEST_BYTES_PER_S
+        return _limit_s(self._known_bytes)
 
     def beside(self) -> Register:
-        """Another register of the same object, to read it while this one writes."""
-        other = Register(self._store, self._key, self._where, self._clock)
+        """Return another register of the same object, to read it while this one writes."""
+        other = Register(self._store, self._key, self.where, self._clock)
         other._seen, other._expected_bytes = self._seen, self._expected_bytes
         return other
 
     async def open(self, *, create: bool) -> Document:
-        """Load the queue, creating it first where there is none.
+        """Load the queue, or create it if it does not exist.
 
         Raises:
-            QueueNotFoundError: There is none, and it is not to be created.
+            QueueNotFoundError: It does not exist, and ``create`` is False.
         """
         backoff = self._backoff()
         while True:
@@ -128,7 +128,7 @@ class Register:
                 return await self.load()
             except ObjectMissingError as error:
                 if not create:
-                    message = f"no queue at {self._where}; create one by pushing to it"
+                    message = f"no queue at {self.where}; create one by pushing to it"
                     raise QueueNotFoundError(message) from error
             except UnavailableError:
                 await backoff.wait()
@@ -140,21 +140,21 @@ class Register:
                 await backoff.wait()
 
     async def in_time(self, loading: Awaitable[Document], timeout_s: float) -> Document:
-        """Wait for the first look at the object, but not for ever."""
+        """Wait for the first read of the object, for a limited time."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await loading
         except TimeoutError as error:
             reason = "" if self.trouble is None else f" ({self.trouble})"
-            message = f"{self._where} could not be read within {timeout_s:g} s{reason}"
+            message = f"{self.where} could not be read within {timeout_s:g} s{reason}"
             raise UnavailableError(message) from self.trouble or error
 
     async def load(self) -> Document:
         """Read the queue as it is now.
 
         Raises:
-            ObjectMissingError: It never was there.
-            SupersededError: It was there, and is gone or replaced.
+            ObjectMissingError: It does not exist.
+            SupersededError: It existed, and was deleted or replaced.
         """
         seen = self._seen
         try:
@@ -163,14 +163,14 @@ class Register:
             self._refuse_if_seen()
             raise
         except UnavailableError:
-            # It may be larger than thought; the next try has more time.
+            # It may be larger than expected; the next try has more time.
             self._expected_bytes = 2 * self._expected_bytes + _FIRST_GUESS_BYTES
             raise
         self._expected_bytes = self._known_bytes = len(found.body)
         return self._take(found, seen)
 
     async def load_until_answered(self) -> tuple[Document, float]:
-        """Read the queue, however long that takes; also return when the last try began."""
+        """Read the queue, retrying until it is answered; also return when the last try began."""
         backoff = self._backoff()
         while True:
             began_s = asyncio.get_running_loop().time()
@@ -180,7 +180,7 @@ class Register:
                 await backoff.wait()
 
     async def peek(self) -> Heading:
-        """Read who serves the queue, and nothing else; nothing may be written on that.
+        """Read only which broker serves the queue; it is not a base for a commit.
 
         Raises:
             ObjectMissingError: There is no queue.
@@ -195,34 +195,33 @@ class Register:
             if changed is None:
                 return heading
             found = changed
-        heading = read_heading(found.body, self._where)
+        heading = read_heading(found.body, self.where)
         self._peeked = (found.etag, heading)
         return heading
 
     async def refresh(self, document: Document) -> Document:
-        """Return ``document`` where it still is what the object holds, or else the object anew."""
+        """Return ``document`` if the object has not changed, or else read the object again."""
         seen = self._seen
         if seen is None:
             return await self.load()
-        size_bytes = document.state.size_bytes
-        found = await self._get_if_changed(seen.etag, size_bytes)
+        found = await self._get_if_changed(seen.etag, document.state.size_bytes)
         if found is None:
             return document
         fresh = self._take(found, seen)
         return document if fresh.state.version == seen.version else fresh
 
     def prepare(self, document: Document) -> Prepared:
-        """Freeze what was applied to a document as its next version."""
+        """Encode what was applied to a document as its next version."""
         return document.prepare(self._clock.entropy(_COMMIT_BYTES).hex())
 
     async def commit(self, document: Document, prepared: Prepared) -> Settled:
-        """Write a prepared commit, and stay with it until its fate is certain.
+        """Write a prepared commit, and retry until its outcome is certain.
 
-        The document may be changed meanwhile; what is applied to it now belongs to the next
-        commit. Bound the time with ``asyncio.timeout``; after that the outcome is unknown.
+        The document may be changed meanwhile; those changes belong to the next commit. Bound the
+        time with ``asyncio.timeout``; after that the outcome is unknown.
 
         Raises:
-            StoreRefusedError: The store said no for good, and no earlier try is in doubt.
+            StoreRefusedError: The store refused the write, and no earlier try is in doubt.
             SupersededError: The object is gone, replaced or rolled back.
             CorruptStateError: The object cannot be trusted.
         """
@@ -259,11 +258,11 @@ class Register:
 
     @contextmanager
     def _stalling_since(self, began_s: float) -> Iterator[None]:
-        """Count a commit that began then as stalled, if one more try fails after a while."""
+        """Mark a commit that began then as stalled, if a try fails after a while."""
         try:
             yield
         except (UnavailableError, StoreRefusedError) as error:
-            # A storage that asks for a slower pace gets one, and accepts the write then.
+            # A storage that throttles accepts the write at a slower pace.
             is_throttled = isinstance(error, UnavailableError) and error.throttled
             if asyncio.get_running_loop().time() - began_s >= _STALLED_S and not is_throttled:
                 self.stalled.set()
@@ -290,7 +289,7 @@ class Register:
         trouble = self.trouble
         found = await self._get_if_changed(base.etag, len(prepared.body))
         if found is None:
-            self.trouble = trouble  # That it can be read is not why it cannot be written.
+            self.trouble = trouble  # A read that succeeds does not explain why the write failed.
             return None
         if found.body == prepared.body:
             self._know(found.etag, document.state, prepared)
@@ -307,17 +306,17 @@ class Register:
         return document
 
     async def _demand_conditions(self, prepared: Prepared) -> None:
-        """Refuse a store that ignores conditions: a queue on it would lose jobs in silence.
+        """Reject a store that ignores conditions: a queue on it would silently lose jobs.
 
-        Once in a queue's life its creation is tried again, which must be refused.
+        After a queue was created, creating it again must fail.
         """
         try:
             await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
         except (PreconditionFailedError, UnavailableError, StoreRefusedError):
-            return  # It was refused, or there was no answer that proves anything.
+            return  # It failed as it must, or the answer proves nothing.
         await self._store.delete(self._key)
         message = (
-            f"{self._where} was created twice: its store ignores conditional writes, and a queue "
+            f"{self.where} was created twice: its store ignores conditional writes, and a queue "
             "on it would lose jobs; use another store (`bucketq doctor` checks it)"
         )
         raise StoreRefusedError(message)
@@ -330,8 +329,8 @@ class Register:
             raise
 
     async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
-        """Await the store, for a time that grows with what is carried."""
-        limit_s = _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
+        """Await the store, for a time that grows with the bytes to transfer."""
+        limit_s = _limit_s(size_bytes)
         try:
             async with asyncio.timeout(limit_s):
                 result = await answer
@@ -339,7 +338,7 @@ class Register:
             self.trouble = error
             raise
         except TimeoutError as error:
-            message = f"no answer from {self._where} in {limit_s:.0f} s"
+            message = f"no answer from {self.where} in {limit_s:.0f} s"
             self.trouble = UnavailableError(message)
             raise self.trouble from error
         self.trouble = None
@@ -351,8 +350,8 @@ class Register:
         self._seen = _Seen(etag, state.incarnation, prepared.version, prepared.commit, line)
 
     def _take(self, found: StoredObject, seen: _Seen | None) -> Document:
-        """Decode what was read, and check it against what was known when it was asked for."""
-        document = decode(found.body, self._where)
+        """Decode what was read, and check it against what was known when the read began."""
+        document = decode(found.body, self.where)
         state = document.state
         line = found.body[: found.body.index(b"\n")]
         now = _Seen(found.etag, state.incarnation, state.version, state.commits[-1], line)
@@ -365,33 +364,37 @@ class Register:
     def _compare(self, seen: _Seen, now: _Seen) -> None:
         if now.incarnation != seen.incarnation:
             message = (
-                f"{self._where} now holds another queue (incarnation {now.incarnation}, it was "
+                f"{self.where} now holds another queue (incarnation {now.incarnation}, it was "
                 f"{seen.incarnation}): it was restored or created anew; connect again"
             )
             raise SupersededError(message)
         if now.version < seen.version:
             message = (
-                f"{self._where} was rolled back from version {seen.version} to {now.version}: "
+                f"{self.where} was rolled back from version {seen.version} to {now.version}: "
                 "bring it back with `bucketq restore`, then connect again"
             )
             raise SupersededError(message)
         if now.version == seen.version and now.first_line != seen.first_line:
             message = (
-                f"{self._where} holds other content under version {now.version} than was "
-                "committed: something else writes this object; find out what before you go on"
+                f"{self.where} holds other content under version {now.version} than was "
+                "committed: something else writes this object; find out what before you continue"
             )
             raise CorruptStateError(message)
 
     def _refuse_if_seen(self) -> None:
         if self._seen is not None:
             message = (
-                f"{self._where} was deleted while it was in use; it is not created again from "
+                f"{self.where} was deleted while it was in use; it is not created again from "
                 "memory: bring it back with `bucketq restore`, or connect again for a new queue"
             )
             raise SupersededError(message)
 
     def _backoff(self) -> RetryBackoff:
         return RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+
+
+def _limit_s(size_bytes: int) -> float:
+    return _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
 
 
 def judge_commit(state: State, version: int, commit: str) -> Verdict:

@@ -1,12 +1,12 @@
-"""The ids of a client's requests, so that a retry has the effect of one.
+"""The ids of a client's requests, so that a retried request takes effect once.
 
-A client numbers its requests within a session, and says with each below which number it has
-had every answer, so that the queue can forget them. A request whose outcome stays unknown
-would hold that up; so its session is left to itself, and the client goes on under a new one.
+A client numbers its requests within a session, and each request says below which number every
+answer has arrived, so that the queue can forget those. A request whose outcome stays unknown would
+hold that up, so its client abandons the session and continues under a new one.
 
 Ids of jobs that are pushed without one are derived from the id of the request, so that a retry
-pushes the same ids. They begin with the time at which the request was made, as ULIDs do; a token
-for a retry carries that time.
+pushes the same ids. They begin with the time at which the request was made, as ULIDs do; a retry
+token contains that time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from bucketq.model.operations import AnyOperation, Claim, Request
 _TOKEN = re.compile(
     r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,15}))?"
 )
-"""Verb, session, number, since, and the time; the tokens of older code have no time."""
+"""Verb, session, number, since, and the time; tokens of older releases have no time."""
 _TIME_LENGTH = 10
 _HASH_BYTES = 10
 _HASHES = 2**80
+"""A ULID is a time in 10 letters of 5 bits and 80 bits that are unique, here a hash."""
 _FOUR = 2**20
-"""How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
+"""How many values four letters have; the ids of one push mostly differ in the last four only."""
 _UNJUDGED = (
     StoreRefusedError,
     OverloadedError,
@@ -46,12 +47,12 @@ _UNJUDGED = (
     QueueNotFoundError,
     ClosedError,
 )
-"""Rejections that come before a request is compared with those that have taken effect."""
+"""Rejections that are made before a request is compared with those that took effect."""
 _PAIRS = tuple(crockford(number, 2) for number in range(1024))
 
 
 class RequestId(Struct, frozen=True):
-    """The name of a request, the same at every try."""
+    """The id of a request, the same at every try."""
 
     session: str
     number: int
@@ -72,12 +73,12 @@ class RequestId(Struct, frozen=True):
         )
 
     def job_id(self, index: int) -> str:
-        """The id of a job that it pushes: the same at every try, like no other job's."""
+        """The id of a job that it pushes: unique, and the same at every try."""
         number = self._first(index)
         return self._start(number) + _four(number % _FOUR)
 
     def job_ids(self) -> Iterator[str]:
-        """The ids of all jobs that it pushes, in order."""
+        """Yield the ids of all jobs that it pushes, in order."""
         number = self._first()
         while True:
             start = self._start(number)
@@ -86,13 +87,13 @@ class RequestId(Struct, frozen=True):
             number = (number // _FOUR + 1) * _FOUR % _HASHES
 
     def _first(self, index: int = 0) -> int:
-        """A hash of its name, and from there on numbers in a row: those of no other request."""
+        """Hash its name; the job at ``index`` gets the number that far behind the hash."""
         name = f"{self.session}/{self.number}".encode()
         digest = blake2b(name, digest_size=_HASH_BYTES).digest()
         return (int.from_bytes(digest) + index) % _HASHES
 
     def _start(self, number: int) -> str:
-        """All of an id but the last four letters."""
+        """Return all of an id but the last four letters."""
         upper = _four(number >> 60) + _four((number >> 40) % _FOUR) + _four((number >> 20) % _FOUR)
         if self.made_ms is None:
             return self.session[:_TIME_LENGTH] + upper
@@ -104,7 +105,7 @@ def _four(number: int) -> str:
 
 
 def token_of(request: Request, version: int) -> str | None:
-    """Name a request for its caller, who may send it again; ``version`` is the newest seen."""
+    """Return a token with which a caller can retry; ``version`` is the newest that was seen."""
     if not request.session:
         return None
     since = version if request.since is None else request.since
@@ -116,7 +117,7 @@ def is_unjudged(error: Exception, request: Request) -> bool:
     """Whether an error rejects this try of a request, and says nothing about an earlier one.
 
     ``apply`` finds a request that has taken effect before it rejects anything, so its rejections
-    are final. A store that refuses, or a broker that lets no one in, has not looked.
+    are final. A store that refuses, or a broker that denies access, has not checked.
     """
     if request.since is None or not request.session:
         return False  # It was never sent before, or changes nothing (reads have no session).
@@ -126,9 +127,9 @@ def is_unjudged(error: Exception, request: Request) -> bool:
 
 
 def parse_token(token: object, operation: type[Operation]) -> RequestId:
-    """Read a token that an error gave to a caller, who does the same operation again.
+    """Decode the token of an error, for a retry of the same operation.
 
-    Another operation under the same id would be answered as if it had been done.
+    Another operation under the same id would be answered as if it had been applied.
     """
     found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
     if found is None:
@@ -150,7 +151,6 @@ class RequestIds:
     """Gives ids to the requests of one client."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin a session."""
         self._clock = clock
         self._session = new_id(clock)
         self._next = 1
@@ -170,7 +170,7 @@ class RequestIds:
             self._outstanding.pop(request.number, None)
 
     def abandon(self, request: RequestId) -> None:
-        """Note that a request's outcome stays unknown: go on under a new session."""
+        """Note that a request's outcome stays unknown: continue under a new session."""
         if request.session == self._session:
             self._session = new_id(self._clock)
             self._next = 1

@@ -12,7 +12,7 @@ from bucketq.model.transitions import apply
 
 
 def tidy(state: State, now: datetime) -> None:
-    """Change a state that is about to be written."""
+    """Tidy a state that is about to be written."""
     if timekeeping.is_due(state, now):
         apply(state, Request(NoteTime()), now)
     if is_untidy(state, now):

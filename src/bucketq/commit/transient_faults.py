@@ -38,7 +38,7 @@ class TransientFault:
 
     @property
     def lasts_s(self) -> float:
-        """For how long it has lasted; 0 if there is none."""
+        """For how long the fault has lasted; 0 if there is none."""
         if self._backoff is None:
             return 0.0
         return asyncio.get_running_loop().time() - self._since_s

@@ -1,4 +1,4 @@
-"""What callers pass to verbs, checked at once: claimed jobs, names, durations, iterables."""
+"""Checks of what callers pass to verbs: claimed jobs, names, durations, iterables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 
 A = TypeVar("A")
+D = TypeVar("D", float, float | None)
 T = TypeVar("T")
 
 MAX_WAIT_S = 3600.0
-"""How long a claim may wait: a claim that waits for longer is as well made again."""
+"""How long a claim may wait. To wait for longer, claim again; that costs one request an hour."""
 
 Duration = float | timedelta
 """Seconds, or a ``timedelta``."""
@@ -26,15 +27,20 @@ Names = str | Iterable[str] | None
 """One name, several, or None for all."""
 
 
+def to_seconds(duration: D | timedelta) -> D | float:
+    """Convert a ``timedelta``, and nothing else."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
 def seconds(duration: Duration, what: str) -> float:
-    """Read a duration that is not negative."""
-    number = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    """Check a duration that is not negative."""
+    number = to_seconds(duration)
     check.delay(number, what)
     return number
 
 
 def lease_of(job: object) -> ops.LeaseRef:
-    """What shows that a job was claimed."""
+    """Return the lease of a claimed job."""
     if isinstance(job, Job):
         return job.lease
     if isinstance(job, ops.LeaseRef):
@@ -46,7 +52,7 @@ def lease_of(job: object) -> ops.LeaseRef:
 
 
 def completion(item: object) -> ops.Completion:
-    """Read a job that is finished, or a pair of it and its result."""
+    """Encode a finished job, or a pair of a finished job and its result."""
     job, result = item if isinstance(item, tuple) and len(item) == 2 else (item, None)  # noqa: PLR2004 - a pair
     lease = lease_of(job)
     if result is None:
@@ -56,7 +62,7 @@ def completion(item: object) -> ops.Completion:
 
 
 def as_several(values: Iterable[A], what: str) -> Iterable[A]:
-    """Check that there may be several of something."""
+    """Check that values are iterable."""
     if not isinstance(values, Iterable):
         message = f"{what}, got {type(values).__name__}"
         raise InvalidRequestError(message)
@@ -64,7 +70,7 @@ def as_several(values: Iterable[A], what: str) -> Iterable[A]:
 
 
 def as_names(names: Names, what: str) -> tuple[str, ...]:
-    """Read one name or several; none where all are meant."""
+    """Check one name or several; return none for all."""
     if names is None:
         return ()
     if isinstance(names, str):
@@ -80,7 +86,7 @@ def as_names(names: Names, what: str) -> tuple[str, ...]:
 
 
 def lease_seconds(lease_s: Duration | None) -> float | None:
-    """Read how long a worker may be silent; None: what the settings say."""
-    number = lease_s.total_seconds() if isinstance(lease_s, timedelta) else lease_s
+    """Check how long a worker may be silent; None: what the settings say."""
+    number = to_seconds(lease_s)
     check.lease(number)
     return number

@@ -1,8 +1,8 @@
 """``BatchVerbs``: the part of ``Queue`` for engines that work in numbered batches, such as Spark.
 
-A call that is repeated takes effect once: a batch is found again by its number, and a position is
-published once. So nothing has to be remembered here between two tries, and the ids of published
-jobs follow from their position.
+A repeated call takes effect once: a batch is found again by its number, and a position is published
+once. So no state is kept here between two tries, and the ids of published jobs follow from their
+position.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ T = TypeVar("T")
 _ID_LENGTH = 26
 _HASH_BYTES = 16
 _HASHES = 2**128
+"""An id of 26 letters has 130 bits: enough for a hash of 16 bytes."""
 
 
 class BatchVerbs(Generic[T]):
@@ -37,7 +38,7 @@ class BatchVerbs(Generic[T]):
     _worker: str
 
     async def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
-        """Take a consumer over, or make it; the answer has its epoch and its last batch.
+        """Take over or create a consumer; the answer has its epoch and its last batch.
 
         A consumer is a name under which batches are claimed one after the other. The process that
         opened it before is rejected from now on, with ``ConsumerFencedError``.
@@ -108,11 +109,11 @@ class BatchVerbs(Generic[T]):
         return cast("BatchState", await self._sender.send(operation, request))
 
     async def consumers(self) -> list[ConsumerInfo]:
-        """Read which consumers there are, in the order in which they were first opened."""
+        """List the consumers, in the order in which they were first opened."""
         return list(await self._sender.send(bulk.ReadConsumers()))
 
     async def remove_consumer(self, consumer: str, *, request: str | None = None) -> bool:
-        """Give back what a consumer holds, and forget it; return whether there was one."""
+        """Remove a consumer and release its jobs; return whether there was one."""
         check.name(consumer, "consumer")
         return cast(
             "bool", await self._sender.send(bulk.RemoveConsumer(consumer=consumer), request)
@@ -129,9 +130,9 @@ class BatchVerbs(Generic[T]):
     ) -> bool:
         """Add jobs, all or none, once for each position of a writer; return whether it was now.
 
-        A writer moves forward only, by batch and then by part. What is not after the last position
-        that it published changes nothing, however often it comes, and returns False. A ``NewJob``
-        is encoded already, and is pushed as it is.
+        A writer only moves forward, by batch and then by part. A position that is not after the
+        last one changes nothing and returns False, even if it is repeated. A ``NewJob`` is encoded
+        already, and is pushed as it is.
         """
         self._sender.check_open()
         check.name(writer, "writer")
@@ -141,7 +142,7 @@ class BatchVerbs(Generic[T]):
             parse_token(request, bulk.Publish)
         several = as_several(jobs, "publish takes an iterable of JobSpec objects")
         first = _first_id(writer, batch, part)
-        # One that is encoded is taken as it is: it is checked when it is applied in any case.
+        # A ``NewJob`` is not checked here: every job is checked when it is applied.
         new = tuple(
             [
                 job
@@ -160,11 +161,11 @@ def _check_batch(consumer: object, batch: object) -> None:
 
 
 def _first_id(writer: str, batch: int, part: int) -> int:
-    """The number from which the ids at a position are counted, the same for every publisher."""
+    """Return the number of the first id at a position, the same for every publisher."""
     name = f"{writer}/{batch}/{part}".encode()
     return int.from_bytes(blake2b(name, digest_size=_HASH_BYTES).digest())
 
 
 def _id_at(first: int, place: int) -> str:
-    """The id of a job, like no other job's."""
+    """Return the id of a job, which no other job has."""
     return crockford((first + place) % _HASHES, _ID_LENGTH)

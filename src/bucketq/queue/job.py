@@ -32,7 +32,7 @@ class Job(Generic[T]):
         return f"<Job {record.id} {record.kind} {record.status} attempt {record.attempt}>"
 
     def __eq__(self, other: object) -> bool:
-        """Jobs are equal where their records are."""
+        """Jobs are equal if their records are."""
         return isinstance(other, Job) and other.record == self.record
 
     def __hash__(self) -> int:
@@ -41,7 +41,7 @@ class Job(Generic[T]):
 
     @cached_property
     def payload(self) -> T:
-        """What was pushed. Raises ``PayloadError`` where it is not of the queue's type."""
+        """What was pushed. Raises ``PayloadError`` if it is not of the queue's type."""
         record = self.record
         what = f"payload of job {record.id}"
         value: T = payloads.decode(
@@ -51,7 +51,7 @@ class Job(Generic[T]):
 
     @cached_property
     def result(self) -> Any:
-        """What ``complete`` was given, as plain values; None where there is none."""
+        """What ``complete`` was given, as plain values; None if there is none."""
         record = self.record
         what = f"result of job {record.id}"
         return payloads.decode_result(record.result, record.result_encoding, what)
@@ -73,12 +73,12 @@ class Job(Generic[T]):
 
     @property
     def attempt(self) -> int:
-        """How often it was claimed, this time included: hand it on to what you write to."""
+        """How often it was claimed, this time included; pass it on to systems that you write to."""
         return self.record.attempt
 
     @property
     def failures(self) -> int:
-        """How often a worker said that it failed, since it was pushed or redriven."""
+        """How often a worker reported that it failed, since it was pushed or redriven."""
         return self.record.failures
 
     @property
@@ -103,7 +103,7 @@ class Job(Generic[T]):
 
     @property
     def worker(self) -> str | None:
-        """Who holds it."""
+        """The name of the worker that holds it."""
         return self.record.worker
 
     @property
@@ -133,17 +133,17 @@ class Job(Generic[T]):
 
     @property
     def run_at(self) -> datetime | None:
-        """Not to be claimed before."""
+        """When it can be claimed at the earliest."""
         return self.record.run_at
 
     @property
     def claimed_at(self) -> datetime | None:
-        """When it was last handed out."""
+        """When it was last claimed."""
         return self.record.claimed_at
 
     @property
     def heartbeat_at(self) -> datetime | None:
-        """When its worker was last heard, by the clock of the process that recorded it."""
+        """When its last heartbeat came, by the clock of the process that recorded it."""
         return self.record.heartbeat_at
 
     @property
@@ -158,12 +158,12 @@ class Job(Generic[T]):
 
     @property
     def finished_at(self) -> datetime | None:
-        """When it was done, or dead."""
+        """When it became done, or dead."""
         return self.record.finished_at
 
     @property
     def lease(self) -> LeaseRef:
-        """What shows that this is the attempt that was handed out."""
+        """The lease of this attempt."""
         return LeaseRef(self.record.id, self.record.lease or "")
 
 
@@ -181,6 +181,6 @@ class JobBatch(Generic[T]):
 
     jobs: tuple[Job[T], ...]
     lost: tuple[str, ...]
-    """The ids of those in the slice that do not belong to the batch any more."""
+    """The ids of jobs in the slice that no longer belong to the batch."""
     next_start: int | None
     """What to pass as ``start`` for the next slice; None: there is none."""

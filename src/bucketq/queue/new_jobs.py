@@ -1,4 +1,4 @@
-"""The options of a push, spelled once, and the one place that turns them into a ``NewJob``."""
+"""The options of a push, and how they become a ``NewJob``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
+from bucketq.queue.arguments import to_seconds
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class PushOptions(TypedDict, total=False):
 
 
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
-    """A job to be pushed with ``push_many``: what ``push`` takes, and one more field."""
+    """A job for ``push_many``: the arguments of ``push``, and one more field."""
 
     kind: str
     payload: T
@@ -64,19 +65,19 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
         message = f"push_many takes JobSpec objects, got {type(spec).__name__}"
         raise InvalidRequestError(message)
     raw, encoding = payloads.encode(spec.payload, "payload", payload_type)
-    delay_s, tags = spec.delay_s, spec.tags
+    tags = spec.tags
     new = NewJob(
         id=default_id if spec.id is None else spec.id,
         kind=spec.kind,
         payload=raw,
         payload_encoding=encoding,
         priority=spec.priority,
-        delay_s=delay_s.total_seconds() if isinstance(delay_s, timedelta) else delay_s,
+        delay_s=to_seconds(spec.delay_s),
         run_at=spec.run_at,
         max_attempts=spec.max_attempts,
         backoff=spec.backoff,
         key=spec.key,
-        # A copy: the state keeps it, and the caller may change its own.
+        # A copy: the state keeps it, and the caller may change the original.
         tags=dict(tags) if isinstance(tags, dict) else tags,
         replay_of=spec.replay_of,
     )

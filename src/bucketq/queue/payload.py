@@ -1,4 +1,4 @@
-"""Payloads and results: what a program holds, and the JSON that the object holds.
+"""Encodes payloads and results as the JSON that the object holds, and decodes them.
 
 JSON values, dataclasses, msgspec Structs and pydantic models are encoded as JSON, and bytes as
 base64. Tuples, sets, times, UUIDs, decimals and enums get the JSON form that msgspec documents.
@@ -28,25 +28,26 @@ from bucketq.model.records import NOTHING, Encoding
 Body = tuple[Raw, Encoding | None]
 
 _PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
-"""Types that are JSON as they are; of others it is asked first what they are."""
+"""Types that are JSON as they are; other types are inspected first."""
 _ATOMS = frozenset({str, int, bool, type(None)})
-"""Types of which every value is JSON as it is."""
+"""Types whose values are all JSON as they are."""
 
 
 def check_type(into: Any) -> None:
-    """Refuse a type that nothing can be read as, before anybody reads."""
+    """Reject a type into which no JSON can be decoded."""
     if hasattr(into, "__pydantic_validator__"):
         return
     try:
         msgspec.json.Decoder(into)
-        unread = _unreadable(type_info(into), set())
+        unread = _undecodable(type_info(into), set())
     except (TypeError, NameError, msgspec.MsgspecError) as error:
         message = f"payload_type {_name(into)} cannot be used: {error}"
         raise InvalidRequestError(message) from error
     if unread is not None:
         message = (
-            f"payload_type {_name(into)} cannot be used: JSON cannot be read as {_name(unread)}; "
-            "make that a dataclass, a TypedDict, a msgspec Struct, or a pydantic model by itself"
+            f"payload_type {_name(into)} cannot be used: JSON cannot be decoded as "
+            f"{_name(unread)}; make that a dataclass, a TypedDict, a msgspec Struct, or a pydantic "
+            "model by itself"
         )
         raise InvalidRequestError(message)
 
@@ -83,7 +84,7 @@ def encode(value: object, what: str, into: Any = Any) -> Body:
 
 
 def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
-    """Turn JSON back into a value of type ``into`` (``Any``: plain values)."""
+    """Decode JSON into a value of type ``into`` (``Any``: plain values)."""
     try:
         validator = getattr(into, "__pydantic_validator__", None)
         if encoding == "base64":
@@ -95,17 +96,17 @@ def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
             return validator.validate_json(bytes(raw))
         return msgspec.json.decode(raw, type=into)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-        message = f"{what} cannot be read as {_name(into)}: {error}"
+        message = f"{what} cannot be decoded as {_name(into)}: {error}"
         raise PayloadError(message) from error
 
 
 def decode_result(raw: Raw, encoding: Encoding | None, what: str) -> Any:
-    """Turn a result back into plain values; None where there is none."""
+    """Decode a result into plain values; None if there is none."""
     return None if raw is NOTHING or not bytes(raw) else decode(raw, encoding, Any, what)
 
 
-def _unreadable(info: Any, seen: set[int]) -> type | None:
-    """A class that no JSON can be read as, somewhere in a type where it is needed; or None.
+def _undecodable(info: Any, seen: set[int]) -> type | None:
+    """Return a class that a type requires and into which no JSON can be decoded; or None.
 
     msgspec accepts any class, and fails only when it decodes a value.
     """
@@ -117,19 +118,19 @@ def _unreadable(info: Any, seen: set[int]) -> type | None:
     inside = [getattr(info, name, None) for name in ("item_type", "key_type", "value_type")]
     inside += [*getattr(info, "item_types", ()), *getattr(info, "types", ())]
     inside += [field.type for field in getattr(info, "fields", ()) if field.required]
-    found = (_unreadable(each, seen) for each in inside if each is not None)
+    found = (_undecodable(each, seen) for each in inside if each is not None)
     return next((each for each in found if each is not None), None)
 
 
 def _dump(value: Any, mode: str) -> Any:
-    """The plain values of a pydantic model, or of a dataclass that pydantic validates."""
+    """Return the plain values of a pydantic model, or of a dataclass that pydantic validates."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode=mode)
     return value.__pydantic_serializer__.to_python(value, mode=mode)
 
 
 def _is_json(value: object) -> bool:
-    """Whether a value is JSON as it is, like most. Written for speed: every push asks."""
+    """Whether a value is JSON as it is, like most. Written for speed: every push calls it."""
     kind = type(value)
     if kind is dict:
         for key, item in cast("dict[object, object]", value).items():
@@ -200,7 +201,7 @@ def _bad_key(key: object) -> _Loss:
 
 
 def _fields(value: Any) -> list[object]:
-    """The values of the fields of an object; none for anything else."""
+    """Return the values of the fields of an object; none for anything else."""
     if hasattr(value, "__pydantic_serializer__"):
         return [_dump(value, "python")]
     if isinstance(value, msgspec.Struct):
@@ -213,7 +214,7 @@ def _fields(value: Any) -> list[object]:
 
 
 def _contents(value: Any) -> Any:
-    """A value in builtin types, with its bytes and keys as they are."""
+    """Return a value in builtin types, with its bytes and keys as they are."""
     if hasattr(value, "__pydantic_serializer__"):
         value = _dump(value, "python")
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview))

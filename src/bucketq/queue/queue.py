@@ -39,7 +39,7 @@ from bucketq.queue.token_verbs import TokenVerbs
 T = TypeVar("T")
 
 _ANY_TAGS = Settings(max_tags=2**31)
-"""A filter may name as many tags as it likes."""
+"""A filter may name any number of tags."""
 
 
 class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
@@ -84,7 +84,7 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Commit what was asked for, and close."""
+        """Commit pending requests, and close."""
         await self._sender.close()
 
     async def push(
@@ -187,7 +187,7 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
     ) -> list[bool]:
         """Finish jobs, each with an optional result, in one commit.
 
-        Each is finished for itself: the answer says of each, in order, whether it is done, or
+        Each is finished independently: the answer says of each, in order, whether it is done, or
         its lease was lost and another worker may have it.
         """
         several = as_several(jobs, "complete_many takes jobs that were claimed")
@@ -248,8 +248,8 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
     ) -> list[bool]:
         """Give jobs back, in one commit; that costs none of their attempts.
 
-        Each is released for itself: the answer says of each, in order, whether it was given back,
-        or its lease was lost and another worker may have it.
+        Each is released independently: the answer says of each, in order, whether it was given
+        back, or its lease was lost and another worker may have it.
         """
         leases = tuple(map(lease_of, as_several(jobs, "release_many takes jobs that were claimed")))
         operation = ops.ReleaseMany(leases=leases, delay_s=seconds(delay_s, "delay_s"))
@@ -354,8 +354,8 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call.
 
-        All of it has left when this returns, also if another process archives at the same time.
-        A queue that stays open does that by itself, ``archive_after_s`` after a job has finished.
+        All of them have left when this returns, even if another process archives at the same time.
+        A queue that stays open archives by itself, ``archive_after_s`` after a job has finished.
         """
         self._sender.check_open()
         return await self._committer.flush_archive()

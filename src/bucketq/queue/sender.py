@@ -1,7 +1,7 @@
-"""``Sender``: gives requests their ids, sends them to the committer, and keeps account of them.
+"""``Sender``: gives requests their ids, sends them to the committer, and tracks their outcome.
 
-It is what all verbs of a queue share. It refuses to send anything if that could only hang: from a
-queue that is closed, a forked process, or another event loop.
+All verbs of a queue use it. It raises ``ClosedError`` if a request could only hang: if the queue is
+closed, or is used in a forked process or another event loop.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from bucketq.errors import ClosedError, RejectedError
 from bucketq.model import operations as ops
 
 _KEY_BYTES = 32
+"""A key of 256 bits, so that no secret can be guessed from another."""
 _SECRET_BYTES = 16
-"""As many as ``clock.new_token`` draws."""
+"""As many as ``clock.new_token`` returns."""
 
 
 class Sender:
@@ -39,7 +40,7 @@ class Sender:
         """Sessions for claims that wait, one claim each: in the shared session, the number of a
         claim that waits for an hour would be the lowest one without an answer for that hour."""
         self._secret_key = b""
-        """Secrets of claims are derived from it; it is drawn when it is needed."""
+        """Secrets of claims are derived from it; it is made when it is first needed."""
         self._background = Background()
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,7 +55,7 @@ class Sender:
     async def close(self) -> None:
         """Undo cancelled claims, let the committer settle what was sent, and send no more."""
         if os.getpid() != self._process:
-            return  # A forked child has none of the threads, and the requests are its parent's.
+            return  # A forked child has none of the threads, and the requests belong to its parent.
         await asyncio.sleep(0)  # Callers that were just cancelled may have claims to undo.
         await self._background.finish(self._timeout_s)
         self._is_closed = self._loop is not None
@@ -82,7 +83,7 @@ class Sender:
             raise ClosedError(message)
 
     def new_id(self, operation: type[ops.AnyOperation], token: str | None) -> RequestId:
-        """Make an id for a request, or take it from the token of one that is repeated."""
+        """Make an id for a request, or decode it from the token of a retry."""
         self.check_open()
         return self._ids.give() if token is None else parse_token(token, operation)
 
@@ -129,14 +130,14 @@ class Sender:
                 self._abandon(request_id, ids)
             raise
         except BaseException:
-            # Unknown, or a fault of ours: no answer will come under this id.
+            # The outcome is unknown, or this is a bug: no answer will come under this id.
             self._abandon(request_id, ids)
             raise
         self._settle(request_id, ids)
         return answer
 
     def _secret(self, request_id: RequestId) -> str:
-        """The secret of a claim: the same at every try, or the last try could not undo the first.
+        """Derive the secret of a claim: the same at every try, so that any try can be undone.
 
         No other process can derive it from the id of the request.
         """

@@ -1,8 +1,8 @@
 """``TokenVerbs``: the part of ``Queue`` that creates, lists and revokes access tokens.
 
-A token is made here, in the process that will hand it on, and only its digest goes to the queue: no
-broker, no storage and no listing ever holds the token itself. So it can be read once, from the
-answer.
+A token is made in the process that requests it, and only its digest is sent to the queue: no
+broker, storage or listing ever holds the token itself. So it is returned once, and cannot be read
+again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TokenVerbs:
 
     _sender: Sender
     _token_key: bytes
-    """From which tokens are derived, so that a retry makes the same one; drawn when needed."""
+    """Tokens are derived from it, so that a retry makes the same one; made when first needed."""
 
     async def create_token(
         self,
@@ -46,7 +46,7 @@ class TokenVerbs:
 
         It has a name for people, allows what its rights say (``push``, ``claim``, ``read``, or
         ``admin`` for everything), and never expires if no ``ttl_s`` is given. From the first
-        token on, brokers ask for tokens (setting ``require_token``). To retry after an
+        token on, brokers require tokens (setting ``require_token``). To retry after an
         ``UnavailableError``, use the same open queue: no other can make the same token again.
         """
         self._sender.check_open()
@@ -80,7 +80,7 @@ class TokenVerbs:
     def _make(self, request_id: RequestId) -> tuple[str, str]:
         """Make the id and the text of a token: the same at every try of one request.
 
-        An answer may be lost after the token was granted. If each try made another, the caller
+        An answer may be lost after the token was granted. If each try made a new token, the caller
         would get one that the queue does not know.
         """
         if not self._token_key:
@@ -103,7 +103,7 @@ def _rights(rights: object) -> tuple[Right, ...]:
 
 
 def _lifetime(ttl_s: Duration | None) -> float:
-    """How many seconds a token is valid; 0 means for ever."""
+    """Return how many seconds a token is valid; 0 means for ever."""
     if ttl_s is None:
         return 0.0
     lifetime_s = float(seconds(ttl_s, "ttl_s"))

@@ -73,7 +73,7 @@ def test_each_handler_ends_as_in_any_worker(spark: SparkSession, url: str) -> No
     assert "bucketq/" not in errors["fail"]
     assert (errors["give-up"], errors["again"]) == ("never", "not yet")
     assert errors["dawdle"] == "it took longer than 0.2 s, and was cancelled"
-    assert "cannot be read as Order" in errors["unfit"]
+    assert "cannot be decoded as Order" in errors["unfit"]
     assert tally.ends == {"done": 33, "retried": 1, "dead": 4}
 
 

@@ -236,15 +236,15 @@ def test_a_model_that_holds_what_json_has_not_is_refused() -> None:
 
 @pytest.mark.parametrize("into", [5, "str", bytes | str, [int]], ids=repr)
 def test_a_type_that_nothing_can_be_read_as_is_told_like_any_other(into: Any) -> None:
-    with pytest.raises(PayloadError, match="the payload cannot be read as"):
+    with pytest.raises(PayloadError, match="the payload cannot be decoded as"):
         payload.decode(Raw(b"1"), None, into, "the payload")
-    with pytest.raises(PayloadError, match="the payload cannot be read as"):
+    with pytest.raises(PayloadError, match="the payload cannot be decoded as"):
         payload.decode(Raw(b'"AA=="'), "base64", into, "the payload")
 
 
 @pytest.mark.parametrize("raw", [b"1", b'"%%%"', b'"abc"', b'"\xc3\xa9"', b"null"])
-def test_base64_that_is_none_is_told(raw: bytes) -> None:
-    with pytest.raises(PayloadError, match="cannot be read"):
+def test_invalid_base64_is_an_error(raw: bytes) -> None:
+    with pytest.raises(PayloadError, match="cannot be decoded"):
         payload.decode(Raw(raw), "base64", Any, "payload")
 
 
@@ -289,7 +289,7 @@ class Nested(msgspec.Struct):
     ],
 )
 def test_a_class_that_json_is_never_read_as_is_refused_before_anything_is_read(unread: Any) -> None:
-    with pytest.raises(InvalidRequestError, match=r"JSON cannot be read as Plain; make that a "):
+    with pytest.raises(InvalidRequestError, match=r"JSON cannot be decoded as Plain; make that a "):
         payload.check_type(unread)
 
 

@@ -173,7 +173,7 @@ async def test_a_payload_that_does_not_fit_is_dead_at_once_with_the_reason() -> 
         engine = await burst(way, add)
         job = await only(queue)
         assert (job.status, job.failures, engine.counters.count("dead")) == ("dead", 1, 1)
-        assert "cannot be read as int" in job.errors[0].error
+        assert "cannot be decoded as int" in job.errors[0].error
 
 
 @virtual

@@ -74,7 +74,7 @@ def test_parameters_are_given_in_any_order_by_annotation_or_by_name() -> None:
 def test_the_annotation_of_a_job_declares_the_payload_type() -> None:
     arguments = given(typed_by_the_job, {"to": "Ann"})
     assert arguments["job"].payload == Letter("Ann")
-    with pytest.raises(UnfitPayload, match="cannot be read as Letter"):
+    with pytest.raises(UnfitPayload, match="cannot be decoded as Letter"):
         given(typed_by_the_job, {"to": 7})
 
 
@@ -111,7 +111,7 @@ def test_a_payload_of_the_wrong_type_is_rejected_with_the_reason(wanted: Any, pa
     def work(payload: Any) -> None: ...
 
     work.__annotations__["payload"] = wanted
-    with pytest.raises(UnfitPayload, match=f"^the payload cannot be read as {wanted.__name__}"):
+    with pytest.raises(UnfitPayload, match=f"^the payload cannot be decoded as {wanted.__name__}"):
         given(work, payload)
 
 

@@ -88,7 +88,7 @@ async def test_a_process_is_kept_for_the_next_job_and_takes_and_gives_what_json_
         assert await shop.run("echo", value) == value
     assert await shop.run("widen", {"name": "cat", "width": 5}) == {"name": "cat", "width": 10}
     assert await shop.run("widen-soon", {"name": "cat", "width": 5}) == ["cat", 1]
-    with pytest.raises(UnfitPayload, match="cannot be read as Picture"):
+    with pytest.raises(UnfitPayload, match="cannot be decoded as Picture"):
         await shop.run("widen", {"name": "cat"})
     with pytest.raises(Retry, match="later") as again:
         await shop.run("refuse", "retry")

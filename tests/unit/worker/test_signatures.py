@@ -48,5 +48,7 @@ class Letter:
 def test_a_payload_that_no_job_can_have_is_refused_with_the_name_of_its_handler() -> None:
     def send(letters: list[Letter]) -> None: ...
 
-    with pytest.raises(InvalidRequestError, match=r"send: payload_type .* JSON cannot be read as "):
+    with pytest.raises(
+        InvalidRequestError, match=r"send: payload_type .* JSON cannot be decoded as "
+    ):
         bind("email", send)

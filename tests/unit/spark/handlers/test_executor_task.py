@@ -93,7 +93,7 @@ def test_retry_and_give_up_are_reported() -> None:
     with pytest.raises(Retry, match="later") as caught:
         run_one(ask_again)
     assert caught.value.delay_s == 7
-    with pytest.raises(UnfitPayload, match="cannot be read as int"):
+    with pytest.raises(UnfitPayload, match="cannot be decoded as int"):
         run_one(double_soon, "four")
     assert run_one(bytes_of, "ü") == "ü".encode()
 
