@@ -25,6 +25,7 @@ from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
 
 ADDRESS_VARIABLE = "BUCKETQ_URL"
+# Longer than a failover, so that a command survives one; short enough for a person to wait.
 DEFAULT_TIMEOUT_S = 60.0
 
 # `file:/path` is an address too, and `serve` takes NAME=URL.

@@ -15,8 +15,8 @@ After = Annotated[
     int, option("--after N", "Continue after this number, which the previous page printed.", min=0)
 ]
 
+# Jobs per request: bounds memory, and lets the first page be printed before the last is read.
 _PAGE = 1000
-"""Jobs per request: bounds memory, and lets the first page be printed before the last is read."""
 
 
 async def list_jobs(

@@ -14,10 +14,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class DuplicateFinder:
-    """The ids and keys of a feed so far, and their line numbers."""
+    """The ids and keys of a feed so far; errors name the feed, and the numbers of its items."""
 
     def __init__(self, name: str, noun: str) -> None:
-        """Start a feed; errors call it ``name``, and its items by the noun."""
         self._name = name
         self._noun = noun
         self._seen: dict[tuple[str, str], tuple[int, bytes]] = {}

@@ -29,10 +29,9 @@ _LOGGER = "bucketq"
 
 
 class LineHandler(logging.Handler):
-    """Formats log records as lines."""
+    """Formats log records as lines, and passes each to ``say``."""
 
     def __init__(self, form: Format, say: Callable[[str], None], *, tracebacks: bool) -> None:
-        """Pass each line to ``say``."""
         super().__init__()
         self.worker = ""
         """The name of the worker, once it is known."""

@@ -13,9 +13,11 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+# Spaces between columns: one would look like a space within a cell.
 _GAP = 2
+# The least width of a flexible cell; fewer characters would say nothing.
 _NARROWEST = 12
-"""The least width of a flexible cell; fewer characters would say nothing."""
+# The least width of a wrapped cell: room for two or three words per line.
 _NARROWEST_WRAPPED = 20
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -41,10 +43,12 @@ class Column:
 
 
 class TextTable:
-    """A table on stdout. Its columns grow with the cells of later pages, and never shrink."""
+    """A table on stdout. Its columns grow with the cells of later pages, and never shrink.
+
+    ``show`` turns a value into the text of its cell.
+    """
 
     def __init__(self, columns: Sequence[Column], show: Callable[[object], str]) -> None:
-        """Create an empty table; ``show`` turns a value into the text of its cell."""
         self._columns = list(columns)
         self._places = list(range(len(columns)))
         """Which cells of a row are shown."""

@@ -17,12 +17,13 @@ from bucketq.errors import BucketQError, UnavailableError
 if TYPE_CHECKING:
     from bucketq.worker.worker import Worker
 
+# Looks live to a person, and costs little even if a handler needs the whole CPU.
 _DRAWINGS_PER_S = 4
+# The rate is averaged over this time: long enough to be steady, short enough to follow a change.
 _WINDOW_S = 5.0
-"""The rate is averaged over this time."""
 _SAMPLE_S = 0.5
-_LOOK_S = 4.0
-"""How often the queue is asked for its counts."""
+# How often the queue is asked for its counts, which may be a request to the store.
+_STATS_S = 4.0
 
 
 class Rate:
@@ -102,7 +103,7 @@ class WorkerStatusLine:
                 else:
                     by_kind = [stats.counts.get(kind, {}) for kind in kinds]
                     self._queued = sum(counts.get("queued", 0) for counts in by_kind)
-            await asyncio.sleep(_LOOK_S if worker.is_ready else _SAMPLE_S)
+            await asyncio.sleep(_STATS_S if worker.is_ready else _SAMPLE_S)
 
     def _draw(self) -> Any:
         from rich.text import Text

@@ -27,10 +27,10 @@ _COLUMNS = (
     Column("PAYLOAD", flexible=True, drop=5),
 )
 
+# More than fits on a terminal, and little for a list in a file; `show` prints the whole payload.
 _PAYLOAD_CHARS = 200
-
+# Leaves room for payloads in the table; `dead` shows the whole error.
 _NOTE_CHARS = 60
-"""Leaves room for payloads in the table; `dead` shows the whole error."""
 
 
 async def run(

@@ -23,6 +23,7 @@ from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import InvalidRequestError
 
+# Jobs per commit: with fewer, the object is rewritten more often. max_batch_jobs may lower it.
 BATCH = 10_000
 
 Batch = Annotated[int, option("--batch N", "With --bulk: jobs per commit.", min=1)]

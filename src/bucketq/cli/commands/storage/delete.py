@@ -12,8 +12,8 @@ from bucketq.cli.terminal.user_input import confirmed
 from bucketq.codec import decode
 from bucketq.errors import CorruptStateError
 
+# With --yes: how often to try if other processes keep changing the queue; a pause is better then.
 _TRIES = 20
-"""With --yes: how often to try again if another process has changed the queue."""
 
 
 async def run(

@@ -16,8 +16,8 @@ from bucketq.model import check
 from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.queue.queue import Queue
 
-_LOOK_AGAIN_S = 1.0
-"""How often --wait looks for a queue that does not exist yet."""
+# How often --wait checks for a queue that does not exist yet; a person notices no second.
+_RETRY_S = 1.0
 
 
 async def run(
@@ -92,4 +92,4 @@ async def _open(
             if not is_noted:
                 out.note(f"{error}; waiting for it")
                 is_noted = True
-            await asyncio.sleep(min(_LOOK_AGAIN_S, left_s))
+            await asyncio.sleep(min(_RETRY_S, left_s))

@@ -17,7 +17,7 @@ from bucketq.cli.reloader import Reloader, ended_with_parent
 from bucketq.cli.terminal.log import Format, LineHandler, LogFormat, choose_format, log_to
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.worker_status import WorkerStatusLine
-from bucketq.cli.worker_import import WorkerTarget, find_worker, parse_target, source_folder
+from bucketq.cli.worker_import import find_worker, parse_target, source_folder
 from bucketq.errors import InvalidRequestError
 from bucketq.worker.forced_exit import ForcedExit
 
@@ -96,7 +96,9 @@ def run(
     check_timeout(out.timeout_s)
     found = parse_target(target)
     if reload:
-        return _run_with_reload(found, out)
+        words = [word for word in sys.argv[1:] if word != "--reload"]
+        command = [sys.executable, "-m", "bucketq.cli", *words]
+        return asyncio.run(Reloader(command, source_folder(found), quiet=out.quiet).run())
     if batch_jobs is not None and not spark:
         raise InvalidRequestError("--batch-jobs needs --spark")
     with WorkerStatusLine(is_wanted=not out.quiet and form == "text") as line:
@@ -176,13 +178,6 @@ async def _warn_if_not_ready(worker: Worker, note_s: float) -> None:
     if not worker.is_ready:
         url = worker.url or os.environ.get(ADDRESS_VARIABLE)
         _log.warning("%s does not answer yet; retrying", url)
-
-
-def _run_with_reload(found: WorkerTarget, out: Output) -> int:
-    words = [word for word in sys.argv[1:] if word != "--reload"]
-    command = [sys.executable, "-m", "bucketq.cli", *words]
-
-    return asyncio.run(Reloader(command, source_folder(found), quiet=out.quiet).run())
 
 
 def _sum_up(worker: Worker, kinds: tuple[str, ...], out: Output, form: Format) -> None:

@@ -10,8 +10,8 @@ from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
 from bucketq.client.archive import open_archive
 
+# Rows per page of the table, as in `ls`.
 _PAGE = 1000
-"""Rows per page of the table, as in `ls`."""
 
 
 async def run(

@@ -17,8 +17,8 @@ from bucketq.errors import InvalidRequestError
 if TYPE_CHECKING:
     from bucketq.spark.archive.archive_report import ArchiveReport, JobNumbers
 
+# Reasons that are printed, so that they fit on a screen; --json has all of them.
 _MOST_REASONS = 10
-"""Reasons that are printed; --json has all of them."""
 
 
 def run(
