@@ -1,7 +1,7 @@
 """Brokers in a process of their own, for the queues of the contract tests.
 
 One process serves all queues of a test run, each behind an address of its own: a process for each
-test would take longer than the tests. It is told what to do in lines, and ends with its input.
+test would take longer than the tests. It reads commands, one a line, and ends with its input.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class Brokers:
     def serve(self, url: str) -> str:
         """See that a broker leads a queue; returns its address."""
         if url not in self._addresses:
-            self._addresses[url] = self._tell(f"serve {url}")
+            self._addresses[url] = self._send(f"serve {url}")
         return self._addresses[url]
 
     def stop(self, url: str) -> None:
         if self._addresses.pop(url, None) is not None:
-            self._tell(f"stop {url}")
+            self._send(f"stop {url}")
 
     def close(self) -> None:
         if self._process is not None:
             self._process.communicate(timeout=30)
 
-    def _tell(self, line: str) -> str:
+    def _send(self, line: str) -> str:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.contract.brokers"],

@@ -55,7 +55,7 @@ _SAID_AGAIN = {
 _ON_TIME = {
     "test_a_failed_job_waits_and_is_tried_again",
     "test_a_job_released_with_a_delay_comes_back_then",
-    "test_a_delayed_job_comes_on_time_without_anybody_writing",
+    "test_a_delayed_job_is_claimed_on_time_without_a_write",
     "test_a_waiting_claim_is_woken_by_a_push_to_the_same_queue",
     "test_an_empty_claim_answers_at_once_and_writes_nothing",
     "test_several_waiting_claims_share_what_comes",
@@ -72,9 +72,9 @@ _S3_SERVERS = {"seaweedfs", "ministack"}
 # A page of Azure has five thousand entries.
 _NOT_ON_AZURE = {"test_a_listing_of_more_than_a_page_is_whole"}
 
-# Whose credentials nobody looks at.
+# Those that do not check credentials.
 _OPEN_SERVERS = {"fakegcs", "ministack"}
-_NOT_ON_OPEN = {"test_wrong_credentials_are_told_as_such"}
+_NOT_ON_OPEN = {"test_wrong_credentials_are_reported_as_such"}
 
 
 def contract(name: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _fixtures(name: str) -> dict[str, Any]:
 
     @pytest.fixture(params=[pytest.param(mode, marks=pytest.mark.full) for mode in MODES])
     def place(request: pytest.FixtureRequest, server: Server) -> Place:
-        """Where a queue is that nobody has used yet."""
+        """The address of a queue that does not exist yet."""
         return Place(server.url(), request.param)
 
     return {"server": server, "store": store, "place": place}
@@ -120,7 +120,7 @@ def _tests_of_servers() -> dict[str, Any]:
         of_sixteen_clients_that_create_at_once_one_wins,
         sixteen_clients_that_compare_and_set_lose_no_update,
         etags_do_not_repeat,
-        a_deleted_object_is_missing_to_whoever_would_replace_it,
+        a_deleted_object_is_missing_to_a_writer_that_would_replace_it,
         a_listing_of_more_than_a_page_is_whole,
         *faults.TESTS,
         *smoke.TESTS,
@@ -168,7 +168,7 @@ async def etags_do_not_repeat(store: CloudStore) -> None:
     assert len(set(etags)) == len(etags)
 
 
-async def a_deleted_object_is_missing_to_whoever_would_replace_it(store: CloudStore) -> None:
+async def a_deleted_object_is_missing_to_a_writer_that_would_replace_it(store: CloudStore) -> None:
     etag = await store.create("key", b"one")
     await store.delete("key")
     with pytest.raises(ObjectMissingError):

@@ -32,7 +32,7 @@ def _places() -> list[pytest.ParameterSet]:
 
 @pytest.fixture(params=_places())
 def place(request: pytest.FixtureRequest, tmp_path: Path, brokers: Brokers) -> Iterator[Place]:
-    """Where a queue is that nobody has used yet."""
+    """The address of a queue that does not exist yet."""
     chosen = PLACES[request.param](tmp_path, brokers)
     yield chosen
     brokers.stop(chosen.url)

@@ -1,4 +1,4 @@
-"""What is left of queues and stores when a server's answers are lost on the way.
+"""What queues and stores guarantee if a server's answers are lost.
 
 The server is a real one; between it and the queue stands ``FaultProxy``. Each test is run on
 each server, by ``clouds.contract``.
@@ -30,7 +30,7 @@ from tests.servers.proxy import Fault, FaultProxy
 from tests.servers.server import BUCKET, Server
 from tests.servers.wire import Message
 
-# After each of these the write has landed, has not, or will; the client cannot tell.
+# After each of these the write has landed, has not, or will; the client cannot know.
 UNKNOWN: list[Fault] = [
     proxy.closed,
     proxy.reset,
@@ -77,7 +77,7 @@ def now_and_then(seed: int, share: float) -> Iterator[Fault | None]:
 
 
 def through(faults: FaultProxy, server: Server, url: str) -> str:
-    """The address of the same object by way of the proxy."""
+    """The address of the same object through the proxy."""
     url = url.replace(f"%3A{server.port}", f"%3A{faults.port}")
     return f"{url}&timeout_s={ANSWER_S}"
 
@@ -117,7 +117,7 @@ async def a_queue_whose_creation_has_no_answer_is_created_once(
 
 
 @each_mode
-async def no_operation_is_lost_or_doubled_where_a_quarter_of_the_answers_are_lost(
+async def no_operation_is_lost_or_doubled_if_a_quarter_of_the_answers_are_lost(
     server: Server, mode: Mode
 ) -> None:
     url, tokens = server.url(), [f"token-{number}" for number in range(40)]
@@ -168,7 +168,7 @@ async def _archived(url: str) -> dict[str, tuple[str, int, str]]:
 
 
 @each_fault
-async def a_store_tells_what_it_knows_and_makes_one_request(server: Server, fault: Fault) -> None:
+async def a_store_reports_what_it_knows_and_makes_one_request(server: Server, fault: Fault) -> None:
     """One call, one request: were it sent again below us, it would conflict with itself."""
     requests: list[str] = []
 
@@ -211,7 +211,9 @@ async def a_store_makes_of_a_lost_listing_no_short_one(server: Server) -> None:
 
 
 @each_mode
-async def a_queue_that_is_deleted_under_way_is_not_made_again(server: Server, mode: Mode) -> None:
+async def a_queue_that_is_deleted_while_in_use_is_not_created_again(
+    server: Server, mode: Mode
+) -> None:
     url = server.url()
     location = open_store(url)
     async with bucketq.connect(url, mode=mode) as queue:
@@ -224,14 +226,14 @@ async def a_queue_that_is_deleted_under_way_is_not_made_again(server: Server, mo
     await location.store.close()
 
 
-async def a_bucket_that_is_not_there_is_told_by_its_name(server: Server) -> None:
+async def a_missing_bucket_is_named_in_the_error(server: Server) -> None:
     url = server.url().replace(BUCKET, "no-such-bucket")
     with pytest.raises(StoreRefusedError, match="no bucket or container no-such-bucket"):
         async with bucketq.connect(url):
             pass
 
 
-async def wrong_credentials_are_told_as_such(
+async def wrong_credentials_are_reported_as_such(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.url()
@@ -249,10 +251,10 @@ async def wrong_credentials_are_told_as_such(
 TESTS = (
     a_push_whose_answer_is_lost_is_there_once,
     a_queue_whose_creation_has_no_answer_is_created_once,
-    no_operation_is_lost_or_doubled_where_a_quarter_of_the_answers_are_lost,
-    a_store_tells_what_it_knows_and_makes_one_request,
+    no_operation_is_lost_or_doubled_if_a_quarter_of_the_answers_are_lost,
+    a_store_reports_what_it_knows_and_makes_one_request,
     a_store_makes_of_a_lost_listing_no_short_one,
-    a_queue_that_is_deleted_under_way_is_not_made_again,
-    a_bucket_that_is_not_there_is_told_by_its_name,
-    wrong_credentials_are_told_as_such,
+    a_queue_that_is_deleted_while_in_use_is_not_created_again,
+    a_missing_bucket_is_named_in_the_error,
+    wrong_credentials_are_reported_as_such,
 )

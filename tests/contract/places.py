@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Place:
-    """The address of a queue and the way in which it is used."""
+    """The address of a queue, and how it is used."""
 
     url: str
     mode: Mode

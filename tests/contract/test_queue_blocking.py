@@ -43,7 +43,7 @@ def test_every_verb_of_a_queue_has_a_blocking_form_with_its_name_and_words() -> 
         assert not inspect.iscoroutinefunction(verb)
 
 
-def test_a_job_goes_all_the_way(place: Place) -> None:
+def test_a_job_is_pushed_claimed_and_completed(place: Place) -> None:
     with place.connect_sync(worker="ada") as queue:
         job_id = queue.push("mail", {"to": "ada"}, priority=1, tags={"a": "b"})
         more = queue.push_many([JobSpec(kind="mail", payload=n) for n in range(3)])

@@ -116,7 +116,7 @@ async def test_consumers_are_listed_and_removed(queue: Queue[Any]) -> None:
         await queue.read_batch("spark", 1)
 
 
-async def test_no_answer_tells_the_secret_of_a_batch(place: Place, queue: Queue[Any]) -> None:
+async def test_no_answer_reveals_the_secret_of_a_batch(place: Place, queue: Queue[Any]) -> None:
     await queue.push("index", 1)
     await queue.open_consumer("spark")
     await queue.claim_batch("spark", 1, 1)

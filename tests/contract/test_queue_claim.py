@@ -32,7 +32,7 @@ async def test_a_claimed_job_runs_under_a_lease_of_its_worker(
         assert await other.get(job_id) == job
 
 
-async def test_a_claim_bears_the_name_that_the_connection_was_given(place: Place) -> None:
+async def test_a_claim_has_the_name_that_the_connection_was_given(place: Place) -> None:
     async with place.connect(worker="grace") as queue:
         await queue.push("mail", 1)
         (job,) = await queue.claim()
@@ -138,7 +138,7 @@ async def test_several_waiting_claims_share_what_comes(queue: Queue[Any]) -> Non
     await assert_prompt(LOOK_S, share)
 
 
-async def test_a_delayed_job_comes_on_time_without_anybody_writing(
+async def test_a_delayed_job_is_claimed_on_time_without_a_write(
     place: Place, queue: Queue[Any]
 ) -> None:
     await queue.push("mail", "much later", delay_s=600)
@@ -222,7 +222,7 @@ async def test_closing_gives_back_the_jobs_of_cancelled_claims(place: Place) -> 
         assert (await queue.stats()).counts == {"mail": {"queued": 1}}
 
 
-async def test_a_cancelled_push_harms_nobody_else(queue: Queue[Any]) -> None:
+async def test_a_cancelled_push_affects_no_other_caller(queue: Queue[Any]) -> None:
     for turns in range(12):
         cancelled = asyncio.create_task(queue.push("mail", "cancelled"))
         others = [asyncio.create_task(queue.push("index", turns)) for _ in range(2)]

@@ -97,7 +97,7 @@ async def test_one_result_that_does_not_fit_keeps_all_of_them_running(queue: Que
 
 
 @pytest.mark.parametrize("bad", [5, None, ["text"], [(1, 2, 3)], [None], [("job", "result")]])
-async def test_what_is_no_claimed_job_is_refused(queue: Queue[Any], bad: Any) -> None:
+async def test_what_is_not_a_claimed_job_is_rejected(queue: Queue[Any], bad: Any) -> None:
     with pytest.raises(InvalidRequestError):
         await queue.complete_many(bad)
 

@@ -40,7 +40,7 @@ SOON_S = 20.0
 virtual time; on a busy machine it takes longer."""
 
 
-async def test_a_heartbeat_tells_that_the_job_is_held(place: Place, queue: Queue[Any]) -> None:
+async def test_a_heartbeat_reports_that_the_job_is_held(place: Place, queue: Queue[Any]) -> None:
     job = await claimed(queue)
     assert await queue.heartbeat(job) == [Pulse(job.id, held=True)]
     async with place.connect() as other:
@@ -281,7 +281,7 @@ async def test_a_job_released_with_a_delay_comes_back_then(queue: Queue[Any]) ->
     assert [again.id for again in await queue.claim(wait_s=SOON_S)] == [job.id]
 
 
-async def test_a_lease_of_a_job_that_never_was_is_told_so(queue: Queue[Any]) -> None:
+async def test_a_lease_of_a_job_that_never_existed_is_lost(queue: Queue[Any]) -> None:
     lease = LeaseRef("never-pushed", "x" * 32)
     for call in (queue.complete(lease), queue.fail(lease, "?"), queue.release(lease)):
         with pytest.raises(JobNotFoundError, match="never-pushed"):

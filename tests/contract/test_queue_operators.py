@@ -143,7 +143,9 @@ async def test_a_resumed_queue_wakes_waiting_claims(queue: Queue[Any]) -> None:
     assert len(await queue.claim(wait_s=30)) == 1
 
 
-async def test_settings_are_read_and_changed_for_everybody(place: Place, queue: Queue[Any]) -> None:
+async def test_settings_are_read_and_changed_for_all_clients(
+    place: Place, queue: Queue[Any]
+) -> None:
     before = await place.stored()
     assert await queue.settings() == Settings()
     assert await place.stored() == before
@@ -269,7 +271,7 @@ async def test_finished_jobs_leave_for_the_archive_and_the_others_stay(
         assert (await other.stats()).counts == {"mail": {"dead": 1, "queued": 1}}
 
 
-async def test_whoever_completes_a_job_that_has_left_is_told_where_it_went(
+async def test_completing_an_archived_job_raises_an_error_that_says_so(
     queue: Queue[Any],
 ) -> None:
     job = await claimed(queue)

@@ -71,7 +71,7 @@ async def test_a_typed_payload_comes_out_as_it_went_in(place: Place, order: Any)
 
 
 @pytest.mark.parametrize("into", [Order, StructOrder, ModelOrder, CheckedOrder, bytes, list[int]])
-async def test_a_payload_of_another_type_harms_only_whoever_looks_at_it(
+async def test_a_payload_of_another_type_fails_only_when_it_is_read(
     place: Place, into: Any
 ) -> None:
     async with place.connect() as producer:

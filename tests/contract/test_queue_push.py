@@ -64,7 +64,7 @@ async def test_a_queue_that_was_closed_and_opened_again_has_lost_nothing(place: 
         assert [job.id for job in await queue.claim(limit=5)] == ids[1:]
 
 
-async def test_a_queue_that_is_not_there_is_created_only_where_that_is_allowed(
+async def test_a_missing_queue_is_created_only_if_allowed(
     place: Place,
 ) -> None:
     with pytest.raises(QueueNotFoundError, match=r"no queue at|not served at"):

@@ -67,7 +67,7 @@ async def test_too_many_at_once_are_refused_and_all_of_them_are_still_held(
 
 
 @pytest.mark.parametrize("bad", [5, None, ["text"], [None], [("job", "lease")]])
-async def test_what_is_no_claimed_job_is_refused(queue: Queue[Any], bad: Any) -> None:
+async def test_what_is_not_a_claimed_job_is_rejected(queue: Queue[Any], bad: Any) -> None:
     with pytest.raises(InvalidRequestError):
         await queue.release_many(bad)
     with pytest.raises(InvalidRequestError):

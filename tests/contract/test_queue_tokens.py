@@ -29,7 +29,7 @@ async def old_token(place: Place) -> str:
 
 @pytest.fixture
 async def opened(place: Place, old_token: str) -> AsyncIterator[Queue[Any]]:
-    """Such a queue, open for somebody who has no token."""
+    """Such a queue, opened without a token."""
     assert old_token
     async with place.connect() as queue:
         yield queue
@@ -100,7 +100,7 @@ async def test_two_tokens_with_one_name_live_side_by_side_until_one_is_revoked(
     assert await opened.revoke_token(parse_token(first)) is False
 
 
-async def test_a_token_never_expires_where_nobody_says_when(opened: Queue[Any]) -> None:
+async def test_a_token_without_a_time_to_live_never_expires(opened: Queue[Any]) -> None:
     await opened.create_token("ci", "read")
     (listed,) = await new_tokens(opened)
     assert listed.expires_at is None
@@ -115,7 +115,7 @@ async def test_creating_a_token_again_under_the_same_request_gives_the_same_toke
     assert len(await new_tokens(opened)) == 1
 
 
-async def test_nobody_is_given_a_token_that_the_queue_does_not_know(
+async def test_no_token_is_returned_that_the_queue_does_not_know(
     opened: Queue[Any], place: Place
 ) -> None:
     request = new_request()
@@ -161,7 +161,7 @@ async def test_a_token_that_makes_no_sense_is_refused(
     assert await new_tokens(opened) == []
 
 
-async def test_a_whole_token_is_no_id_and_is_not_repeated_in_the_refusal(
+async def test_a_whole_token_is_not_an_id_and_is_not_repeated_in_the_error(
     opened: Queue[Any],
 ) -> None:
     token = await opened.create_token("ci", "push")

@@ -143,7 +143,7 @@ async def test_a_deleted_object_is_gone_and_can_be_created_again(store: ObjectSt
     assert (await store.get(KEY)).body == b"two"
 
 
-async def test_deleting_what_is_not_there_is_no_error(store: ObjectStore) -> None:
+async def test_deleting_a_missing_object_is_not_an_error(store: ObjectStore) -> None:
     await store.delete(KEY)
     await store.delete("archive/of/nothing.json")
     assert await keys(store) == []
@@ -271,7 +271,7 @@ async def test_a_listing_holds_the_keys_that_begin_with_the_prefix(store: Object
     assert await keys(store, "queue.json.") == []
 
 
-async def test_a_listing_tells_size_and_time(store: ObjectStore) -> None:
+async def test_a_listing_has_size_and_time(store: ObjectStore) -> None:
     before = datetime.now(UTC)
     await store.put("segment", b"four")
     (info,) = [info async for info in store.list("")]
@@ -280,7 +280,7 @@ async def test_a_listing_tells_size_and_time(store: ObjectStore) -> None:
     assert abs(info.modified_at - before) < timedelta(minutes=5)
 
 
-async def test_a_listing_may_be_given_up_half_way(store: ObjectStore) -> None:
+async def test_a_listing_may_be_abandoned(store: ObjectStore) -> None:
     for key in ("a/1", "b/1", "c/1"):
         await store.put(key, b"")
     async with contextlib.aclosing(store.list("")) as listing:  # type: ignore[type-var]
@@ -290,13 +290,13 @@ async def test_a_listing_may_be_given_up_half_way(store: ObjectStore) -> None:
     assert await keys(store) == ["a/1", "b/1", "c/1"]
 
 
-async def test_the_store_says_where_it_is_and_how_fast_it_may_be_written(
+async def test_the_store_reports_its_address_and_its_write_pace(
     store: ObjectStore,
 ) -> None:
     assert "://" in store.url
     assert store.write_interval_s >= 0.0
 
 
-async def test_closing_twice_is_no_error(store: ObjectStore) -> None:
+async def test_closing_twice_is_not_an_error(store: ObjectStore) -> None:
     await store.close()
     await store.close()

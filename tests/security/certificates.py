@@ -19,7 +19,7 @@ class Pair(NamedTuple):
 
     @property
     def options(self) -> list[str]:
-        """What ``bucketq serve`` is told."""
+        """The options for ``bucketq serve``."""
         return ["--tls-cert", str(self.cert), "--tls-key", str(self.key)]
 
 

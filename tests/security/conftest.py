@@ -18,7 +18,7 @@ from tests.security.certificates import Authority
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A directory in memory where there is one."""
+    """A directory in memory, if the host has one."""
     in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=in_memory, prefix="bucketq-test-") as name:
         yield Path(name)
@@ -76,7 +76,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def granted(url: str, *rights: Any, **options: Any) -> str:
-    """A new token, granted by somebody who can write the object."""
+    """A new token, granted by a client that can write the object."""
     with bucketq.connect_sync(url, mode="direct") as queue:
         return queue.create_token("test", rights, **options)
 

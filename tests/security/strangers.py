@@ -1,4 +1,4 @@
-"""What somebody can say to a broker who follows no rules: bare messages on a bare stream."""
+"""A client that ignores the protocol: it sends any message on a stream."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Stream:
         self.stream = method()
 
     async def say(self, **fields: Any) -> None:
-        """Send a message; where the broker has ended it already, ``hear`` tells why."""
+        """Send a message; if the broker has ended the stream already, ``hear`` raises why."""
         with suppress(grpc.aio.AioRpcError):
             await self.stream.write(pb.SessionRequest(**fields).SerializeToString())
 
     async def hear(self) -> pb.SessionResponse:
-        """The next message; raises ``AioRpcError`` where the broker has ended it."""
+        """The next message; raises ``AioRpcError`` if the broker has ended the stream."""
         body = await self.stream.read()
         if body is grpc.aio.EOF:  # type: ignore[attr-defined]  # not in the stubs
             raise await self.end()

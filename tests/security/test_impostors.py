@@ -28,7 +28,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Impostor:
-    """Answers as the recorded broker would, and keeps what it is told."""
+    """Answers as the recorded broker would, and keeps the tokens that it is shown."""
 
     def __init__(self, record: BrokerRecord, incarnation: str, proof: bytes = b"") -> None:
         self.record = record
@@ -85,7 +85,7 @@ class Impostor:
 
 
 def write_broker(url: str, record: BrokerRecord) -> str:
-    """Put a broker into the object, as whoever can write it may; returns the incarnation."""
+    """Put a broker into the object, as any writer of it can; returns the incarnation."""
     path = Path(url.removeprefix("file://"))
     state = decode(path.read_bytes(), url).state
     state.broker = record
@@ -141,7 +141,7 @@ async def test_a_proof_that_was_overheard_is_good_for_nothing(url: str, admin: s
         thief.digest = token_digest(admin)
         async with bucketq.connect(f"bucketq://{listener.address}/jobs", token=admin):
             pass
-        assert thief.tokens == [admin], "whoever knows the digest can prove it"
+        assert thief.tokens == [admin], "a peer that knows the digest can prove it"
         thief.digest = ""
         thief.tokens.clear()
         await refusal(url, admin)
@@ -154,7 +154,7 @@ async def test_a_client_that_may_write_leaves_the_impostor_alone_and_writes_dire
     async with impostor(url) as (thief, _):
         async with asyncio.timeout(SOON_S), bucketq.connect(url, token=admin) as queue:
             await queue.push("mail", 1)
-        assert recorded(url) == thief.record, "nobody took over because of that"
+        assert recorded(url) == thief.record, "no broker took over because of that"
         assert (thief.tokens, thief.calls) == ([], [])
     assert "writing directly" in caplog.text
 
@@ -195,7 +195,7 @@ async def test_no_client_goes_to_an_address_that_no_broker_can_have(
     assert dialled == []
     broker = recorded(url)
     assert broker is not None
-    assert (broker.address, broker.epoch) == (address, 7), "nobody took over because of that"
+    assert (broker.address, broker.epoch) == (address, 7), "no broker took over because of that"
 
 
 NO_ADDRESSES = [
@@ -218,7 +218,7 @@ NO_ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", NO_ADDRESSES)
-async def test_what_is_no_address_is_never_dialled(
+async def test_an_invalid_address_is_never_dialled(
     url: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = dials(monkeypatch)
@@ -244,7 +244,7 @@ async def test_with_networks_given_no_other_address_is_gone_to(
     assert dialled == []
 
 
-async def test_a_leader_that_a_broker_tells_of_is_checked_as_well(url: str) -> None:
+async def test_a_leader_named_by_a_broker_is_checked_as_well(url: str) -> None:
     class Misleading(Impostor):
         def ping(self, ping: Ping) -> Pong:
             del ping
@@ -279,7 +279,7 @@ async def test_a_token_never_goes_to_another_host_in_plaintext(
     assert dialled == []
 
 
-async def test_a_client_that_was_told_to_use_tls_talks_to_no_other_host_without(
+async def test_a_client_with_tls_uses_no_other_host_without(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = dials(monkeypatch)

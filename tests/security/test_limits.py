@@ -1,4 +1,4 @@
-"""Everything has a limit: whoever goes beyond one is told, and harms nobody else."""
+"""Everything has a limit: a client beyond one gets an error, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def memory_bytes(broker: BrokerProcess) -> int:
 
 
 async def is_well(broker: BrokerProcess, url: str) -> bool:
-    """Whether the broker serves others, and the object can be read by anybody."""
+    """Whether the broker serves others, and the object can be read."""
     async with bucketq.connect(f"bucketq://{broker.address}/jobs", timeout_s=10) as queue:
         await queue.push("mail", "still here")
     async with bucketq.connect(url, mode="direct") as direct:
@@ -104,7 +104,7 @@ async def test_a_message_that_is_too_large_ends_its_stream_and_no_other(
 async def test_a_compressed_message_is_refused_and_not_unpacked(
     broker: BrokerProcess, url: str
 ) -> None:
-    """A gigabyte of zeros takes one megabyte on the way."""
+    """A gigabyte of zeros is one megabyte on the wire."""
     bomb = zeros_in_gzip(1024)
     assert len(bomb) < 2 * MIB
     before = memory_bytes(broker)
@@ -263,7 +263,7 @@ async def test_a_batch_has_a_limit(broker: BrokerProcess, url: str, channel: Any
     assert await is_well(broker, url)
 
 
-async def test_whoever_connects_and_says_nothing_is_sent_away(
+async def test_a_connection_without_calls_is_closed(
     broker: BrokerProcess, url: str, channel: Any
 ) -> None:
     host, _, port = broker.address.rpartition(":")
@@ -281,7 +281,7 @@ async def test_whoever_connects_and_says_nothing_is_sent_away(
     assert await is_well(broker, url)
 
 
-async def test_a_message_full_of_reads_holds_up_nobody_else(
+async def test_a_message_full_of_reads_delays_no_other_client(
     broker: BrokerProcess, url: str, channel: Any
 ) -> None:
     place = f"bucketq://{broker.address}/jobs"
@@ -300,7 +300,7 @@ async def test_a_message_full_of_reads_holds_up_nobody_else(
             await queue.push("mail", number)
             await transport.ping(broker.address, Ping(queue="jobs"), 10.0)
         await transport.close()
-        # They are read now; whoever asks for 20,000 lists at once may have to ask again.
+        # They are read now; a client that asks for 20,000 lists at once may have to retry.
         async with asyncio.timeout(60):
             while answered < 100:
                 answered += len((await stream.hear()).answers)

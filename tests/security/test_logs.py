@@ -1,4 +1,4 @@
-"""Payloads, results, errors and tokens are nobody's business but their owners': no log has them."""
+"""Logs never include payloads, results, errors of jobs or tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beyond the loopback ``serve`` listens only where it is protected, and says what is missing.
+"""Beyond the loopback ``serve`` listens only if it is protected; errors name what is missing.
 
 The address is one that this host does not have: whatever is not refused ends with that.
 """

@@ -98,7 +98,7 @@ async def end_of(stream: Stream) -> str:
 
 
 @pytest.mark.parametrize("connections", [1, 12])
-async def test_sessions_that_never_show_a_token_end_and_lock_nobody_out(
+async def test_sessions_that_never_show_a_token_end_and_lock_no_client_out(
     admin: str, broker: BrokerProcess, connect: Callable[[], Any], connections: int
 ) -> None:
     streams = [
@@ -184,7 +184,7 @@ async def test_idle_connections_leave_the_storage_its_descriptors(
                 opened.append(socket.create_connection((host, int(port)), timeout=5))
                 opened[-1].sendall(HTTP2 + NO_SETTINGS)
             async with asyncio.timeout(20):
-                while descriptors_of(broker) < 192:  # noqa: ASYNC110 - it is looked at, not told
+                while descriptors_of(broker) < 192:  # noqa: ASYNC110 - there is no event to wait for
                     await asyncio.sleep(0.01)
             for _ in range(100):
                 assert descriptors_of(broker) < 224, "some are left for the storage"
@@ -205,7 +205,7 @@ async def test_a_connection_without_a_token_is_closed_when_it_is_idle(
     await idle.connect()
     try:
         async with asyncio.timeout(60):
-            while not idle.is_closed:  # noqa: ASYNC110 - it is looked at, not told
+            while not idle.is_closed:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.1)
     finally:
         await idle.close()

@@ -58,7 +58,7 @@ async def test_the_environment_says_how_a_broker_is_known(
         await queue.push("mail", 1)
 
 
-def test_the_object_tells_that_its_broker_speaks_tls(
+def test_the_object_records_that_its_broker_speaks_tls(
     processes: Fleet, url: str, authority: Authority
 ) -> None:
     broker = serving(processes, url, authority.broker)
@@ -69,7 +69,7 @@ def test_the_object_tells_that_its_broker_speaks_tls(
 
 
 @pytest.mark.parametrize("tls", [None, "other_ca"], ids=["the system", "another authority"])
-async def test_a_client_that_trusts_others_is_told_so_at_once(
+async def test_a_client_that_trusts_another_ca_is_rejected_at_once(
     processes: Fleet, url: str, authority: Authority, tls: str | None
 ) -> None:
     broker = serving(processes, url, authority.broker)
@@ -87,7 +87,7 @@ async def test_an_expired_certificate_is_not_trusted(
     assert "expired" in await refused(f"bucketqs://{broker.address}/jobs", authority.trust)
 
 
-async def test_a_certificate_must_bear_the_name_of_the_broker(
+async def test_a_certificate_must_have_the_name_of_the_broker(
     processes: Fleet, url: str, authority: Authority
 ) -> None:
     broker = serving(processes, url, authority.named)
@@ -114,7 +114,7 @@ async def test_a_broker_that_knows_clients_by_certificate_lets_no_others_in(
         await queue.push("mail", 1)
 
 
-async def test_a_plaintext_client_is_told_that_the_broker_speaks_tls(
+async def test_a_plaintext_client_gets_an_error_that_names_tls(
     processes: Fleet, url: str, authority: Authority
 ) -> None:
     broker = serving(processes, url, authority.broker)
@@ -124,14 +124,14 @@ async def test_a_plaintext_client_is_told_that_the_broker_speaks_tls(
         await transport.ping(broker.address, Ping(), 5.0)
 
 
-async def test_a_tls_client_is_told_that_the_broker_speaks_none(
+async def test_a_tls_client_gets_an_error_if_the_broker_speaks_plaintext(
     broker: BrokerProcess, authority: Authority
 ) -> None:
     said = await refused(f"bucketqs://{broker.address}/jobs", authority.trust)
     assert "--tls-cert" in said
 
 
-async def test_a_client_that_may_write_does_so_where_it_does_not_trust_the_broker(
+async def test_a_client_that_may_write_does_so_if_it_does_not_trust_the_broker(
     processes: Fleet, url: str, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = serving(processes, url, authority.broker)
@@ -142,9 +142,9 @@ async def test_a_client_that_may_write_does_so_where_it_does_not_trust_the_broke
     assert stats.broker is not None
     assert (stats.broker.address, stats.broker.epoch) == (broker.address, 1), "it was left alone"
     # Not what gRPC may still have to say of connections of other tests.
-    [told] = [record for record in caplog.records if record.name.startswith("bucketq")]
-    assert "writing directly" in told.getMessage()
-    assert "BUCKETQ_TLS_CA" in told.getMessage()
+    [logged] = [record for record in caplog.records if record.name.startswith("bucketq")]
+    assert "writing directly" in logged.getMessage()
+    assert "BUCKETQ_TLS_CA" in logged.getMessage()
 
 
 async def test_a_broker_that_cannot_check_the_leaders_certificate_stands_by_for_it(

@@ -1,4 +1,4 @@
-"""Tokens at a real broker: nobody comes in without one, and each may do what it allows."""
+"""Tokens at a real broker: it admits no client without one, and each grants its rights only."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_client_with_a_token_is_served(
 
 
 @pytest.mark.parametrize("way", ["address", "object"])
-async def test_a_client_without_a_good_token_is_told_so_at_once(
+async def test_a_client_without_a_valid_token_is_rejected_at_once(
     url: str, admin: str, broker: BrokerProcess, way: str
 ) -> None:
     place = url if way == "object" else f"bucketq://{broker.address}/jobs"
@@ -78,7 +78,7 @@ async def test_a_client_without_a_good_token_is_told_so_at_once(
         assert token[-64:] not in said
 
 
-async def test_a_text_that_is_no_token_is_refused_without_being_shown() -> None:
+async def test_a_text_that_is_not_a_token_is_rejected_without_being_shown() -> None:
     for text in ("hunter2", "bq_x_y", WRONG + " ", WRONG.upper()):
         with pytest.raises(bucketq.InvalidRequestError) as caught:
             bucketq.connect("bucketq://127.0.0.1:1/jobs", token=text)
@@ -96,10 +96,10 @@ async def test_a_client_that_may_write_does_so_and_says_why_once(
         assert (stats.broker.address, stats.broker.epoch) == (broker.address, 1)
         await asyncio.sleep(2)  # It looks for the broker again meanwhile, and is turned away again.
     # Not what gRPC may still have to say of connections of other tests.
-    [told] = [record for record in caplog.records if record.name.startswith("bucketq")]
-    assert told.levelname == "WARNING"
-    assert "writing directly" in told.getMessage()
-    assert "BUCKETQ_TOKEN" in told.getMessage()
+    [logged] = [record for record in caplog.records if record.name.startswith("bucketq")]
+    assert logged.levelname == "WARNING"
+    assert "writing directly" in logged.getMessage()
+    assert "BUCKETQ_TOKEN" in logged.getMessage()
     del admin
 
 
@@ -177,7 +177,7 @@ async def test_a_revoked_token_stops_working_on_streams_that_are_open(
         assert (await operator.get(job)).status == "queued", "it was not handed out"
 
 
-async def test_a_token_that_somebody_writes_to_the_object_is_known_and_forgotten_within_seconds(
+async def test_a_token_written_to_the_object_takes_effect_within_seconds_and_so_does_its_removal(
     url: str, admin: str, broker: BrokerProcess
 ) -> None:
     place, token = f"bucketq://{broker.address}/jobs", granted(url, "push")
@@ -284,7 +284,7 @@ async def test_a_bad_token_ends_its_session_and_no_other(
     assert (await good.ask(1, push=push_of("later"))).WhichOneof("outcome") == "pushed"
 
 
-async def test_an_answer_does_not_tell_whether_an_id_or_a_secret_was_wrong(
+async def test_an_answer_does_not_reveal_whether_an_id_or_a_secret_was_wrong(
     admin: str, channel: Any
 ) -> None:
     said = []
@@ -300,7 +300,7 @@ async def test_an_answer_does_not_tell_whether_an_id_or_a_secret_was_wrong(
         await stream.say(hello=hello)
         proofs.append((await stream.hear()).welcome.proof)
     assert len(proofs[0]) == 32, "an id that is not there is answered like one that is"
-    assert proofs[0] == proofs[1], "and asking twice does not tell either"
+    assert proofs[0] == proofs[1], "and asking twice does not reveal it either"
 
 
 async def test_the_proof_is_that_of_the_token_and_of_this_stream(admin: str, channel: Any) -> None:
@@ -336,7 +336,7 @@ async def test_unary_calls_show_the_token_in_their_metadata(
     assert await unary(channel, "Push", request, ("authorization", f"Bearer {admin}"))
 
 
-async def test_a_ping_needs_no_token_and_tells_nothing_of_the_jobs(
+async def test_a_ping_needs_no_token_and_reveals_nothing_about_jobs(
     url: str, admin: str, channel: Any
 ) -> None:
     with bucketq.connect_sync(url, token=admin) as queue:

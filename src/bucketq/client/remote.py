@@ -26,7 +26,7 @@ from bucketq.clock import Clock, fraction
 from bucketq.commit.background import Background
 from bucketq.commit.base import Committer, CommitterLostError
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.outcome_errors import not_durable, rejected_repeat, unanswered
+from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import (
     BucketQError,
@@ -216,8 +216,7 @@ class RemoteCommitter:
         loop = asyncio.get_running_loop()
         while self._committer is None or not self._committer.is_open:
             if not self._is_open:
-                message = f"the queue {self._where} is closed: connect again"
-                raise ClosedError(message)
+                raise closed(self._where)
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 return None

@@ -82,7 +82,7 @@ async def fork(url: str, mode: Mode) -> None:
 
 
 async def fork_and_leave(url: str, mode: Mode) -> None:
-    """Leave the block, and the program, in a child while a push is under way in the parent."""
+    """Leave the block, and the program, in a child while a push of the parent is pending."""
     async with bucketq.connect(url, mode=mode) as queue:
         pushing = asyncio.create_task(queue.push("mail", 1))
         await asyncio.sleep(0)

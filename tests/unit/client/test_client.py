@@ -76,7 +76,7 @@ class Ways:
 
 
 class FakeWay:
-    """A way that notes what it is sent."""
+    """A committer that keeps the requests it is sent."""
 
     def __init__(self, sent: list[Request], version: int, *, loses: bool) -> None:
         self.version = version
@@ -96,7 +96,7 @@ class FakeWay:
 
 
 @virtual
-async def test_what_is_sent_again_has_the_same_id_and_tells_since_when_it_may_be_there() -> None:
+async def test_a_retry_has_the_same_id_and_the_version_since_which_it_may_be_applied() -> None:
     ways = Ways(7, 9, 12)
     clock = SimulatedClock(current_loop())
     async with client_over(cast("Any", ways), clock) as queue:
@@ -112,7 +112,7 @@ async def test_what_is_sent_again_has_the_same_id_and_tells_since_when_it_may_be
 
 
 @virtual
-async def test_a_waiting_claim_goes_on_waiting_at_the_next_broker() -> None:
+async def test_a_waiting_claim_still_waits_at_the_next_broker() -> None:
     realm = Realm()
     first = realm.spawn("host1")
     await realm.until_led_by("host1")
@@ -151,7 +151,7 @@ async def test_a_claim_that_was_withdrawn_after_a_failover_waits_no_longer() -> 
 
 
 @virtual
-async def test_a_claim_that_was_withdrawn_while_there_is_no_broker_is_not_sent_to_wait() -> None:
+async def test_a_claim_withdrawn_while_there_is_no_broker_is_not_sent() -> None:
     realm = Realm()
     first = realm.spawn("host1")
     await realm.until_led_by("host1")
@@ -226,7 +226,7 @@ async def test_a_claim_in_flight_when_its_client_hangs_up_is_given_back() -> Non
 
 
 @virtual
-async def test_a_claim_whose_answer_is_on_its_way_when_its_client_hangs_up_is_given_back() -> None:
+async def test_a_claim_answered_while_its_client_closes_is_released() -> None:
     realm = Realm()
     async with realm.serving("host1"), realm.client("other") as other:
         await other.push("mail", 1)
@@ -289,7 +289,7 @@ async def test_after_the_time_out_the_outcome_is_unknown_and_can_be_asked_for_ag
 
 
 @virtual
-async def test_slow_storage_is_waited_for_and_the_way_is_kept() -> None:
+async def test_slow_storage_is_waited_for_and_the_broker_is_kept() -> None:
     realm = Realm()
     async with realm.serving("host1"):
         await realm.until_led_by("host1")
@@ -376,7 +376,7 @@ async def test_without_a_broker_a_client_that_may_writes_directly_until_there_is
 
 
 @virtual
-async def test_a_claim_that_waits_on_the_direct_way_moves_to_the_broker_with_it() -> None:
+async def test_a_claim_that_waits_while_writing_directly_moves_to_the_broker() -> None:
     realm = Realm()
     async with realm.client(may_write=True) as queue:
         claiming = start(queue.claim(wait_s=60))
@@ -400,7 +400,7 @@ async def test_without_a_broker_and_without_the_right_to_write_connecting_ends_i
 
 
 @virtual
-async def test_a_queue_that_was_deleted_is_told_to_everybody_who_asks() -> None:
+async def test_all_callers_learn_that_a_queue_was_deleted() -> None:
     realm = Realm()
     first = realm.spawn("host1")
     await realm.until_led_by("host1")
@@ -414,7 +414,7 @@ async def test_a_queue_that_was_deleted_is_told_to_everybody_who_asks() -> None:
 
 
 @virtual
-async def test_closing_tells_who_waits_and_leaves_no_task_and_no_connection() -> None:
+async def test_closing_fails_waiting_calls_and_leaves_no_task_and_no_connection() -> None:
     realm = Realm()
     async with realm.serving("host1") as broker:
         await realm.until_led_by("host1")

@@ -114,7 +114,7 @@ async def test_each_caller_gets_the_answer_to_his_own_call_in_any_order() -> Non
 
 
 @virtual
-async def test_what_is_asked_while_a_message_is_on_its_way_goes_together_in_the_next() -> None:
+async def test_requests_made_while_a_message_is_sent_go_together_in_the_next() -> None:
     way = Way()
     way.wire.is_stuck.clear()
     calls = [way.submit(READ)]
@@ -165,7 +165,7 @@ async def test_an_unknown_outcome_names_the_request_if_it_may_be_repeated() -> N
 
 
 @virtual
-async def test_when_the_link_is_lost_everybody_is_told_that_nothing_is_known() -> None:
+async def test_when_the_connection_is_lost_all_outcomes_are_unknown() -> None:
     way = Way()
     calls = [way.submit(PUSH), way.submit(claim())]
     await settle()
@@ -181,7 +181,7 @@ async def test_when_the_link_is_lost_everybody_is_told_that_nothing_is_known() -
 
 
 @virtual
-async def test_a_call_whose_time_is_over_ends_and_its_late_answer_harms_nobody() -> None:
+async def test_a_call_times_out_and_its_late_answer_is_ignored() -> None:
     way = Way()
     short, long = way.submit(READ, 1.0), way.submit(READ, 60.0)
     await settle()
@@ -257,7 +257,7 @@ async def test_jobs_of_a_cancelled_claim_are_released_if_the_broker_cannot_withd
 
 
 @virtual
-async def test_a_claim_that_waits_is_no_reason_to_suspect_the_broker() -> None:
+async def test_a_waiting_claim_does_not_make_the_broker_suspect() -> None:
     way = Way()
     loop = asyncio.get_running_loop()
     calls = [way.submit(claim())]
@@ -285,7 +285,7 @@ async def test_the_archive_is_flushed_by_the_broker() -> None:
 
 
 @virtual
-async def test_closing_tells_everybody_and_leaves_no_task() -> None:
+async def test_closing_fails_pending_calls_and_leaves_no_task() -> None:
     way = Way()
     call = way.submit(READ)
     await settle()
@@ -315,5 +315,5 @@ def test_a_task_that_dies_of_a_fault_of_ours_loses_the_route_and_says_why(
         await connection.close()
 
     story()
-    [told] = [record for record in caplog.records if record.name == "bucketq.client"]
-    assert told.exc_info is not None
+    [logged] = [record for record in caplog.records if record.name == "bucketq.client"]
+    assert logged.exc_info is not None

@@ -114,7 +114,7 @@ async def test_a_push_whose_answer_was_lost_is_not_refused_when_the_storage_refu
 
 
 @virtual
-async def test_a_push_under_way_when_its_client_closes_has_an_unknown_outcome() -> None:
+async def test_a_push_pending_when_its_client_closes_has_an_unknown_outcome() -> None:
     realm = Realm()
     async with realm.serving("host1"):
         gate = Gate()
@@ -132,7 +132,7 @@ async def test_a_push_under_way_when_its_client_closes_has_an_unknown_outcome() 
 
 
 @virtual
-async def test_a_claim_under_way_when_its_client_closes_is_withdrawn() -> None:
+async def test_a_claim_pending_when_its_client_closes_is_withdrawn() -> None:
     realm = Realm()
     async with realm.serving("host1"), realm.client("other") as other:
         await other.push("mail", 1)

@@ -1,4 +1,4 @@
-"""Connections: used too early, too late, from elsewhere, or where no queue can be."""
+"""Connections: used too early, too late, from elsewhere, or at an invalid place."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_no_verb_works_from_another_event_loop(mode: Mode, verb: str) -> None:
         runner.run(connection.__aexit__())
 
 
-async def test_a_claim_that_waits_is_told_when_the_queue_is_closed(mode: Mode) -> None:
+async def test_a_waiting_claim_fails_when_the_queue_is_closed(mode: Mode) -> None:
     async with bucketq.connect("memory://", mode=mode) as queue:
         waiting = asyncio.create_task(queue.claim(wait_s=600))
         await asyncio.sleep(0.01)
@@ -135,7 +135,7 @@ def test_a_program_that_ends_all_its_tasks_does_not_hang(mode: Mode, url: str) -
 
 
 @pytest.mark.parametrize("command", ["fork", "fork_blocking"])
-def test_no_verb_works_in_a_forked_child_and_the_parent_goes_on(
+def test_no_verb_works_in_a_forked_child_and_the_parent_is_not_affected(
     mode: Mode, url: str, command: str
 ) -> None:
     assert run_child(command, url, mode) == [*VERBS, "child ended with 0", "parent sees 2"]
@@ -157,7 +157,7 @@ def test_a_forked_child_can_connect_anew(mode: Mode, url: str) -> None:
     assert run_child("fork_and_connect", url, mode) == ["child ended with 0", "parent sees 2"]
 
 
-# Places where no queue can be.
+# Places that cannot hold a queue.
 
 
 async def opening(url: str, mode: Mode) -> None:
@@ -194,7 +194,7 @@ async def test_a_place_that_cannot_be_written_is_refused(mode: Mode) -> None:
     ],
     ids=["empty", "json", "text", "newer"],
 )
-async def test_a_file_that_is_no_queue_is_refused_and_left_as_it_is(
+async def test_a_file_that_is_not_a_queue_is_rejected_and_left_as_it_is(
     mode: Mode, url: str, tmp_path: Path, body: bytes, error: type[Exception]
 ) -> None:
     (tmp_path / "queue.json").write_bytes(body)
@@ -212,7 +212,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_nothing_is_lost(mode: Mode, u
 @pytest.fixture
 def guarded() -> Iterator[Path]:
     """A directory with queues that others may not write, one of them not even read."""
-    # Not below pytest's own directory, which nobody else may enter.
+    # Not below pytest's own directory, which no other user may enter.
     with tempfile.TemporaryDirectory(prefix="bucketq-test-") as name:
         folder = Path(name)
         for queue_name in ("readable.json", "secret.json"):
@@ -225,7 +225,7 @@ def guarded() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
-def test_missing_rights_are_told_and_reading_goes_on_where_it_is_allowed(
+def test_missing_rights_are_reported_and_reading_still_works_if_allowed(
     mode: Mode, guarded: Path
 ) -> None:
     before, written, after, secret, new = run_child("without_rights", guarded.as_uri(), mode)

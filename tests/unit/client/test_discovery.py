@@ -41,7 +41,7 @@ async def look_until_found(finder: ObjectFinder) -> Committer:
 
 
 async def record(realm: Land, address: str, host: str, after: int = 0) -> None:
-    """Write a broker into the object that nobody has started."""
+    """Write a broker into the object that was never started."""
     register = realm.register()
     document = await register.open(create=True)
     lead = Lead(id=f"broker-{after}", address=address, host=host, after=after)
@@ -65,7 +65,7 @@ async def test_the_broker_that_the_object_names_is_found_and_spoken_to_under_its
 
 
 @virtual
-async def test_a_queue_that_is_not_there_is_created_at_once_where_that_is_allowed() -> None:
+async def test_a_missing_queue_is_created_at_once_if_allowed() -> None:
     realm = Realm()
     with pytest.raises(QueueNotFoundError, match="no queue at"):
         await look(realm.finder(create=False))
@@ -171,7 +171,7 @@ async def test_who_may_not_write_waits_for_a_broker() -> None:
 
 
 @virtual
-async def test_an_object_that_cannot_be_read_tells_nothing_about_its_broker(
+async def test_an_object_that_cannot_be_read_is_not_evidence_against_its_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     realm = Realm()
@@ -195,7 +195,7 @@ async def _unavailable(*_: str) -> None:
 
 
 @virtual
-async def test_a_queue_that_was_deleted_or_replaced_under_way_is_not_another_ones() -> None:
+async def test_a_queue_that_was_deleted_or_replaced_is_not_used_further() -> None:
     realm = Realm()
     finder = realm.finder(may_write=True)
     await (await look(finder)).close()
@@ -208,7 +208,7 @@ async def test_a_queue_that_was_deleted_or_replaced_under_way_is_not_another_one
 
 
 @virtual
-async def test_an_object_that_is_no_queue_is_refused() -> None:
+async def test_an_object_that_is_not_a_queue_is_rejected() -> None:
     realm = Realm()
     await realm.store.memory.create(KEY, b"somebody's notes\n" * 10)
     with pytest.raises(CorruptStateError):
@@ -216,7 +216,7 @@ async def test_an_object_that_is_no_queue_is_refused() -> None:
 
 
 class FakeLauncher:
-    """Starts what it is told to, or nothing."""
+    """Starts the given broker, or nothing."""
 
     broker = None
 
@@ -233,7 +233,7 @@ class FakeLauncher:
 
 
 @virtual
-async def test_where_there_is_no_broker_one_is_started_that_follows_the_epoch() -> None:
+async def test_without_a_broker_one_is_started_that_follows_the_epoch() -> None:
     realm = Realm()
     launcher = FakeLauncher()
     with pytest.raises(NotYetError, match="being started"):
@@ -273,7 +273,7 @@ async def test_who_waits_in_vain_for_another_process_to_start_one_writes_directl
 
 
 @virtual
-async def test_where_the_object_may_not_be_written_it_is_read_directly() -> None:
+async def test_an_object_that_may_not_be_written_is_read_directly() -> None:
     realm = Realm()
 
     def refuse() -> None:
@@ -307,7 +307,7 @@ async def test_the_one_that_leads_is_found_among_several_addresses() -> None:
 
 
 @virtual
-async def test_one_that_stands_by_tells_where_the_leader_is() -> None:
+async def test_a_standby_names_the_leader() -> None:
     realm = Realm()
     async with realm.serving("host1"):
         await realm.until_led_by("host1")
@@ -320,7 +320,7 @@ async def test_one_that_stands_by_tells_where_the_leader_is() -> None:
 
 
 @virtual
-async def test_while_nobody_leads_who_asks_by_address_waits() -> None:
+async def test_a_client_with_addresses_waits_while_no_broker_leads() -> None:
     realm = Realm()
     with pytest.raises(NotYetError, match="host1:4001"):
         await look(by_address(realm, "host1:4001"))
@@ -330,7 +330,7 @@ async def test_while_nobody_leads_who_asks_by_address_waits() -> None:
 
 
 @virtual
-async def test_a_name_that_no_broker_knows_is_told_at_once() -> None:
+async def test_a_name_that_no_broker_knows_is_rejected_at_once() -> None:
     realm = Realm()
     async with realm.serving("host1"):
         await realm.until_led_by("host1")

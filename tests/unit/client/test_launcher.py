@@ -1,4 +1,4 @@
-"""One broker for each host and queue is started by clients, whoever is first."""
+"""Clients of a host start one broker for each queue."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_one_has_the_lock_of_a_queue_at_a_time() -> None:
     other.release()
 
 
-def test_the_file_stays_and_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_the_file_stays_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
     lock = HostLock("a")
     assert lock.take()
     lock.release()
@@ -197,7 +197,7 @@ async def test_when_the_first_client_is_closed_the_next_becomes_the_broker(url: 
 async def test_a_spawned_broker_outlives_its_client_and_ends_when_it_is_idle(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Longer than a client lets pass between two looks, or nobody may have seen it.
+    # Longer than a client lets pass between two looks, or no client may have seen it.
     monkeypatch.setattr("bucketq.client.broker_client._IDLE_EXIT_S", 3.0)
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
     async with asyncio.timeout(30):

@@ -58,7 +58,7 @@ def test_with_a_store_the_first_argument_is_a_key(key: Any) -> None:
         bucketq.connect(key, store=MemoryStore())
 
 
-def test_a_client_of_a_cloud_is_no_store() -> None:
+def test_a_client_of_a_cloud_is_not_a_store() -> None:
     with pytest.raises(InvalidRequestError, match="use its address"):
         bucketq.connect("queue.json", store=object())  # type: ignore[call-overload]
 

@@ -57,9 +57,9 @@ def test_calls_still_time_out_after_a_look_at_the_broker_went_wrong(
                 assert await queue.push("mail", 2)
 
     story()
-    told = [record for record in caplog.records if record.name == "bucketq.client"]
-    assert len(told) == 1, "once for as long as it lasts"
-    assert str(error) in (told[0].getMessage() + str(told[0].exc_info))
+    logged = [record for record in caplog.records if record.name == "bucketq.client"]
+    assert len(logged) == 1, "once for as long as it lasts"
+    assert str(error) in (logged[0].getMessage() + str(logged[0].exc_info))
 
 
 @virtual
@@ -77,7 +77,7 @@ async def test_a_broker_that_cannot_be_asked_is_not_given_up() -> None:
 
 
 @virtual
-async def test_an_error_that_nobody_waited_for_does_not_meet_a_later_call() -> None:
+async def test_an_error_without_a_waiting_call_does_not_affect_a_later_one() -> None:
     realm = Realm()
     async with realm.serving("host1"):
         await realm.until_led_by("host1")

@@ -1,4 +1,4 @@
-"""A service that answers what a test tells it to, and keeps what it was asked."""
+"""A service that answers as a test says, and keeps the calls that it gets."""
 
 from __future__ import annotations
 

@@ -51,7 +51,9 @@ async def test_a_name_is_allowed_only_if_all_its_addresses_are(
     assert place.target == "ipv4:10.0.0.1:7", "gRPC does not ask a second time"
 
 
-async def test_a_name_that_leads_nowhere_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_does_not_resolve_is_not_evidence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def fail(*_: object, **__: object) -> None:
         raise socket.gaierror("no such name")
 
@@ -70,4 +72,4 @@ def test_addresses_of_both_kinds_go_into_one_target() -> None:
 def test_the_mark_of_tls_cannot_come_from_the_object() -> None:
     assert secured("h:1", tls=True) == "tls://h:1"
     assert secured("h:1", tls=False) == "h:1"
-    assert secured("tls://h:1", tls=False) == "tls://tls://h:1", "which is no address"
+    assert secured("tls://h:1", tls=False) == "tls://tls://h:1", "which is not a valid address"

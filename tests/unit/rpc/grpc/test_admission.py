@@ -73,11 +73,11 @@ async def test_a_newcomer_gets_the_place_of_the_oldest_stranger_after_a_moment()
     one.leave(active_calls[0])
     await waiting
     await asyncio.sleep(60)
-    assert not active_calls[1].stopped.done(), "nobody waits for its place"
+    assert not active_calls[1].stopped.done(), "no other client waits for its place"
 
 
 @virtual
-async def test_honest_clients_take_turns_without_anybody_being_stopped() -> None:
+async def test_honest_clients_take_turns_and_none_is_stopped() -> None:
     one = Admission()
 
     async def introduce(number: int) -> ActiveCall:
@@ -93,7 +93,7 @@ async def test_honest_clients_take_turns_without_anybody_being_stopped() -> None
 
 
 @virtual
-async def test_everybody_who_waits_is_served_although_strangers_stay_as_long_as_they_can() -> None:
+async def test_all_waiting_clients_are_served_although_strangers_stay_as_long_as_they_can() -> None:
     one, served = Admission(), list[float]()
     loop = asyncio.get_running_loop()
 

@@ -244,7 +244,7 @@ async def test_a_cancelled_receiver_loses_no_answer(
     assert (await wire.receive()).answers == [Answer(0)]
 
 
-async def test_nothing_is_lost_where_answers_are_slower_than_calls(
+async def test_nothing_is_lost_if_answers_are_slower_than_calls(
     transport: GrpcTransport,
     listener: GrpcListener,
     service: FakeService,
@@ -312,7 +312,7 @@ async def test_a_closed_wire_says_so(transport: GrpcTransport, listener: GrpcLis
         await wire.send([])
 
 
-async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_closed(
+async def test_a_sender_that_waits_for_a_slow_broker_fails_when_the_connection_is_closed(
     transport: GrpcTransport,
     listener: GrpcListener,
     service: FakeService,
@@ -336,7 +336,7 @@ async def test_a_sender_who_waits_for_a_slow_broker_is_told_when_the_wire_is_clo
         await sending
 
 
-async def test_an_end_that_nobody_asks_about_is_no_complaint_of_asyncio(
+async def test_an_unread_end_of_a_connection_is_not_logged_by_asyncio(
     transport: GrpcTransport, service: FakeService
 ) -> None:
     complaints: list[dict[str, Any]] = []
@@ -392,7 +392,7 @@ async def test_a_ping_that_meets_another_incarnation_is_evidence(
         await transport.ping(listener.address, Ping(incarnation="other"), 60.0)
 
 
-async def test_a_ping_that_fails_at_the_other_side_is_no_evidence(
+async def test_a_ping_that_fails_at_the_other_side_is_not_evidence(
     transport: GrpcTransport,
     listener: GrpcListener,
     service: FakeService,

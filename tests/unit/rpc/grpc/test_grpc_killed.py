@@ -68,7 +68,7 @@ async def test_a_killed_broker_is_noticed_at_once(
         await transport.ping(address, Ping(), 60.0)
 
 
-async def test_a_broker_that_stands_still_is_no_evidence(
+async def test_a_stopped_broker_process_is_not_evidence(
     transport: GrpcTransport, broker_process: tuple[subprocess.Popen[str], str]
 ) -> None:
     process, address = broker_process

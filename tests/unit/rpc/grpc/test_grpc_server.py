@@ -45,7 +45,7 @@ async def answers_of(stream: Any) -> list[Answer]:
     return [read_answer(answer) for answer in message.answers]
 
 
-async def test_port_zero_takes_a_free_port_and_tells_which(listener: GrpcListener) -> None:
+async def test_port_zero_takes_a_free_port_and_reports_it(listener: GrpcListener) -> None:
     host, _, port = listener.address.rpartition(":")
     assert host == "127.0.0.1"
     assert int(port) > 0
@@ -121,7 +121,7 @@ async def test_a_restarted_broker_is_reachable_at_once_on_its_old_port(
     await listener.close()
 
 
-async def test_a_listener_that_closes_lets_what_is_under_way_finish(
+async def test_a_listener_that_closes_lets_pending_calls_finish(
     transport: GrpcTransport, service: FakeService
 ) -> None:
     service.answers_at_once = False
@@ -196,7 +196,7 @@ async def test_a_session_must_begin_with_hello(
     assert service.connections == []
 
 
-async def test_a_client_that_leaves_without_a_word_is_no_trouble(
+async def test_a_client_that_leaves_without_notice_does_no_harm(
     channel: Any, service: FakeService
 ) -> None:
     stream = session(channel)
@@ -218,9 +218,7 @@ async def test_calls_may_come_along_with_hello(channel: Any) -> None:
     stream.cancel()
 
 
-async def test_rubbish_among_the_calls_of_a_message_harms_one_call_only(
-    channel: Any, service: FakeService
-) -> None:
+async def test_an_invalid_call_in_a_message_fails_alone(channel: Any, service: FakeService) -> None:
     stream = await greeted(channel)
     later = pb.Call(tag=3)
     later.MergeFromString(b"\xf2\x07\x00")
@@ -243,7 +241,7 @@ async def test_rubbish_among_the_calls_of_a_message_harms_one_call_only(
     stream.cancel()
 
 
-async def test_more_calls_than_a_message_may_bring_are_told_to_come_again(
+async def test_calls_beyond_the_limit_of_a_message_are_rejected_with_a_hint(
     channel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grpc_stream, "MAX_CALLS", 2)

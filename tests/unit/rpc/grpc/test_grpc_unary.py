@@ -47,7 +47,7 @@ async def test_every_verb_has_a_unary_call(channel: Any, service: FakeService) -
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
-async def test_every_error_of_a_unary_call_is_a_status_that_tells_which(
+async def test_every_error_of_a_unary_call_has_its_own_status(
     channel: Any, service: FakeService, kind: type[errors.BucketQError]
 ) -> None:
     service.error = kind("what happened")

@@ -1,4 +1,4 @@
-"""Is anybody there? What is evidence, and what is not."""
+"""What proves that no broker listens at an address, and what does not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def stranger(talk: Talk) -> AsyncIterator[str]:
-    """Something that listens and is no broker."""
+    """Something that listens and is not a broker."""
     writers: list[asyncio.StreamWriter] = []
     tasks: list[asyncio.Task[None]] = []
 
@@ -118,7 +118,7 @@ async def test_grpc_without_our_service_is_evidence(transport: GrpcTransport) ->
     await server.stop(None)
 
 
-async def test_silence_is_no_evidence(transport: GrpcTransport) -> None:
+async def test_silence_is_not_evidence(transport: GrpcTransport) -> None:
     async with stranger(says_nothing) as address:
         with pytest.raises(ConnectionLostError) as pinged:
             await transport.ping(address, Ping(), 0.1)
@@ -131,7 +131,7 @@ async def test_silence_is_no_evidence(transport: GrpcTransport) -> None:
 @pytest.mark.parametrize(
     "talk", [hangs_up, says(b"\x15\x03\x03\x00\x02\x02\x46")], ids=["hangs up", "wants TLS"]
 )
-async def test_a_peer_that_may_be_a_broker_is_no_evidence(
+async def test_a_peer_that_may_be_a_broker_is_not_evidence(
     transport: GrpcTransport, talk: Talk
 ) -> None:
     async with stranger(talk) as address:
@@ -143,14 +143,14 @@ async def test_a_peer_that_may_be_a_broker_is_no_evidence(
 @pytest.mark.parametrize(
     "address", ["", "nonsense", "unix:/tmp/socket", "dns:///x:1", "h:99999", "a b:1"]
 )
-async def test_what_is_no_address_is_never_dialled(transport: GrpcTransport, address: str) -> None:
+async def test_an_invalid_address_is_never_dialled(transport: GrpcTransport, address: str) -> None:
     with pytest.raises(NoBrokerThereError):
         await transport.ping(address, Ping(), 1.0)
     with pytest.raises(NoBrokerThereError):
         await transport.open(address, Hello(), 1.0)
 
 
-async def test_a_name_that_nobody_knows_is_no_evidence(transport: GrpcTransport) -> None:
+async def test_an_unknown_name_is_not_evidence(transport: GrpcTransport) -> None:
     with pytest.raises(ConnectionLostError) as caught:
         await transport.ping("no-such-host.invalid:7700", Ping(), 60.0)
     assert not isinstance(caught.value, NoBrokerThereError)

@@ -40,7 +40,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("verbosity", [None, "INFO"])
-def test_a_server_that_stops_is_no_news_on_stderr_unless_asked_for(verbosity: str | None) -> None:
+def test_a_server_that_stops_writes_to_stderr_only_if_asked(verbosity: str | None) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
     if verbosity is not None:
         environment["GRPC_VERBOSITY"] = verbosity

@@ -74,14 +74,14 @@ def test_hints_of_an_error_arrive() -> None:
 @pytest.mark.parametrize(
     ("given", "arrives"), [(0.0, 0.0), (0.0001, 0.001), (-1.0, 0.0), (float("inf"), 1e6)]
 )
-def test_nobody_is_asked_to_come_back_too_early_or_never(given: float, arrives: float) -> None:
+def test_no_client_is_asked_to_retry_too_early_or_never(given: float, arrives: float) -> None:
     error = errors.OverloadedError("x", retry_after_s=given)
     got = carried(Answer(1, None, refusal_of(error)))
     assert got.refusal is not None
     assert got.refusal.retry_after_s == arrives
 
 
-def test_a_message_that_is_no_text_arrives_as_well_as_it_can() -> None:
+def test_a_message_that_is_not_valid_text_is_repaired() -> None:
     got = carried(Answer(1, None, Refusal(kind="RejectedError", message="file \udcff")))
     assert got.refusal == Refusal(kind="RejectedError", message="file ?")
 
@@ -124,7 +124,7 @@ def test_a_document_that_cannot_be_read_is_unknown_to_its_caller(document: bytes
 
 
 def with_unknown(document: bytes, *path: str) -> bytes:
-    """Add a field that nobody knows to an object within a document."""
+    """Add an unknown field to an object within a document."""
     whole = msgspec.json.decode(document)
     inner = whole
     for step in path:

@@ -1,4 +1,4 @@
-"""What a client asks for arrives as it was asked, and rubbish harms nobody but its sender."""
+"""Calls arrive as they were sent, and an invalid one fails alone."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ RECORDED = [each for each in OPERATIONS if not isinstance(each, (*ops.REPEATABLE
 
 @pytest.mark.parametrize("operation", RECORDED, ids=kind_of)
 def test_a_request_has_the_same_digest_on_every_route(operation: Any) -> None:
-    """A retry may go through a broker although the first try did not, and the other way round."""
+    """A retry may go through a broker although the first try did not, and vice versa."""
     local = as_a_caller_has_it(operation)
     (sent,) = carried(call(local))
     assert digest(operation_of(sent)) == digest(local) == digest(operation)
@@ -170,7 +170,7 @@ def test_a_result_that_was_not_given_is_the_one_nothing_that_the_encoder_knows()
     assert operation_of(many).jobs[0].result is NOTHING
 
 
-def test_the_name_of_a_kind_is_held_once_however_many_jobs_bear_it() -> None:
+def test_the_name_of_a_kind_is_held_once_for_all_its_jobs() -> None:
     jobs = tuple(NewJob(id=str(i), kind="email-kind", payload=Raw(b"1")) for i in range(3))
     first, second = carried(call(ops.Push(jobs=jobs)), call(ops.Push(jobs=jobs)))
     kinds = [job.kind for got in (first, second) for job in operation_of(got).jobs]
@@ -215,7 +215,7 @@ def test_what_cannot_be_sent_is_refused_and_leaves_no_trace_in_the_message(
 
 
 @pytest.mark.parametrize("ttl_s", [float("nan"), float("inf")])
-def test_a_time_that_is_no_number_is_refused(ttl_s: float) -> None:
+def test_a_time_that_is_not_a_number_is_rejected(ttl_s: float) -> None:
     with pytest.raises(InvalidRequestError, match="cannot be sent"):
         write_call(pb.SessionRequest().calls, Call(1, FlushArchive(), ttl_s))
 
@@ -275,12 +275,12 @@ def test_an_operation_of_a_later_version_is_refused() -> None:
 
 
 def test_what_the_model_checks_passes_as_it_is() -> None:
-    rubbish = pb.Push(jobs=[pb.NewJob(payload=b"\xff{", payload_encoding="rot13")])
-    (job,) = operation_of(received(push=rubbish)).jobs
+    invalid = pb.Push(jobs=[pb.NewJob(payload=b"\xff{", payload_encoding="rot13")])
+    (job,) = operation_of(received(push=invalid)).jobs
     assert (bytes(job.payload), job.payload_encoding) == (b"\xff{", "rot13")
 
 
-def test_a_backoff_has_its_defaults_where_a_client_leaves_something_out() -> None:
+def test_a_backoff_has_defaults_for_what_a_client_leaves_out() -> None:
     sent = pb.NewJob(options=pb.JobOptions(backoff=pb.Backoff(base_s=9.0)))
     (job,) = operation_of(received(push=pb.Push(jobs=[sent]))).jobs
     assert job.backoff == Backoff(base_s=9.0)
@@ -320,7 +320,7 @@ def test_a_role_of_a_later_version_is_not_that_of_a_leader() -> None:
     assert read_pong(sent).role == "standing by"
 
 
-def test_the_size_that_is_told_is_near_the_one_on_the_wire() -> None:
+def test_the_returned_size_is_near_the_one_on_the_wire() -> None:
     message = pb.SessionRequest()
     payload = Raw(b'"' + b"x" * 10_000 + b'"')
     jobs = tuple(NewJob(id=f"j{i}", kind="k", payload=payload) for i in range(100))

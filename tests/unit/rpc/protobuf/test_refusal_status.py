@@ -61,7 +61,7 @@ def test_an_error_is_read_from_its_status(error: errors.BucketQError) -> None:
     assert type(error_of(read)) is type(error)
 
 
-def test_a_status_of_somebody_else_is_no_refusal() -> None:
+def test_a_status_of_another_service_is_not_a_refusal() -> None:
     assert read_refusal("x", [("grpc-something", "y"), ("bin-bin", b"z")]) is None
 
 
@@ -71,7 +71,7 @@ def test_an_error_of_a_later_version_means_unknown() -> None:
     assert type(error_of(refusal)) is errors.UnavailableError
 
 
-def test_a_hint_that_is_no_number_is_left_out() -> None:
+def test_a_hint_that_is_not_a_number_is_left_out() -> None:
     metadata = [("bucketq-error", "OverloadedError"), ("bucketq-retry-after-ms", "soon")]
     assert read_refusal("x", metadata) == Refusal(kind="OverloadedError", message="x")
 
