@@ -28,7 +28,7 @@ from tests.unit.commit.worlds import (
 
 
 @virtual
-async def test_where_nobody_is_recorded_it_creates_the_queue_and_leads_at_once() -> None:
+async def test_if_no_broker_is_recorded_it_creates_the_queue_and_leads_at_once() -> None:
     land = Land()
     async with land.serving("host1") as broker:
         assert await land.until_led_by("host1") < 1
@@ -91,7 +91,7 @@ async def test_it_takes_over_from_one_that_is_frozen_which_steps_down_when_it_wa
 
 
 @virtual
-async def test_a_single_lost_ping_is_no_evidence() -> None:
+async def test_a_single_lost_ping_is_not_evidence() -> None:
     land = Land()
     land.spawn("host1")
     await land.until_led_by("host1")
@@ -106,7 +106,7 @@ async def test_a_single_lost_ping_is_no_evidence() -> None:
 
 
 @virtual
-async def test_slow_storage_is_no_evidence() -> None:
+async def test_slow_storage_is_not_evidence() -> None:
     land = Land()
     async with land.serving("host1") as first:
         await land.until_led_by("host1")
@@ -130,7 +130,7 @@ def breaking_down(land: Land) -> Fault:
 
 
 @virtual
-async def test_a_takeover_in_doubt_is_no_evidence_against_whoever_tried_it() -> None:
+async def test_a_takeover_in_doubt_is_not_evidence_against_its_broker() -> None:
     land = Land()
     async with land.serving("host2", healthy=True):
         await land.until_led_by("host2")
@@ -147,7 +147,7 @@ async def test_a_takeover_in_doubt_is_no_evidence_against_whoever_tried_it() -> 
 
 
 @virtual
-async def test_who_cannot_learn_how_his_takeover_ended_is_replaced_in_the_end() -> None:
+async def test_a_broker_that_never_learns_the_outcome_of_its_takeover_is_replaced() -> None:
     land = Land()
     land.store.plan("replace", breaking_down(land))
     async with land.serving("host1"):
@@ -313,7 +313,7 @@ class Line:
 
 
 @virtual
-async def test_a_conversation_with_somebody_else_is_refused() -> None:
+async def test_a_connection_to_another_broker_is_rejected() -> None:
     land = Land()
     async with land.serving("host1") as broker:
         with pytest.raises(SupersededError):
@@ -419,7 +419,7 @@ async def test_what_has_come_is_settled_before_a_broker_retires() -> None:
 
 
 @virtual
-async def test_who_is_deposed_sends_everybody_to_his_successor() -> None:
+async def test_a_deposed_broker_sends_all_clients_to_its_successor() -> None:
     land = Land()
     async with land.serving("host1") as first:
         await land.until_led_by("host1")

@@ -75,7 +75,7 @@ def pong(role: Role = "leading", broker: str = "ada", epoch: int = 3) -> Pong:
     ],
     ids=lambda value: value.name if isinstance(value, Sign) else "",
 )
-async def test_what_a_ping_tells_of_the_broker_that_is_recorded(
+async def test_what_a_ping_shows_about_the_recorded_broker(
     answer: Pong | Exception, sign: Sign
 ) -> None:
     transport = Answering(answer)
@@ -128,7 +128,7 @@ async def stand(world: World, identity: Identity, after: int) -> int:
 
 
 @virtual
-async def test_whoever_follows_the_epoch_in_the_object_leads_the_next() -> None:
+async def test_a_broker_that_follows_the_epoch_in_the_object_leads_the_next() -> None:
     world = World()
     assert await stand(world, ADA, 0) == 1
     assert await stand(world, BOB, 1) == 2
@@ -143,7 +143,7 @@ async def test_whoever_follows_the_epoch_in_the_object_leads_the_next() -> None:
 
 
 @virtual
-async def test_who_leads_already_goes_on_without_a_write() -> None:
+async def test_a_broker_that_leads_already_continues_without_a_write() -> None:
     world = World()
     await stand(world, ADA, 0)
     before = await world.body()
@@ -152,7 +152,7 @@ async def test_who_leads_already_goes_on_without_a_write() -> None:
 
 
 @virtual
-async def test_who_stands_on_old_news_is_told_who_was_first() -> None:
+async def test_a_candidate_with_an_old_epoch_learns_which_broker_leads() -> None:
     world = World()
     await stand(world, ADA, 0)
     before = await world.body()
@@ -163,7 +163,7 @@ async def test_who_stands_on_old_news_is_told_who_was_first() -> None:
 
 
 @virtual
-async def test_of_two_who_stand_at_once_one_wins() -> None:
+async def test_of_two_candidates_at_once_one_wins() -> None:
     world = World()
     await world.register().open(create=True)
     world.store.plan("replace", first(lambda: stand(world, BOB, 0)))
@@ -216,7 +216,7 @@ async def test_a_takeover_that_landed_and_was_forgotten_is_found_to_be_its_own()
 
 
 @virtual
-async def test_a_store_that_cannot_be_read_makes_nobody_a_leader() -> None:
+async def test_without_a_readable_store_no_broker_becomes_leader() -> None:
     world = World()
     register = world.register()
     await register.open(create=True)

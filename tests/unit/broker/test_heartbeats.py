@@ -100,7 +100,7 @@ def test_a_job_that_is_over_is_forgotten() -> None:
     assert list(watched.watch._heard) == ["job-1"]
 
 
-def test_what_is_written_down_are_durations_and_a_successor_goes_on_from_them() -> None:
+def test_a_successor_continues_from_the_durations_that_were_written() -> None:
     watched = Watched()
     watched.hear(0)
     watched.first_stale(1, 20)
@@ -110,7 +110,7 @@ def test_what_is_written_down_are_durations_and_a_successor_goes_on_from_them() 
     assert watched.first_stale(20) == 20 + GRACE_S
 
 
-def test_the_grace_is_no_new_lease_where_more_than_it_is_left() -> None:
+def test_the_grace_is_not_a_new_lease_if_more_than_it_is_left() -> None:
     watched = Watched()
     watched.hear(0)
     watched.first_stale(1, 5)
@@ -118,7 +118,7 @@ def test_the_grace_is_no_new_lease_where_more_than_it_is_left() -> None:
     assert watched.first_stale(5) == LEASE_S
 
 
-def test_nobody_is_judged_before_the_grace_after_a_takeover() -> None:
+def test_no_lease_ends_before_the_grace_after_a_takeover() -> None:
     watched = Watched()
     watched.first_stale(0, 29)
     watched.succeed(29.9)
@@ -142,7 +142,7 @@ def test_brokers_that_keep_crashing_still_reclaim() -> None:
     assert at_s + 10 <= 60
 
 
-def test_after_the_broker_stood_still_everybody_keeps_the_grace() -> None:
+def test_after_the_broker_was_frozen_every_lease_keeps_the_grace() -> None:
     watched = Watched()
     watched.hear(0)
     watched.first_stale(1, 10)
@@ -167,7 +167,7 @@ def test_ticks_between_sweeps_show_that_the_process_ran() -> None:
     assert watched.stale_at(31.5) == ["job-0"]
 
 
-def test_what_the_broker_itself_writes_down_is_no_heartbeat() -> None:
+def test_what_the_broker_itself_writes_is_not_a_heartbeat() -> None:
     """However often it does so, and although a worker was not silent at all by then."""
     watched = Watched()
     watched.hear(0)

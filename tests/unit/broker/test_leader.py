@@ -88,7 +88,7 @@ async def test_while_the_storage_is_cut_nothing_is_answered_from_memory() -> Non
 
 
 @virtual
-async def test_that_a_lease_is_lost_is_told_only_when_it_is_durable() -> None:
+async def test_a_lost_lease_is_reported_only_when_it_is_durable() -> None:
     """What is applied and not committed yet may never be: nobody stops working on account of it."""
     realm = Realm()
     async with realm.leader() as leader:
@@ -107,7 +107,7 @@ async def test_that_a_lease_is_lost_is_told_only_when_it_is_durable() -> None:
 
 
 @virtual
-async def test_a_request_to_stop_is_told_when_it_is_durable() -> None:
+async def test_a_request_to_stop_is_reported_when_it_is_durable() -> None:
     realm = Realm()
     async with realm.leader() as leader:
         await leader.push("mail", 1)
@@ -221,7 +221,7 @@ async def test_what_was_heard_is_written_down_every_third_of_a_lease_and_not_mor
 
 
 @virtual
-async def test_a_successor_goes_on_from_what_was_written_down_with_a_grace() -> None:
+async def test_a_successor_continues_from_the_written_silence_with_a_grace() -> None:
     realm = Realm()
     async with realm.leader() as leader:
         await leader.push("mail", 1)
@@ -249,7 +249,7 @@ async def test_an_idle_leader_proves_itself_every_five_seconds_and_writes_nothin
 
 
 @virtual
-async def test_a_parked_claim_that_ends_empty_is_told_so_under_proof_and_without_a_write() -> None:
+async def test_a_parked_claim_that_ends_empty_is_answered_under_proof_and_without_a_write() -> None:
     realm = Realm()
     async with realm.leader() as leader:
         writes = realm.writes()
@@ -260,7 +260,7 @@ async def test_a_parked_claim_that_ends_empty_is_told_so_under_proof_and_without
 
 
 @virtual
-async def test_a_parked_claim_is_not_told_that_there_is_nothing_by_one_who_was_deposed() -> None:
+async def test_a_deposed_leader_does_not_answer_a_parked_claim_as_empty() -> None:
     realm = Realm()
     async with realm.leader() as leader:
         waiting = start(leader.claim(wait_s=10))
@@ -388,7 +388,7 @@ async def test_a_parked_claim_that_ends_while_storage_is_slow_waits_for_fresh_pr
 
 
 @virtual
-async def test_a_standstill_of_the_process_gives_everybody_the_grace() -> None:
+async def test_a_freeze_of_the_process_gives_every_lease_the_grace() -> None:
     realm = Realm()
     async with realm.leader() as leader:
         await leader.push("mail", 1)

@@ -53,7 +53,7 @@ async def test_each_queue_is_found_by_its_name_or_its_incarnation() -> None:
     [("jobs", ""), ("", "another"), ("mail", "another"), ("MAIL", "")],
 )
 @virtual
-async def test_who_asks_for_something_else_is_told_what_is_served(
+async def test_the_error_for_an_unknown_queue_lists_those_that_are_served(
     queue: str, incarnation: str
 ) -> None:
     server = Town().two()
@@ -66,7 +66,7 @@ async def test_who_asks_for_something_else_is_told_what_is_served(
 
 
 @virtual
-async def test_who_names_no_queue_where_there_are_several_is_told_their_names() -> None:
+async def test_a_call_without_a_queue_name_lists_the_queues_if_there_are_several() -> None:
     server = Town().two()
     await start(server)
     with pytest.raises(QueueNotFoundError, match="name one of index, mail"):
@@ -84,7 +84,7 @@ async def test_a_name_and_the_incarnation_of_another_queue_do_not_fit() -> None:
 
 
 @virtual
-async def test_where_one_queue_is_served_nobody_has_to_name_it() -> None:
+async def test_a_single_queue_need_not_be_named() -> None:
     land = Land()
     async with land.serving("host1") as broker:
         await land.until_led_by("host1")
@@ -139,7 +139,7 @@ async def test_the_address_that_is_recorded_may_be_another_than_the_one_it_liste
 
 
 @virtual
-async def test_one_broker_that_cannot_go_on_leaves_the_others_alone_and_the_last_ends_all(
+async def test_a_broker_that_fails_does_not_affect_the_others_and_the_last_ends_all(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     town = Town()

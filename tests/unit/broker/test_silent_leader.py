@@ -78,7 +78,7 @@ async def test_pings_that_fail_at_once_are_not_evidence_at_once() -> None:
 
 
 @virtual
-async def test_whoever_stood_still_itself_asks_anew() -> None:
+async def test_a_prober_that_was_frozen_itself_starts_over() -> None:
     """The answers may have come meanwhile, and wait to be read."""
     loop = current_loop()
     broker = Broker(7.0, keeps=False)
@@ -90,7 +90,7 @@ async def test_whoever_stood_still_itself_asks_anew() -> None:
 
 
 @virtual
-async def test_whoever_cannot_ask_learns_nothing() -> None:
+async def test_a_prober_that_cannot_dial_learns_nothing() -> None:
     async def ask() -> Sign:
         raise CannotDialError("ca.pem is missing")
 

@@ -62,7 +62,7 @@ def guard() -> Guard:
     return Guard(FixedClock())
 
 
-def test_an_open_queue_lets_everybody_in_and_checks_nothing(guard: Guard) -> None:
+def test_a_queue_without_tokens_accepts_all_clients(guard: Guard) -> None:
     state = State(incarnation="i", created_at=NOW)
     assert guard.greet(state, Hello(), WELCOME) == (WELCOME, None)
     assert guard.admit(state, "nonsense") is None
@@ -112,7 +112,7 @@ def test_a_token_is_good_until_it_expires(guard: Guard) -> None:
     assert "expired" in str(refusal(state, shown, PUSH, NOW + timedelta(seconds=60)))
 
 
-def test_while_the_state_is_read_again_nobody_is_let_in_or_sent_away_for_good(guard: Guard) -> None:
+def test_while_the_state_is_reloaded_a_token_is_neither_accepted_nor_denied(guard: Guard) -> None:
     with pytest.raises(UnavailableError):
         guard.greet(None, Hello(token=TOKEN), WELCOME)
     with pytest.raises(UnavailableError):

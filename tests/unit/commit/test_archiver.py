@@ -100,7 +100,7 @@ def test_a_store_that_takes_no_archive_files_keeps_the_jobs_in_the_queue(
     run(main)
 
 
-def test_nobody_waits_for_the_archive_while_an_archive_file_is_written() -> None:
+def test_requests_do_not_wait_while_an_archive_file_is_written() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:

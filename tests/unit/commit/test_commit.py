@@ -79,7 +79,7 @@ async def test_a_queue_opened_on_a_store_with_a_pace_writes_once_a_second() -> N
 
 
 @virtual
-async def test_nobody_is_answered_before_the_write_has_landed() -> None:
+async def test_no_request_is_answered_before_the_write_has_landed() -> None:
     world = World()
     async with world.embedded() as queue:
         known = await queue.push("mail", 0, key="k")
@@ -226,7 +226,7 @@ async def test_requests_whose_commit_was_forgotten_are_known_again_by_their_ids(
 
 
 @virtual
-async def test_a_push_whose_caller_is_cancelled_harms_nobody() -> None:
+async def test_a_cancelled_push_does_not_affect_other_callers() -> None:
     world = World()
     async with world.embedded() as queue:
         gate = Gate()
@@ -293,7 +293,7 @@ async def test_closing_commits_what_was_asked_for() -> None:
 
 @pytest.mark.parametrize("fault", [say_nothing, lose_request])
 @virtual
-async def test_closing_with_dead_storage_ends_and_leaves_nobody_waiting(fault: Fault) -> None:
+async def test_closing_with_dead_storage_ends_and_answers_every_caller(fault: Fault) -> None:
     world = World()
     async with world.embedded(timeout_s=60) as queue:
         await queue.push("mail", 0)
@@ -320,7 +320,7 @@ async def test_closing_with_dead_storage_ends_and_leaves_nobody_waiting(fault: F
 
 
 @virtual
-async def test_a_caller_who_waited_in_vain_can_ask_again_to_the_effect_of_once() -> None:
+async def test_a_request_that_timed_out_can_be_retried_and_takes_effect_once() -> None:
     world = World()
     async with world.embedded(timeout_s=20) as queue:
         old = await queue.push("mail", "old")

@@ -78,7 +78,7 @@ async def test_waiting_claims_are_served_in_the_order_in_which_they_came() -> No
 
 
 @virtual
-async def test_who_comes_later_does_not_snatch_the_job_of_who_has_waited() -> None:
+async def test_a_later_claim_does_not_get_the_job_of_a_parked_claim() -> None:
     """The write in flight takes long, and the next push comes together with the next claim."""
     world = World()
     async with world.embedded() as queue:
@@ -156,7 +156,7 @@ async def test_without_claims_that_wait_the_object_is_left_alone() -> None:
 
 
 @virtual
-async def test_a_claim_that_waits_in_vain_is_told_on_time_and_has_written_nothing() -> None:
+async def test_a_parked_claim_that_expires_is_answered_in_time_without_a_write() -> None:
     world = World()
     async with world.embedded() as queue:
         began = now_s()
@@ -231,7 +231,7 @@ async def test_a_claim_whose_jobs_are_finished_is_answered_from_memory_and_not_p
 
 
 @virtual
-async def test_closing_tells_waiting_claims_at_once() -> None:
+async def test_closing_answers_parked_claims_at_once() -> None:
     world = World()
     async with world.embedded() as queue:
         claims = [start(queue.claim(wait_s=3600)) for _ in range(3)]
@@ -243,9 +243,7 @@ async def test_closing_tells_waiting_claims_at_once() -> None:
 
 
 @virtual
-async def test_while_the_storage_is_gone_a_waiting_claim_is_not_told_that_there_is_nothing() -> (
-    None
-):
+async def test_while_the_storage_is_gone_a_parked_claim_is_not_answered_as_empty() -> None:
     """Nobody knows that; when its time and the time-out are over it is told so."""
     world = World()
     async with world.embedded(timeout_s=10) as queue:

@@ -18,7 +18,7 @@ def now_s() -> float:
 
 
 @virtual
-async def test_a_store_that_refuses_is_asked_seldom_while_a_claim_waits_and_the_claim_is_told(
+async def test_a_store_that_refuses_is_read_rarely_while_a_claim_is_parked_and_the_claim_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()

@@ -127,7 +127,7 @@ async def test_a_request_that_met_a_fault_does_not_keep_the_object_growing(
 
 
 @virtual
-async def test_a_commit_task_that_dies_tells_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_task_that_dies_fails_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     async with world.embedded() as queue:
         gate = Gate()
@@ -151,7 +151,7 @@ async def test_a_commit_task_that_dies_tells_everybody(monkeypatch: pytest.Monke
 
 
 @virtual
-async def test_a_commit_task_that_is_cancelled_from_outside_tells_everybody() -> None:
+async def test_a_commit_task_that_is_cancelled_from_outside_answers_every_request() -> None:
     world = World()
     async with world.embedded() as queue:
         gate = Gate()
@@ -182,7 +182,7 @@ async def spoil(world: World) -> None:
 
 @pytest.mark.parametrize(("harm", "error"), [(delete, SupersededError), (spoil, CorruptStateError)])
 @virtual
-async def test_an_object_that_is_gone_or_spoilt_stops_the_queue_for_everybody(
+async def test_an_object_that_is_gone_or_corrupt_stops_the_queue(
     harm: Callable[[World], Awaitable[None]], error: type[Exception]
 ) -> None:
     world = World()
@@ -200,7 +200,7 @@ async def test_an_object_that_is_gone_or_spoilt_stops_the_queue_for_everybody(
 
 
 @virtual
-async def test_a_refused_write_refuses_its_batch_and_the_queue_goes_on() -> None:
+async def test_a_refused_write_fails_its_batch_and_the_queue_continues() -> None:
     world = World()
     async with world.embedded() as queue:
         world.store.plan("replace", refuse)
@@ -215,7 +215,7 @@ async def test_a_refused_write_refuses_its_batch_and_the_queue_goes_on() -> None
 
 @pytest.mark.parametrize("verb", ["get", "get_if_changed"])
 @virtual
-async def test_a_refused_read_refuses_who_asked_and_the_queue_goes_on(verb: str) -> None:
+async def test_a_refused_read_fails_its_caller_and_the_queue_continues(verb: str) -> None:
     world = World()
     async with world.embedded() as queue:
         await queue.push("mail", 1)

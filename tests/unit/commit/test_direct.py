@@ -298,7 +298,7 @@ async def test_a_fault_inside_apply_leaves_nothing_half_done(
 
 
 @virtual
-async def test_a_refusal_is_told_and_the_next_operation_is_tried() -> None:
+async def test_a_refusal_is_raised_and_the_next_operation_is_tried() -> None:
     world = World()
     async with world.direct() as queue:
         world.store.plan("replace", refuse)
@@ -336,7 +336,7 @@ async def test_closing_waits_for_what_is_under_way() -> None:
 
 
 @virtual
-async def test_dead_storage_holds_up_nobody_for_longer_than_the_timeout() -> None:
+async def test_dead_storage_delays_no_caller_for_longer_than_the_timeout() -> None:
     world = World()
     loop = asyncio.get_running_loop()
     async with world.direct(timeout_s=30) as queue:

@@ -30,13 +30,13 @@ async def waited(gather: BatchDelay, arrivals: list[float] | None = None) -> tup
 
 
 @virtual
-async def test_the_first_write_waits_for_nobody() -> None:
+async def test_the_first_write_is_not_delayed() -> None:
     assert await waited(BatchDelay()) == (0, 0)
 
 
 @pytest.mark.parametrize("answered", [0, 1, 7])
 @virtual
-async def test_after_a_write_that_answered_no_crowd_the_next_waits_for_nobody(
+async def test_after_a_write_that_answered_few_callers_the_next_is_not_delayed(
     answered: int,
 ) -> None:
     gather = BatchDelay()
@@ -52,7 +52,7 @@ async def test_a_crowd_that_is_back_already_is_not_waited_for() -> None:
 
 
 @virtual
-async def test_those_who_came_during_a_write_do_not_stand_in_for_those_it_answered() -> None:
+async def test_requests_that_came_during_a_write_do_not_replace_those_it_answered() -> None:
     gather = BatchDelay()
     gather.wrote(WRITE_S, 10, waiting=10)
     took_s, came = await waited(gather, [0.0] * 10 + [0.05] * 10)
@@ -218,7 +218,7 @@ async def pauses_of(fairness: FairnessPause, writes: int, lost: int = 0) -> list
 
 
 @virtual
-async def test_pauses_that_nobody_uses_become_rarer_up_to_a_bound() -> None:
+async def test_unused_pauses_become_rarer_up_to_a_bound() -> None:
     made = await pauses_of(FairnessPause(8.0), 1000)
     gaps = [round(after - before) for before, after in pairwise([0.0, *made])]
     assert gaps == [2, 4, 8, 8, 8, 8, 8][: len(gaps)]

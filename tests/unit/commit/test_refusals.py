@@ -70,7 +70,7 @@ async def test_a_request_that_was_lost_to_another_and_then_refused_is_refused(ki
 
 
 @virtual
-async def test_a_repetition_for_which_there_is_no_room_has_an_unknown_outcome(
+async def test_a_retry_that_is_rejected_as_overload_has_an_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()

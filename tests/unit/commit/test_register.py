@@ -82,7 +82,7 @@ async def test_a_commit_that_is_answered_has_landed() -> None:
     ],
 )
 @virtual
-async def test_whatever_is_answered_the_object_tells_and_the_same_bytes_are_written_again(
+async def test_the_object_decides_the_outcome_and_the_same_bytes_are_written_again(
     fault: Fault, tries: int
 ) -> None:
     world = World()
@@ -308,7 +308,7 @@ async def test_doubt_lasts_as_long_as_the_storage_is_away() -> None:
 
 
 @virtual
-async def test_whoever_gives_up_leaves_the_register_usable() -> None:
+async def test_a_commit_that_is_given_up_leaves_the_register_usable() -> None:
     world = World()
     register, document = await opened(world)
     world.store.break_down(say_nothing)

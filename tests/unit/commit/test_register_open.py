@@ -71,7 +71,7 @@ async def test_a_queue_that_is_not_there_is_not_created_unasked() -> None:
     ],
 )
 @virtual
-async def test_what_is_no_queue_is_refused_and_left_alone(
+async def test_an_object_that_is_not_a_queue_is_rejected_and_left_alone(
     body: bytes, error: type[Exception]
 ) -> None:
     world = World()
@@ -97,7 +97,7 @@ async def test_a_truncated_object_is_refused_and_left_alone() -> None:
 
 
 @virtual
-async def test_a_refusal_while_opening_is_told() -> None:
+async def test_a_refusal_while_opening_is_raised() -> None:
     world = World()
     world.store.plan("create", refuse)
     with pytest.raises(StoreRefusedError):
@@ -108,7 +108,7 @@ async def test_a_refusal_while_opening_is_told() -> None:
 
 
 @virtual
-async def test_a_single_read_that_fails_is_told_at_once() -> None:
+async def test_a_single_read_that_fails_is_raised_at_once() -> None:
     world = World()
     register, document = await opened(world)
     world.store.break_down(lose_request)

@@ -161,6 +161,6 @@ def test_a_request_without_an_id_has_no_token() -> None:
         f"tidy.{SESSION}.\u0661.\u0662",
     ],
 )
-def test_what_is_no_token_is_refused(token: object) -> None:
+def test_an_invalid_token_is_rejected(token: object) -> None:
     with pytest.raises(InvalidRequestError, match="pass the `request` of an UnavailableError"):
         parse_token(token, Tidy)

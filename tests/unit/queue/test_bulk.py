@@ -11,7 +11,7 @@ def first_ids(writer: str, batch: int, part: int = 0, count: int = 3) -> list[st
     return [_id_at(first, place) for place in range(count)]
 
 
-def test_the_ids_of_a_position_are_the_same_whoever_publishes_it() -> None:
+def test_the_ids_of_a_position_are_the_same_for_every_publisher() -> None:
     assert first_ids("sink", 7) == first_ids("sink", 7)
     assert first_ids("sink", 7) == [
         "35PE9PNTSXRRBBZEV9K9V96THW",

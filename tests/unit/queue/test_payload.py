@@ -152,7 +152,7 @@ def test_a_value_that_json_would_alter_is_rejected(value: object, reason: str) -
 
 
 @pytest.mark.parametrize("value", [{"seal": b"x"}, {1: "a"}, {"deep": {math.nan: 1}}, math.inf])
-def test_no_result_is_told_to_use_what_only_payloads_have(value: object) -> None:
+def test_the_error_of_a_result_does_not_suggest_a_payload_type(value: object) -> None:
     with pytest.raises(PayloadError) as refused:
         payload.encode(value, "result")
     assert not re.search("payload|push", str(refused.value))
@@ -235,7 +235,7 @@ def test_a_model_that_holds_what_json_has_not_is_refused() -> None:
 
 
 @pytest.mark.parametrize("into", [5, "str", bytes | str, [int]], ids=repr)
-def test_a_type_that_nothing_can_be_read_as_is_told_like_any_other(into: Any) -> None:
+def test_a_type_into_which_nothing_decodes_is_a_payload_error(into: Any) -> None:
     with pytest.raises(PayloadError, match="the payload cannot be decoded as"):
         payload.decode(Raw(b"1"), None, into, "the payload")
     with pytest.raises(PayloadError, match="the payload cannot be decoded as"):

@@ -60,7 +60,7 @@ async def test_a_retry_makes_the_same_token_and_every_other_call_another() -> No
     ]
 
 
-async def test_nobody_can_make_the_token_of_another_queue_from_the_name_of_a_request() -> None:
+async def test_a_token_cannot_be_derived_from_the_id_of_its_request() -> None:
     clock, lossy, other_lossy = SystemClock(), Lossy(), Lossy()
     async with Queue[Any](lossy, clock) as one, Queue[Any](other_lossy, clock) as other:
         with pytest.raises(UnavailableError) as lost:

@@ -332,7 +332,7 @@ async def test_what_cannot_be_granted_is_refused_and_harms_nothing(
     assert isinstance(error, RejectedError | ZeroDivisionError)
 
 
-async def test_a_kind_that_nobody_has_pushed_is_no_mistake(queue: bucketq.Queue[Any]) -> None:
+async def test_a_kind_that_was_never_pushed_is_accepted(queue: bucketq.Queue[Any]) -> None:
     assert await queue.claim("unheard-of") == []
     assert await queue.redrive(kinds="unheard-of") == 0
     assert await queue.purge(kinds=["unheard-of"]) == 0
