@@ -3,7 +3,7 @@
     python -m tests.compat.regenerate            only those that are missing
     python -m tests.compat.regenerate --replace  all of them
 
-A golden object that exists is what somebody's queue looks like. Replacing one is right only
+A golden object that exists is what a queue in use looks like. Replacing one is right only
 before the format is released; afterwards a change needs a new format, beside the old files.
 """
 

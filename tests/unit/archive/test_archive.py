@@ -167,7 +167,7 @@ async def test_a_range_without_a_time_zone_or_without_end_is_refused() -> None:
 async def test_pruning_deletes_whole_hours_that_ended_before_and_nothing_else() -> None:
     store = MemoryStore()
     await store.put("jobs/queue.json", b"the queue itself")
-    await store.put("jobs/queue/archive/readme.txt", b"somebody's note")
+    await store.put("jobs/queue/archive/readme.txt", b"another note")
     moments = [NOON - timedelta(hours=hours) for hours in (3, 2, 1, 0)]
     jobs = [(finished(f"job{index}", at), None) for index, at in enumerate(moments)]
     await ArchiveWriter(store, LAYOUT).write(jobs, version=1)
@@ -220,7 +220,7 @@ async def test_recent_hours_are_not_collected() -> None:
         "jobs/queue/archive/",
     ],
 )
-def test_what_is_not_the_key_of_an_archive_file_is_passed_over(key: str) -> None:
+def test_what_is_not_the_key_of_an_archive_file_is_skipped(key: str) -> None:
     assert LAYOUT.parse(key) is None
 
 
@@ -252,7 +252,7 @@ def test_the_archive_of_a_file_never_lies_under_the_name_of_the_file(key: str, r
         ("queue.db", "queue.db/archive/"),
     ],
 )
-def test_the_archive_of_an_object_lies_where_it_always_did(url: str, key: str, root: str) -> None:
+def test_the_archive_of_an_object_keeps_its_place(url: str, key: str, root: str) -> None:
     assert Layout.of(url, key).root == root
 
 

@@ -2,109 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 import msgspec
 import pytest
 from msgspec import Raw
 
-from bucketq.archive import ArchiveReader, ArchiveWriter, Layout, compaction, parquet, prune, sweep
-from bucketq.archive.compaction import Compactor, Round, Written, write_part
-from bucketq.archive.delta import DeltaLog
-from bucketq.clock import SystemClock
-from bucketq.errors import (
-    BucketQError,
-    CorruptStateError,
-    InvalidRequestError,
-    StoreRefusedError,
-    UnavailableError,
-)
-from bucketq.model.records import Backoff, Failure, JobRecord
-from bucketq.store.base import ObjectInfo, ObjectStore, PreconditionFailedError
-from bucketq.store.local import LocalStore
+from bucketq.archive import ArchiveReader, ArchiveWriter, compaction, parquet, prune, sweep
+from bucketq.archive.compaction import Compactor
 from bucketq.store.memory import MemoryStore
+from tests.unit.archive.compacted_archive import (
+    DAY,
+    LATER,
+    LAYOUT,
+    NOON,
+    FixedClock,
+    archive,
+    archive_files,
+    compact,
+    compactor,
+    files,
+    finished,
+    names,
+    planned,
+    write,
+)
 
 pytest.importorskip("pyarrow")
-
-NOON = datetime(2026, 2, 15, 12, tzinfo=UTC)
-LATER = NOON + timedelta(days=1)
-LAYOUT = Layout.of("memory://", "jobs/queue.json")
-DAY = (NOON - timedelta(days=2), LATER)
-
-
-class FixedClock(SystemClock):
-    """Shows one time until it is told another."""
-
-    def __init__(self, at: datetime) -> None:
-        self.at = at
-
-    def now(self) -> datetime:
-        return self.at
-
-
-def finished(name: str, at: datetime = NOON, kind: str = "index", seq: int = 1) -> JobRecord:
-    return JobRecord(
-        id=name,
-        kind=kind,
-        status="done",
-        seq=seq,
-        payload=Raw(b'{"text":"\xc3\xa4","big":123456789012345678901234567890}'),
-        pushed_at=at - timedelta(minutes=5),
-        claimed_at=at - timedelta(seconds=3, microseconds=1),
-        finished_at=at,
-        outcome="completed",
-        attempt=2,
-        tags={"team": "search"},
-        backoff=Backoff(base_s=2.5),
-        errors=(Failure(at, 1, "failed", "boom\nat line 3"),),
-        result=Raw(b"[1,2]"),
-    )
-
-
-async def archive(store: ObjectStore, version: int, *jobs: JobRecord) -> list[str]:
-    return await ArchiveWriter(store, LAYOUT).write([(job, None) for job in jobs], version)
-
-
-async def names(store: ObjectStore, kinds: Iterable[str] | None = None) -> list[str]:
-    wanted = None if kinds is None else set(kinds)
-    return [job.id async for job in ArchiveReader(store, LAYOUT).jobs(*DAY, wanted)]
-
-
-async def archive_files(store: ObjectStore) -> list[str]:
-    keys = [info.key async for info in store.list(LAYOUT.root)]
-    return [key for key in keys if LAYOUT.parse(key)]
-
-
-async def files(store: ObjectStore) -> list[str]:
-    prefix = LAYOUT.compacted + "date="
-    return [info.key async for info in store.list(prefix)]
-
-
-def compactor(store: ObjectStore, now: datetime = LATER) -> Compactor:
-    return Compactor(store, LAYOUT, FixedClock(now))
-
-
-async def planned(at_work: Compactor) -> Round:
-    found = await at_work.plan()
-    assert found is not None
-    return found
-
-
-async def write(store: ObjectStore, plan: Round) -> list[Written]:
-    clock = FixedClock(LATER)
-    return [await write_part(store, LAYOUT, part, clock) for part in plan.parts]
-
-
-async def compact(store: ObjectStore, now: datetime = LATER) -> list[Written]:
-    at_work = compactor(store, now)
-    plan = await at_work.plan()
-    if plan is None:
-        return []
-    written = await write(store, plan)
-    assert await at_work.publish(plan, written)
-    return written
 
 
 async def test_a_compacted_job_is_read_as_it_was_archived() -> None:
@@ -303,64 +227,6 @@ async def test_writing_a_part_again_writes_the_same() -> None:
     assert len(await files(store)) == 1
 
 
-class Meddled(MemoryStore):
-    """Lets a compaction happen before or after a listing, or before an object is read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before_list = self.after_list = self.before_get = False
-
-    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        found = [info async for info in super().list(prefix)]
-        if any(LAYOUT.parse(info.key) for info in found):
-            if self.before_list:
-                self.before_list = False
-                await compact(self)
-                found = [info async for info in super().list(prefix)]
-            if self.after_list:
-                self.after_list = False
-                await compact(self)
-        for info in found:
-            yield info
-
-    async def get(self, key: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - as its parent's
-        if self.before_get and LAYOUT.parse(key):
-            self.before_get = False
-            await compact(self)
-        return await super().get(key)
-
-
-@pytest.mark.parametrize("when", ["before_list", "after_list", "before_get"])
-async def test_a_reader_beside_a_compaction_sees_no_gap_and_no_double(when: str) -> None:
-    store = Meddled()
-    await archive(store, 1, finished("a"), finished("b", NOON + timedelta(hours=1)))
-    await archive(store, 2, finished("c"))
-    setattr(store, when, True)
-    assert sorted(await names(store)) == ["a", "b", "c"]
-    assert await archive_files(store) == []
-
-
-async def test_a_reader_goes_on_where_the_files_were_pruned_under_it() -> None:
-    store = MemoryStore()
-    await archive(store, 1, finished("a"), finished("b", NOON + timedelta(days=-1)))
-    await compact(store)
-    found = []
-    async for job in ArchiveReader(store, LAYOUT).jobs(*DAY):
-        found.append(job.id)
-        await prune(store, LAYOUT, before=LATER)
-    assert found == ["b"]
-
-
-async def test_a_file_that_is_missing_though_the_log_names_it_is_told_of() -> None:
-    store = MemoryStore()
-    await archive(store, 1, finished("a"))
-    await compact(store)
-    [key] = await files(store)
-    await store.delete(key)
-    with pytest.raises(CorruptStateError, match="is missing"):
-        await names(store)
-
-
 async def test_pruning_takes_compacted_files_whose_last_job_is_too_old() -> None:
     store = MemoryStore()
     await archive(store, 1, finished("a", NOON - timedelta(days=1)), finished("b"))
@@ -369,104 +235,3 @@ async def test_pruning_takes_compacted_files_whose_last_job_is_too_old() -> None
     assert await names(store) == ["b"]
     assert len(await files(store)) == 1
     assert await prune(store, LAYOUT, before=NOON) == 0
-
-
-class Forgetful(MemoryStore):
-    """Creates objects and loses the answer."""
-
-    def __init__(self, error: BucketQError) -> None:
-        super().__init__()
-        self.error: BucketQError | None = error
-
-    async def create(self, key: str, body: bytes) -> str:
-        etag = await super().create(key, body)
-        if self.error is not None:
-            error, self.error = self.error, None
-            raise error
-        return etag
-
-
-@pytest.mark.parametrize(
-    "error", [UnavailableError("no answer"), PreconditionFailedError("it exists")]
-)
-async def test_a_commit_whose_answer_was_lost_is_found_out(error: BucketQError) -> None:
-    store = Forgetful(error)
-    await archive(store, 1, finished("a"))
-    await compact(store)
-    log = DeltaLog(store, LAYOUT.compacted, parquet.FIELDS)
-    await log.refresh()
-    assert (log.version, len(log.files)) == (0, 1)
-    assert await names(store) == ["a"]
-
-
-async def test_a_commit_in_doubt_is_not_called_refused_when_the_next_try_is() -> None:
-    class Late(MemoryStore):
-        tries = 0
-
-        async def create(self, key: str, body: bytes) -> str:
-            self.tries += 1
-            if self.tries == 1:
-                raise UnavailableError("no answer")
-            await super().create(key, body)  # The first try arrives now.
-            raise StoreRefusedError("no permission")
-
-    store = Late()
-    log = DeltaLog(store, LAYOUT.compacted, parquet.FIELDS)
-    assert await log.commit([], SystemClock(), "WRITE")
-    assert (log.version, store.tries) == (0, 2)
-
-
-async def test_a_log_of_many_versions_is_read_whole() -> None:
-    store = MemoryStore()
-    for number in range(40):
-        await archive(store, number, finished(f"job{number}"))
-        await compact(store)
-    log = DeltaLog(store, LAYOUT.compacted, parquet.FIELDS)
-    assert len(await log.refresh()) == 40
-    assert (log.version, await log.refresh()) == (39, [])
-
-
-async def test_a_table_that_another_tool_has_raised_to_a_newer_protocol_is_refused() -> None:
-    store = MemoryStore()
-    line = b'{"protocol":{"minReaderVersion":3,"minWriterVersion":7}}'
-    await store.put(f"{LAYOUT.compacted}_delta_log/{0:020d}.json", line)
-    with pytest.raises(CorruptStateError, match="another tool has changed it"):
-        await names(store)
-
-
-async def test_without_pyarrow_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryStore()
-    await archive(store, 1, finished("a"))
-    await compact(store)
-    await archive(store, 2, finished("b", NOON + timedelta(days=-1)))
-    monkeypatch.setattr(parquet, "find_spec", lambda _: None)
-    with pytest.raises(InvalidRequestError, match="pip install pyarrow"):
-        await names(store)
-
-
-async def test_other_readers_of_delta_read_the_table(tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake")
-    store = LocalStore(tmp_path)
-    try:
-        jobs = [finished("a"), finished("b", kind="mail/out"), finished("c", LATER)]
-        await archive(store, 1, *jobs)
-        await compact(store, now=LATER + timedelta(days=1))
-        await archive(store, 2, finished("d", kind="mail/out"))
-        await compact(store, now=LATER + timedelta(days=1))
-        table = deltalake.DeltaTable(tmp_path / LAYOUT.compacted)
-        assert table.version() == 1
-        rows = {row["id"]: row for row in table.to_pyarrow_table().to_pylist()}
-        assert sorted(rows) == ["a", "b", "c", "d"]
-        assert rows["d"]["kind"] == "mail/out"
-        assert rows["a"]["finished_at"] == NOON
-        assert dict(rows["a"]["tags"]) == {"team": "search"}
-        at_noon = table.to_pyarrow_table(filters=[("finished_at", ">=", LATER)])
-        assert at_noon.column("id").to_pylist() == ["c"]
-        table.optimize.compact()
-        reader = ArchiveReader(store, LAYOUT)
-        found = [job.id async for job in reader.jobs(NOON, LATER + timedelta(days=1))]
-        assert sorted(found) == ["a", "b", "c", "d"]
-        assert await prune(store, LAYOUT, before=LATER) == 2
-        assert deltalake.DeltaTable(tmp_path / LAYOUT.compacted).version() == 3
-    finally:
-        await store.close()

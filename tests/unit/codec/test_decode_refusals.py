@@ -121,7 +121,7 @@ def test_bytes_lost_in_the_middle_and_replaced_by_as_many_are_noticed() -> None:
     assert "changed by hand or damaged" in refusal(BODY[:600] + b"\0" * 100 + BODY[700:])
 
 
-def test_a_raw_edit_that_is_still_valid_is_refused_and_told_how_to_be_accepted() -> None:
+def test_refusing_a_valid_raw_edit_says_how_to_accept_it() -> None:
     message = refusal(BODY.replace(b'"page":1}', b'"page":9}'))
     assert "changed by hand or damaged" in message
     assert "not valid JSON" not in message
@@ -183,7 +183,7 @@ def test_a_format_that_never_was_is_refused(number: int, *, accept: bool) -> Non
 
 @pytest.mark.parametrize("value", [b"1.5", b'"1"', b"true", b"null", b"[1]", b"1e0", b"9" * 5000])
 @pytest.mark.parametrize("accept", [False, True])
-def test_a_format_that_is_no_number_is_refused(value: bytes, *, accept: bool) -> None:
+def test_a_format_that_is_not_a_number_is_refused(value: bytes, *, accept: bool) -> None:
     refusal(BODY.replace(b'{"format":1', b'{"format":' + value), accept=accept)
 
 
@@ -336,7 +336,7 @@ def test_rows_that_stand_twice_or_out_of_order_are_refused(table: str) -> None:
     ],
 )
 @pytest.mark.parametrize("accept", [False, True])
-def test_what_is_no_valid_text_or_value_is_refused_with_its_line(
+def test_invalid_text_or_values_are_refused_with_their_line(
     old: bytes, new: bytes, *, accept: bool
 ) -> None:
     assert re.search(

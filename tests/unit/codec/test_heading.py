@@ -26,7 +26,7 @@ def driver() -> Driver:
     return served
 
 
-def test_the_head_tells_what_the_whole_would(driver: Driver) -> None:
+def test_the_heading_equals_that_of_a_whole_read(driver: Driver) -> None:
     body = body_of(driver)
     state = decode(body, WHERE).state
     assert read_heading(body, WHERE) == Heading(state.incarnation, state.version, state.broker)
@@ -34,7 +34,7 @@ def test_the_head_tells_what_the_whole_would(driver: Driver) -> None:
     assert state.broker.address == "host1:4001"
 
 
-def test_a_queue_that_was_never_served_names_nobody() -> None:
+def test_a_queue_that_was_never_served_has_no_broker() -> None:
     assert read_heading(body_of(Driver()), WHERE).broker is None
 
 
@@ -45,14 +45,14 @@ def test_a_broker_that_has_retired_leaves_its_epoch(driver: Driver) -> None:
     assert (broker.address, broker.epoch) == ("", 1)
 
 
-def test_the_rows_are_not_looked_at(driver: Driver) -> None:
+def test_the_rows_are_not_read(driver: Driver) -> None:
     body = body_of(driver)
     first, second, _ = body.split(b"\n", 2)
     heading = read_heading(b"\n".join([first, second, b"not JSON at all"]), WHERE)
     assert heading == read_heading(body, WHERE)
 
 
-def test_fields_of_a_newer_bucketq_are_passed_over(driver: Driver) -> None:
+def test_fields_of_a_newer_bucketq_are_skipped(driver: Driver) -> None:
     body = body_of(driver)
     first, second, rest = body.split(b"\n", 2)
     head = json.loads(b"{" + second.rstrip(b",") + b"}")
@@ -77,7 +77,7 @@ def test_a_newer_format_is_refused_as_such(driver: Driver, change: str) -> None:
         b"\n",
         b"\n\n\n",
         b"{}\n",
-        b"somebody's notes\n" * 10,
+        b"other notes\n" * 10,
         b"\x00\xff" * 100,
         b'{"format":1}',
         b'{"format":1,\n"version":1,\n',
@@ -88,7 +88,7 @@ def test_a_newer_format_is_refused_as_such(driver: Driver, change: str) -> None:
     ],
     ids=lambda body: repr(body[:30]),
 )
-def test_what_is_no_queue_is_refused_with_its_place(body: bytes) -> None:
+def test_an_object_that_is_not_a_queue_is_refused_with_its_place(body: bytes) -> None:
     with pytest.raises(CorruptStateError, match=WHERE):
         read_heading(body, WHERE)
 
@@ -104,7 +104,7 @@ def test_what_is_no_queue_is_refused_with_its_place(body: bytes) -> None:
         '"host":[]',
     ],
 )
-def test_a_broker_that_is_none_is_refused(driver: Driver, field: str) -> None:
+def test_an_invalid_broker_record_is_refused(driver: Driver, field: str) -> None:
     name = field.split(":", maxsplit=1)[0]
     first, second, rest = body_of(driver).split(b"\n", 2)
     head = json.loads(b"{" + second.rstrip(b",") + b"}")
@@ -114,7 +114,7 @@ def test_a_broker_that_is_none_is_refused(driver: Driver, field: str) -> None:
         read_heading(b"\n".join([first, broken, rest]), WHERE)
 
 
-def test_every_cut_is_refused_or_tells_the_same(driver: Driver) -> None:
+def test_every_truncation_is_refused_or_reads_the_same(driver: Driver) -> None:
     body = body_of(driver)
     whole = read_heading(body, WHERE)
     for length in range(0, len(body), 7):

@@ -1,4 +1,4 @@
-"""Jobs as lines: those that a whole read of the object finds, whoever wrote it."""
+"""Jobs as lines: the same as in a whole read of the object, whichever version wrote it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = st.text() | st.sampled_from(['"],\n"jobs":[', "\n],", "},\n{", '\n],"job
 
 
 @given(st.lists(TEXTS, max_size=5))
-def test_lines_are_those_of_the_jobs_whatever_their_payloads_say(texts: list[str]) -> None:
+def test_lines_are_those_of_the_jobs_whatever_their_payloads_hold(texts: list[str]) -> None:
     jobs = [
         job(number, payload=Raw(msgspec.json.encode({text: text})))
         for number, text in enumerate(texts, start=1)

@@ -55,7 +55,7 @@ PLACES = {
 
 
 def with_news(*places: str) -> bytes:
-    """The small queue with fields that nobody knows yet."""
+    """The small queue with unknown fields."""
     body = small_body()
     for place in places:
         old = PLACES[place]
@@ -145,7 +145,7 @@ def test_unknown_fields_everywhere_are_kept_together_while_everything_changes() 
     assert len(second.split(b"\n")) == len(small_body().split(b"\n")) + 2
 
 
-def test_incremental_and_fresh_encoding_agree_where_there_are_unknown_fields() -> None:
+def test_incremental_and_fresh_encoding_agree_with_unknown_fields() -> None:
     document = decode(with_news(*PLACES), WHERE)
     body = document.prepare("commit-2").body
     fresh = decode(body, WHERE)
@@ -200,7 +200,7 @@ def test_a_queue_with_unknown_fields_is_taken_over_line_by_line_as_well() -> Non
         ),
     ],
 )
-def test_an_unknown_field_where_none_can_be_kept_is_refused_and_not_dropped(
+def test_an_unknown_field_that_cannot_be_kept_is_refused_and_not_dropped(
     old: bytes, new: bytes, place: str
 ) -> None:
     with pytest.raises(CorruptStateError) as caught:

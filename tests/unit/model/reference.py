@@ -1,6 +1,6 @@
-"""The queue as its rulings tell it: plain dictionaries, one loop for each rule, no index.
+"""The queue as its rules define it: plain dictionaries, one loop for each rule, no index.
 
-What nobody can predict from the rulings alone, a lease and the jitter of a delay, is taken from
+What the rules alone do not determine, a lease and the jitter of a delay, is taken from
 the job that the model shows (``seen``), after a check that it is one that the rulings allow.
 """
 
@@ -15,7 +15,6 @@ import msgspec
 from bucketq.errors import (
     InvalidRequestError,
     JobGoneError,
-    JobNotFoundError,
     KeyConflictError,
     LeaseLostError,
     QueueFullError,
@@ -25,7 +24,6 @@ from bucketq.errors import (
 from bucketq.model.base import NewJob
 from bucketq.model.operations import (
     Archived,
-    Cancel,
     Claim,
     Complete,
     CompleteMany,
@@ -35,25 +33,17 @@ from bucketq.model.operations import (
     GrantToken,
     Heartbeat,
     Lead,
-    NoteTime,
-    Pause,
     Persist,
     Pulse,
-    Purge,
     Push,
-    Redrive,
     Release,
     ReleaseMany,
     Request,
-    Resume,
     Retire,
-    Tidy,
     Withdraw,
 )
 from bucketq.model.records import BrokerRecord, JobRecord
-from bucketq.model.settings import Settings
-from tests.unit.model.driver import START
-from tests.unit.model.reference_bulk import BulkReference
+from tests.unit.model.reference_operators import OperatorReference
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
@@ -71,23 +61,12 @@ def row_of(job: JobRecord) -> Row:
     return row | {"payload": bytes(job.payload), "result": bytes(job.result), "errors": errors}
 
 
-class Reference(BulkReference):
+class Reference(OperatorReference):
     """A queue that is slow and obvious."""
 
     def __init__(self) -> None:
         """Begin empty."""
         super().__init__()
-        self.settings = Settings()
-        self.jobs: dict[str, Row] = {}
-        self.keys: dict[str, Row] = {}
-        self.sessions: dict[str, Row] = {}
-        self.paused = False
-        self.paused_kinds: list[str] = []
-        self.version = 0
-        self.horizon = 0
-        self.time: datetime | None = None
-        self.ahead: list[datetime] = []
-        """What a clock that is further ahead has shown."""
         self.leases_given: set[str] = set()
         self.secrets: dict[str, str] = {}
         """The secret of the claim under which each lease was given."""
@@ -107,10 +86,6 @@ class Reference(BulkReference):
             self._remember(request, answer, now)
         return answer
 
-    def with_status(self, status: str) -> list[Row]:
-        """The jobs with a status, in the order of their pushes."""
-        return [row for row in self.jobs.values() if row["status"] == status]
-
     def claimable(self, now: datetime, kinds: tuple[str, ...] = ()) -> list[Row]:
         """The jobs that a claim may take, in the order in which it takes them."""
         if self.paused:
@@ -123,10 +98,6 @@ class Reference(BulkReference):
             and row["kind"] not in self.paused_kinds
         ]
         return sorted(due, key=lambda row: (row["priority"], row["seq"]))
-
-    def dead(self) -> list[Row]:
-        """The dead jobs, first dead first."""
-        return sorted(self.with_status("dead"), key=lambda row: (row["finished_at"], row["seq"]))
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many jobs there are by kind and status."""
@@ -201,7 +172,7 @@ class Reference(BulkReference):
         return tuple(known or job.id for job, known in zip(operation.jobs, answer, strict=True))
 
     def _keys_in_the_way(self, fresh: list[NewJob], now: datetime) -> list[str]:
-        """Keys that the pusher finds too old, or of another day to come, where there is no room."""
+        """Keys that the pusher finds too old, or more than a day ahead, if there is no room."""
         wanted = {job.key for job in fresh if job.key}
         excess = len(self.keys | dict.fromkeys(wanted)) - self.settings.max_keys
         if excess <= 0 or wanted <= set(self.keys):
@@ -435,113 +406,3 @@ class Reference(BulkReference):
         return len(done)
 
     # What operators do.
-
-    def _existing(self, job: str) -> Row:
-        if job not in self.jobs:
-            raise JobNotFoundError
-        return self.jobs[job]
-
-    def _cancel(self, operation: Cancel, now: datetime, _seen: Seen) -> str:
-        row = self._existing(operation.job)
-        if row["status"] == "queued":
-            row.update(status="done", outcome="cancelled", finished_at=now)
-        if row["status"] == "running":
-            row["cancel_requested"] = True
-            return "requested"
-        return "cancelled" if row["outcome"] == "cancelled" else "finished"
-
-    def _chosen(self, operation: Redrive | Purge) -> list[Row]:
-        rows = [self._existing(job) for job in operation.jobs]
-        if any(row["status"] != "dead" for row in rows):
-            raise InvalidRequestError
-        chosen = rows or self.dead()
-        return [row for row in chosen if not operation.kinds or row["kind"] in operation.kinds]
-
-    def _redrive(self, operation: Redrive, _now: datetime, _seen: Seen) -> int:
-        chosen = self._chosen(operation)
-        if operation.limit:
-            chosen = chosen[: operation.limit]
-        for row in chosen:
-            row.update(status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
-        return len(chosen)
-
-    def _purge(self, operation: Purge, now: datetime, _seen: Seen) -> int:
-        chosen = self._chosen(operation)
-        if operation.older_than_s:
-            age = timedelta(seconds=operation.older_than_s)
-            chosen = [row for row in chosen if now - row["finished_at"] >= age]
-        for row in chosen:
-            row.update(status="done", outcome="dead", finished_at=now)
-        return len(chosen)
-
-    def _pause(self, operation: Pause, _now: datetime, _seen: Seen) -> None:
-        if operation.kind is None:
-            self.paused = True
-        elif operation.kind not in self.paused_kinds:
-            self.paused_kinds.append(operation.kind)
-
-    def _resume(self, operation: Resume, _now: datetime, _seen: Seen) -> None:
-        if operation.kind is None:
-            self.paused, self.paused_kinds = False, []
-        elif operation.kind in self.paused_kinds:
-            self.paused_kinds.remove(operation.kind)
-
-    def _configure(self, operation: Configure, _now: datetime, _seen: Seen) -> Settings:
-        if not set(operation.changes) <= set(Settings.__struct_fields__):
-            raise InvalidRequestError
-        settings = msgspec.structs.replace(self.settings, **operation.changes)
-        if settings.heartbeat_s >= settings.lease_s:
-            raise InvalidRequestError
-        self.settings = settings
-        return settings
-
-    def _tidy(self, _operation: Tidy, now: datetime, _seen: Seen) -> int:
-        settings, count, finished_at = self.settings, 0, now
-        now = min(now, self.believed(now))
-        while len(self.sessions) > settings.max_sessions:
-            oldest = min(self.sessions, key=lambda name: self.sessions[name]["version"])
-            self.horizon = max(self.horizon, self.sessions.pop(oldest)["version"])
-            count += 1
-        for name, session in list(self.sessions.items()):
-            if now - session["at"] > timedelta(seconds=settings.session_retention_s):
-                self.horizon = max(self.horizon, self.sessions.pop(name)["version"])
-                count += 1
-        for key, row in list(self.keys.items()):
-            if now - row["at"] > timedelta(seconds=settings.key_retention_s):
-                del self.keys[key]
-                count += 1
-        count += self.drop_expired_tokens(now)
-        count += self.forget_bulk(now)
-        while dead := self.dead():
-            age = now - dead[0]["finished_at"]
-            too_many = len(dead) > settings.max_dead
-            if not (too_many or age > timedelta(seconds=settings.dead_retention_s)):
-                break
-            dead[0].update(status="done", outcome="dead", finished_at=finished_at)
-            count += 1
-        return count
-
-    def believed(self, now: datetime) -> datetime:
-        """How late it is at most, going by the clocks that were noted."""
-        if self.time is None or now <= self.time + self._margin():
-            return now
-        return self.time
-
-    def _notetime(self, _operation: NoteTime, now: datetime, _seen: Seen) -> None:
-        margin = self._margin()
-        self.time = self.time or START
-        if now < self.time - margin:
-            self.time, self.ahead = now, []
-        elif now <= self.time + margin:
-            self.time, self.ahead = max(self.time, now), []
-        elif not self.ahead or now < max(self.ahead) - margin:
-            self.ahead = [now]
-        elif now - self.ahead[0] < timedelta(hours=1):
-            self.ahead.append(now)
-        elif now <= max(self.ahead) + margin:
-            self.time, self.ahead = max(now, *self.ahead), []
-        else:
-            self.time, self.ahead = max(self.ahead), [now]
-
-    def _margin(self) -> timedelta:
-        return timedelta(seconds=self.settings.clock_margin_s)

@@ -1,6 +1,6 @@
-"""Consumers and writers as their rulings tell them, for the reference.
+"""Consumers and writers as their rules define them, for the reference.
 
-A consumer remembers the lease that each of its jobs was handed out with, where the model derives
+A consumer remembers the lease that each of its jobs was handed out with, while the model derives
 it: a job belongs to the batch while it runs under that lease.
 """
 

@@ -1,4 +1,4 @@
-"""Access tokens as their rulings tell it: the part of the reference that is about them."""
+"""Access tokens as their rules define them: a part of the reference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TokenReference:
         return _info(row)
 
     def drop_expired_tokens(self, now: datetime) -> int:
-        """Drop what has expired, and tell how many."""
+        """Drop what has expired; return how many."""
         expired = [name for name, row in self.tokens.items() if _has_expired(row, now)]
         for name in expired:
             del self.tokens[name]

@@ -46,7 +46,7 @@ def test_a_granted_token_is_found_and_listed() -> None:
     assert queue.ok(ops.ReadTokens()) == (granted,)
 
 
-def test_two_tokens_may_bear_one_name_while_one_takes_the_place_of_the_other() -> None:
+def test_two_tokens_may_share_a_name_while_one_replaces_the_other() -> None:
     queue = Driver()
     queue.ok(grant(1))
     queue.ok(grant(2))
@@ -224,7 +224,7 @@ def test_a_revocation_that_comes_again_answers_as_before() -> None:
     assert queue.ok(revoke, "session", number=1) is True
 
 
-def test_neither_stats_nor_a_snapshot_tells_of_tokens() -> None:
+def test_stats_and_snapshots_do_not_include_tokens() -> None:
     queue = Driver()
     queue.ok(grant(1))
     digest = token_digest("token 1")
@@ -267,7 +267,7 @@ def test_each_operation_needs_its_right_and_what_is_not_named_needs_admin(
     assert not may((), operation)
 
 
-def test_what_is_no_operation_of_the_model_needs_admin() -> None:
+def test_an_unknown_operation_needs_admin() -> None:
     assert right_of(object()) == "admin"
 
 

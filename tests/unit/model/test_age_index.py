@@ -27,7 +27,7 @@ def test_the_oldest_is_the_one_with_the_earliest_time_and_then_the_smallest_numb
     assert first.id == "w2"
 
 
-def test_a_row_that_was_used_or_removed_since_is_passed_over() -> None:
+def test_a_row_that_was_used_or_removed_since_is_skipped() -> None:
     table, ages = filled(1, 2, 3)
     table.put(used := writer(1, 9))
     ages.add(used)

@@ -42,7 +42,7 @@ def test_a_takeover_follows_the_epoch_that_it_names(queue: Driver) -> None:
 
 
 @pytest.mark.parametrize("after", [-1, 0, 2, 2**63])
-def test_a_takeover_on_old_news_is_refused_and_changes_nothing(queue: Driver, after: int) -> None:
+def test_a_takeover_from_an_old_epoch_is_refused(queue: Driver, after: int) -> None:
     queue.ok(lead("a", 0))
     message = queue.refused(lead("b", after), SupersededError)
     assert "is in epoch 1" in message
@@ -50,12 +50,12 @@ def test_a_takeover_on_old_news_is_refused_and_changes_nothing(queue: Driver, af
     assert "another broker was first" in message
 
 
-def test_of_two_brokers_that_stand_on_the_same_news_one_leads(queue: Driver) -> None:
+def test_of_two_brokers_that_follow_the_same_epoch_one_leads(queue: Driver) -> None:
     queue.ok(lead("a", 0))
     queue.refused(lead("b", 0), SupersededError)
 
 
-def test_leading_twice_is_no_error_and_changes_nothing(queue: Driver) -> None:
+def test_leading_twice_changes_nothing(queue: Driver) -> None:
     first = queue.ok(lead("a", 0))
     queue.reload()
     queue.wait(10)
@@ -98,7 +98,7 @@ def test_a_broker_that_retires_leaves_its_epoch_and_no_address(queue: Driver) ->
     assert queue.ok(lead("b", 1)).epoch == 2
 
 
-def test_retiring_twice_is_no_error_and_changes_nothing(queue: Driver) -> None:
+def test_retiring_twice_changes_nothing(queue: Driver) -> None:
     queue.ok(lead("a", 0))
     queue.ok(Retire(id="a", epoch=1))
     applied = queue.send(Retire(id="a", epoch=1))

@@ -232,7 +232,7 @@ def test_nesting_is_bounded(opening: bytes, closing: bytes) -> None:
 
 
 @pytest.mark.parametrize("payload", [[[]] * 500, "[" * 500, '\\"' + "[{" * 300, {"[" * 300: 1}])
-def test_brackets_side_by_side_or_in_text_are_no_nesting(payload: object) -> None:
+def test_brackets_side_by_side_or_in_text_are_not_nesting(payload: object) -> None:
     Driver().push("j1", payload=payload)
 
 

@@ -118,7 +118,7 @@ def test_a_clock_that_is_set_back_makes_a_delayed_job_wait_again(queue: Driver) 
     assert queue.claim_ids() == ["later"]
 
 
-def test_next_due_tells_when_a_delayed_job_comes(queue: Driver) -> None:
+def test_next_due_is_when_the_next_delayed_job_is_due(queue: Driver) -> None:
     assert queue.state.next_due() is None
     queue.push("j1", delay_s=5.0)
     queue.push("j2", delay_s=9.0)
@@ -160,7 +160,7 @@ def test_a_redriven_job_keeps_its_place(queue: Driver) -> None:
     assert queue.claim_ids() == ["first", "second"]
 
 
-def test_a_cancelled_job_is_passed_over(queue: Driver) -> None:
+def test_a_cancelled_job_is_skipped(queue: Driver) -> None:
     queue.push_many("j1", "j2", "j3")
     queue.ok(Cancel(job="j2"))
     assert queue.claim_ids() == ["j1", "j3"]
@@ -193,7 +193,7 @@ def test_a_paused_queue_hands_out_nothing(queue: Driver) -> None:
     assert queue.claim_ids() == ["j1"]
 
 
-def test_a_paused_kind_is_passed_over(queue: Driver) -> None:
+def test_a_paused_kind_is_skipped(queue: Driver) -> None:
     queue.push("j1", "a")
     queue.push("j2", "b")
     queue.ok(Pause(kind="a"))

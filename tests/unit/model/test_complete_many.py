@@ -94,7 +94,7 @@ def test_a_cancelled_job_was_not_finished(queue: Driver) -> None:
     assert queue.job("j1").cancel_requested is False
 
 
-def test_no_jobs_at_all_are_no_error(queue: Driver) -> None:
+def test_completing_no_jobs_is_allowed(queue: Driver) -> None:
     applied = queue.send(many(), "s", number=1)
     assert (applied.answer, applied.error, applied.changes) == ((), None, [])
 

@@ -76,7 +76,7 @@ def test_a_batch_is_claimed_in_order_read_in_slices_and_acknowledged_in_one_go()
     assert queue.ok(claim(2)) == BatchState(2, 1)
 
 
-def test_the_same_number_stands_for_the_same_jobs_whoever_asks_and_with_whatever_secret() -> None:
+def test_a_batch_number_names_the_same_jobs_for_any_caller_and_secret() -> None:
     queue = opened("1", "2")
     queue.ok(claim(1))
     leases = [job.lease for job in queue.ok(read()).jobs]
@@ -217,7 +217,7 @@ def test_an_epoch_that_was_never_given_is_refused() -> None:
     assert queue.refused(claim(1, consumer="unknown"), ConsumerFencedError)
 
 
-def test_acknowledging_again_or_an_older_batch_is_no_error() -> None:
+def test_acknowledging_again_or_an_older_batch_is_idempotent() -> None:
     queue = opened("1", "2")
     queue.ok(claim(1, limit=1))
     queue.ok(ack(1), "s", number=1)

@@ -34,7 +34,7 @@ def after(seconds: float) -> datetime:
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), max_size=40))
-def test_they_come_in_order_whatever_the_clock_did_and_whoever_has_left(
+def test_finished_jobs_are_in_order_whatever_the_clock_did_and_which_left(
     steps: list[tuple[int, bool]],
 ) -> None:
     done = FinishedJobs()

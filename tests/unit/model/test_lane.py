@@ -80,7 +80,7 @@ def test_the_head_is_the_record_of_today() -> None:
     assert head is jobs["j1"]
 
 
-def test_jobs_that_left_are_passed_over() -> None:
+def test_jobs_that_left_are_skipped() -> None:
     jobs = Jobs()
     for seq in (3, 4, 5, 1, 2):
         jobs.add(seq)

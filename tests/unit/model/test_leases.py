@@ -51,7 +51,7 @@ def settling(job_id: str, lease: str) -> list[AnyOperation]:
     ]
 
 
-def test_a_heartbeat_is_noted_and_told_that_the_job_is_held(queue: Driver) -> None:
+def test_a_heartbeat_is_recorded_and_answers_that_the_job_is_held(queue: Driver) -> None:
     queue.push("j1")
     job = queue.claim_one()
     queue.wait(5)
@@ -142,7 +142,7 @@ def test_a_completed_job_is_done_with_its_result(queue: Driver) -> None:
     assert done.worker == "w"
 
 
-def test_completing_twice_under_one_lease_is_no_error(queue: Driver) -> None:
+def test_completing_twice_under_one_lease_is_idempotent(queue: Driver) -> None:
     queue.push("j1")
     job = queue.claim_one()
     queue.ok(Complete(job="j1", lease=lease_of(job), result=Raw(b"1")))
@@ -208,7 +208,7 @@ def test_a_job_dies_of_its_last_attempt_and_not_before(queue: Driver) -> None:
     assert [queue.fail(queue.claim_one()) for _ in range(3)] == ["queued", "queued", "dead"]
 
 
-def test_attempts_are_what_the_settings_say_where_the_job_says_nothing() -> None:
+def test_max_attempts_come_from_the_settings_if_the_job_has_none() -> None:
     queue = Driver(max_attempts=2, backoff={"base_s": 0.0})
     queue.push("j1")
     assert [queue.fail(queue.claim_one()) for _ in range(2)] == ["queued", "dead"]
@@ -244,7 +244,7 @@ def test_a_release_costs_no_attempt(queue: Driver) -> None:
     assert job.errors == ()
 
 
-def test_a_release_costs_nothing_where_no_attempt_is_left_by_new_settings(queue: Driver) -> None:
+def test_a_release_costs_nothing_if_new_settings_leave_no_attempt(queue: Driver) -> None:
     queue.push("j1")
     queue.fail(queue.claim_one())
     job = queue.claim_one()
@@ -317,7 +317,7 @@ def test_a_redrive_sets_the_counts_to_zero_but_never_the_attempt(queue: Driver) 
     assert queue.claim_one().attempt == 4
 
 
-def test_a_cancelled_worker_is_told_at_its_heartbeat(queue: Driver) -> None:
+def test_a_heartbeat_of_a_cancelled_job_reports_the_cancellation(queue: Driver) -> None:
     queue.push("j1")
     job = queue.claim_one()
     assert queue.ok(Cancel(job="j1")) == "requested"
@@ -437,7 +437,7 @@ def test_an_error_is_cut_at_its_limit_and_within_no_letter(text: str, kept: str)
 
 
 @pytest.mark.parametrize("error", ["\ud800", 5, None])
-def test_an_error_that_is_no_text_is_refused(queue: Driver, error: str) -> None:
+def test_an_error_that_is_not_text_is_refused(queue: Driver, error: str) -> None:
     queue.push("j1")
     lease = lease_of(queue.claim_one())
     queue.refused(Fail(job="j1", lease=lease, error=error), InvalidRequestError)

@@ -1,4 +1,4 @@
-"""Everything has a limit; at it the caller is told which setting to change, and nothing is lost."""
+"""Everything has a limit; the error names the setting to change, and nothing is lost."""
 
 from typing import Any
 
@@ -122,7 +122,7 @@ def test_what_waits_is_refused_at_the_same_size_whether_jobs_finished_or_left_si
     assert "max_bytes" in queue.refused(push(4, payload="y" * 1000), QueueFullError)
 
 
-def test_finished_jobs_that_nobody_archives_are_bounded(
+def test_finished_jobs_that_are_not_archived_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pushes, "_LEAST_OUTBOX_BYTES", 2000)

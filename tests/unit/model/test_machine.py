@@ -18,12 +18,9 @@ from msgspec import Raw, structs
 
 from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
-from bucketq.model import timekeeping
 from bucketq.model.base import NewJob
 from bucketq.model.operations import (
     AnyOperation,
-    Archived,
-    Cancel,
     Claim,
     Complete,
     CompleteMany,
@@ -32,43 +29,29 @@ from bucketq.model.operations import (
     Expire,
     Fail,
     Get,
-    GrantToken,
     Heartbeat,
     Lead,
     LeaseRef,
     List,
-    NoteTime,
-    Pause,
     Persist,
-    Purge,
     Push,
-    ReadOutbox,
     ReadStats,
     ReadTokens,
-    Redrive,
     Release,
     ReleaseMany,
     Request,
-    Resume,
     Retire,
-    RevokeToken,
     Silence,
-    Tidy,
     Withdraw,
 )
-from bucketq.model.operators import is_untidy
 from bucketq.model.records import STATUSES, Backoff, JobRecord
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
-from tests.unit.model.bulk_rules import BulkRules
 from tests.unit.model.driver import START
+from tests.unit.model.operator_rules import OperatorRules, chosen, pick, sender, some_kinds
 from tests.unit.model.reference import Reference, row_of
 
 KINDS = ("a", "b", "c")
-pick = st.integers(0, 99)
-some_kinds = st.sampled_from([(), (), (), ("a",), ("b",), ("a", "c"), ("c", "c", "never")])
-sender = st.tuples(st.sampled_from(["", "x", "x", "y", "z"]), st.integers(0, 6))
-"""Which client asks, and how many of its latest answers it has not acknowledged yet."""
 
 new_jobs = st.lists(
     st.fixed_dictionaries(
@@ -85,36 +68,6 @@ new_jobs = st.lists(
     min_size=1,
     max_size=4,
 )
-changes = st.one_of(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "max_attempts": st.integers(1, 4),
-            "backoff": st.sampled_from([Backoff(), Backoff(0.0), Backoff(8.0, 2.0, 20.0)]),
-            "max_errors": st.integers(0, 3),
-            "max_dead": st.integers(0, 3),
-            "max_jobs": st.sampled_from([4, 100]),
-            "max_keys": st.integers(1, 4),
-            "max_batch_jobs": st.sampled_from([2, 100]),
-            "max_sessions": st.integers(1, 3),
-            "max_tokens": st.integers(1, 4),
-            "require_token": st.booleans(),
-            "max_consumers": st.integers(1, 2),
-            "max_writers": st.integers(1, 3),
-            "consumer_retention_s": st.sampled_from([10.0, 1000.0]),
-            "writer_retention_s": st.sampled_from([10.0, 1000.0]),
-            "key_retention_s": st.sampled_from([10.0, 100.0]),
-            "dead_retention_s": st.sampled_from([10.0, 1000.0]),
-            "session_retention_s": st.sampled_from([10.0, 1000.0]),
-        },
-    ),
-    st.sampled_from([{}, {"lease_s": 1.0}, {"colour": 1}, {"max_jobs": 100}, {"max_errors": 1}]),
-)
-
-
-def chosen(values: list[Any], number: int) -> Any:
-    """One of some values, most likely one of the last few."""
-    return values[-1 - number % len(values)]
 
 
 def tables(state: State) -> dict[Change, object]:
@@ -139,7 +92,7 @@ def plain(answer: object) -> object:
     return answer
 
 
-class QueueMachine(BulkRules):
+class QueueMachine(OperatorRules):
     """Requests of a few clients, a clock that jumps, and commits."""
 
     def __init__(self) -> None:
@@ -330,86 +283,6 @@ class QueueMachine(BulkRules):
         epoch = self.state.epoch
         self.send(Retire(id=name, epoch=epoch - lag))
         assert self.state.epoch == epoch
-
-    @rule(number=pick, by=sender)
-    def cancel(self, number: int, by: tuple[str, int]) -> None:
-        running = list(self.state.running)
-        self.send(Cancel(job=chosen(running if running and number % 2 else self.ids, number)), by)
-
-    def some_dead(self, number: int) -> tuple[str, ...]:
-        if number < 60:
-            return ()
-        if number < 70:
-            return (chosen(self.ids, number),)
-        return tuple(sorted(self.state.dead)[: 1 + number % 2])
-
-    @precondition(lambda self: self.state.dead)
-    @rule(kinds=some_kinds, limit=st.integers(0, 2), number=pick, by=sender)
-    def redrive(self, kinds: tuple[str, ...], limit: int, number: int, by: tuple[str, int]) -> None:
-        self.send(Redrive(jobs=self.some_dead(number), kinds=kinds, limit=limit), by)
-
-    @precondition(lambda self: self.state.dead)
-    @rule(kinds=some_kinds, age_s=st.sampled_from([0.0, 5.0]), number=pick, by=sender)
-    def purge(self, kinds: tuple[str, ...], age_s: float, number: int, by: tuple[str, int]) -> None:
-        jobs = self.some_dead(number)
-        self.send(Purge(jobs=jobs, kinds=kinds, older_than_s=age_s), by)
-
-    @rule(
-        kind=st.sampled_from([None, "a", "b"]),
-        pauses=st.sampled_from([True, False, False]),
-        by=sender,
-    )
-    def pause_or_resume(self, kind: str | None, pauses: bool, by: tuple[str, int]) -> None:
-        self.send(Pause(kind=kind) if pauses else Resume(kind=kind), by)
-
-    @rule(changes=changes, by=sender)
-    def configure(self, changes: dict[str, Any], by: tuple[str, int]) -> None:
-        self.send(Configure(changes=changes), by)
-
-    @rule(number=pick, other=st.sampled_from([0, 0, 0, 1]), by=sender)
-    def grant_token(self, number: int, other: int, by: tuple[str, int]) -> None:
-        grant = GrantToken(
-            id=f"{number % 8:08x}",
-            name="ci",
-            digest=f"{number % 8 + 16 * other:064x}",
-            rights=(("push",), ("admin", "read", "read"))[number % 2],
-            ttl_s=(0.0, 5.0, 60.0)[number % 3],
-        )
-        self.send(grant, by)
-
-    @rule(number=pick, by=sender)
-    def revoke_token(self, number: int, by: tuple[str, int]) -> None:
-        self.send(RevokeToken(id=f"{number % 8:08x}"), by)
-
-    @precondition(lambda self: self.state.done)
-    @rule(number=pick)
-    def archive(self, number: int) -> None:
-        read = ReadOutbox(limit=1 + number % 4, min_age_s=float(number % 3))
-        rows = sorted(self.reference.with_status("done"), key=lambda row: row["finished_at"])
-        due = [
-            row["id"]
-            for row in rows
-            if abs(self.now - row["finished_at"]) >= timedelta(seconds=read.min_age_s)
-        ]
-        for state in (self.state, self.twin.state):
-            ready = apply(state, Request(read), self.now).answer
-            assert [job.id for job, _ in ready.jobs] == due[: read.limit]
-        other = (chosen(self.ids, number), 1 + number % 8)
-        self.send(Archived(jobs=(other, *((job.id, job.seq) for job, _ in ready.jobs), other)))
-
-    @precondition(lambda self: self.now != START)
-    @rule()
-    def tidy(self) -> None:
-        untidy = is_untidy(self.state, self.now)
-        before = len(self.state.changes)
-        self.send(Tidy())
-        assert untidy == (len(self.state.changes) > before)
-        assert not is_untidy(self.state, self.now)
-
-    @rule()
-    def note_time(self) -> None:
-        self.send(NoteTime())
-        assert not timekeeping.is_due(self.state, self.now)
 
     @precondition(lambda self: self.sent)
     @rule(number=pick)

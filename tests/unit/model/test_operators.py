@@ -35,7 +35,7 @@ def test_a_waiting_job_is_cancelled_at_once(queue: Driver) -> None:
     assert (job.status, job.outcome, job.finished_at) == ("done", "cancelled", queue.now)
 
 
-def test_cancelling_again_tells_the_same_and_changes_nothing(queue: Driver) -> None:
+def test_cancelling_again_answers_the_same_and_changes_nothing(queue: Driver) -> None:
     queue.push_many("waiting", "running")
     for job_id, answer in (("waiting", "cancelled"), ("running", "requested")):
         if job_id == "running":
@@ -82,7 +82,7 @@ def test_a_redrive_takes_those_that_died_first(queue: Driver) -> None:
 
 @pytest.mark.parametrize("seconds", [0, -5])
 @pytest.mark.parametrize("reload", [False, True])
-def test_who_died_first_is_told_by_the_rows_and_not_by_the_past(
+def test_which_job_died_first_depends_on_the_rows_alone(
     queue: Driver, seconds: int, reload: bool
 ) -> None:
     queue.push_many("j1", "j2")
@@ -160,7 +160,7 @@ def test_pausing_twice_is_pausing_once(queue: Driver) -> None:
         assert queue.send(operation).changes == []
 
 
-def test_what_runs_goes_on_while_the_queue_pauses(queue: Driver) -> None:
+def test_running_jobs_continue_while_the_queue_is_paused(queue: Driver) -> None:
     queue.push_many("j1", "j2")
     one, two = queue.claim(limit=2)
     queue.ok(Pause())
@@ -282,7 +282,7 @@ def test_tidy_drops_sessions_that_are_too_old_and_names_them() -> None:
     assert [session.id for session in queue.state.sessions.table] == ["young"]
 
 
-def test_tidy_drops_the_oldest_sessions_where_there_are_too_many() -> None:
+def test_tidy_drops_the_oldest_sessions_if_there_are_too_many() -> None:
     queue = Driver(max_sessions=2)
     for number, name in enumerate(("a", "b", "c", "a"), 1):
         queue.ok(Push(jobs=(new_job(f"j{number}"),)), name, number=number)
@@ -304,7 +304,7 @@ def test_tidy_finishes_dead_jobs_that_are_too_old() -> None:
     assert queue.job("young").status == "dead"
 
 
-def test_tidy_finishes_the_oldest_dead_jobs_where_there_are_too_many() -> None:
+def test_tidy_finishes_the_oldest_dead_jobs_if_there_are_too_many() -> None:
     queue = Driver(max_dead=2)
     for job_id in ("j1", "j2", "j3", "j4"):
         queue.kill(job_id)

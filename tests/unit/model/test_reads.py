@@ -88,7 +88,7 @@ def test_pages_hold_every_job_once(queue: Driver, limit: int, statuses: tuple[()
     assert found == ids(queue.ok(List(statuses=statuses)))
 
 
-def test_pages_go_on_across_blocks() -> None:
+def test_pages_continue_across_blocks() -> None:
     queue = Driver()
     queue.push_many(*(f"j{number}" for number in range(300)))
     for after in (0, 1, 62, 63, 64, 65, 127, 128, 299, 300, 2**62):
@@ -113,7 +113,7 @@ def test_stats_count_by_kind_and_status(queue: Driver) -> None:
     assert [stats.total(s) for s in ("queued", "running", "done", "dead")] == [2, 1, 2, 2]
 
 
-def test_stats_tell_how_long_the_oldest_has_waited() -> None:
+def test_stats_include_how_long_the_oldest_job_has_waited() -> None:
     queue = Driver()
     queue.push("j1")
     queue.wait(5)
@@ -124,7 +124,7 @@ def test_stats_tell_how_long_the_oldest_has_waited() -> None:
     assert queue.ok(ReadStats()).oldest_queued_s == 5
 
 
-def test_stats_tell_the_rest(queue: Driver) -> None:
+def test_stats_include_the_rest(queue: Driver) -> None:
     queue.push("keyed", key="k")
     queue.ok(Pause(), "s", number=1)
     queue.ok(Pause(kind="b"))

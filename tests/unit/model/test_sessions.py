@@ -1,4 +1,4 @@
-"""A request that comes again has the effect of one, or is told that nobody knows."""
+"""A repeated request takes effect once, or is answered that its outcome is unknown."""
 
 from typing import Any
 
@@ -260,7 +260,7 @@ def test_the_first_sending_is_applied_whatever_the_horizon_is() -> None:
 
 
 @pytest.mark.parametrize("reload", [False, True])
-def test_which_session_is_forgotten_is_told_by_the_rows_and_not_by_the_past(
+def test_which_session_is_forgotten_depends_on_the_rows_alone(
     reload: bool,
 ) -> None:
     queue = Driver(max_sessions=1)

@@ -23,7 +23,7 @@ RECORD = TokenRecord(
 )
 
 
-def test_a_token_tells_its_id() -> None:
+def test_the_id_of_a_token_is_parsed_from_its_text() -> None:
     assert TOKEN == "bq_0a1b2c3d_" + "5e" * 32
     assert parse_token(TOKEN) == "0a1b2c3d"
 
@@ -58,7 +58,7 @@ def test_a_digest_is_the_sha_256_of_the_whole_text() -> None:
     assert token_digest("abc") == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
-    assert token_digest("\ud800"), "what is not text has a digest too, and is nobody's"
+    assert token_digest("\ud800"), "invalid text has a digest too, which no token has"
 
 
 def test_a_record_knows_its_token_and_no_other() -> None:

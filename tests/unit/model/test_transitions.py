@@ -1,4 +1,4 @@
-"""A refusal is an answer: whoever keeps it keeps nothing else."""
+"""A refusal is an answer: keeping it keeps nothing else alive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def without_collector() -> Iterator[None]:
 
 
 class Owner:
-    """Whoever applies requests: a refusal's frames lead to it."""
+    """A caller of ``apply``: the frames of a refusal refer to it."""
 
     def refuse(self, operation: AnyOperation) -> BucketQError:
         state = State(incarnation="test", created_at=START)
@@ -43,9 +43,7 @@ class Owner:
     ],
     ids=["push", "configure"],
 )
-def test_a_refusal_keeps_nobody_alive_who_was_on_the_way(
-    without_collector: None, operation: AnyOperation
-) -> None:
+def test_a_refusal_keeps_no_caller_alive(without_collector: None, operation: AnyOperation) -> None:
     owner = Owner()
     gone = weakref.ref(owner)
     error = owner.refuse(operation)

@@ -80,7 +80,7 @@ def test_all_jobs_come_in_or_none_and_then_the_position_stays() -> None:
     assert queue.ok(publish(1, "2")) is True
 
 
-def test_there_is_a_limit_on_writers_but_not_on_going_on() -> None:
+def test_there_is_a_limit_on_writers_but_not_on_known_ones() -> None:
     queue = Driver(max_writers=1)
     queue.ok(publish(1, "1"))
     assert "max_writers" in queue.refused(publish(1, "2", writer="b"), RejectedError)

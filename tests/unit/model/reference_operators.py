@@ -1,0 +1,168 @@
+"""Operators and clocks as their rules define them, for the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from bucketq.errors import (
+    InvalidRequestError,
+    JobNotFoundError,
+)
+from bucketq.model.operations import (
+    Cancel,
+    Configure,
+    NoteTime,
+    Pause,
+    Purge,
+    Redrive,
+    Resume,
+    Tidy,
+)
+from bucketq.model.records import JobRecord
+from bucketq.model.settings import Settings
+from tests.unit.model.driver import START
+from tests.unit.model.reference_bulk import BulkReference
+
+Row = dict[str, Any]
+Seen = Callable[[str], JobRecord]
+
+
+class OperatorReference(BulkReference):
+    """What operators and tidying do to a queue."""
+
+    def __init__(self) -> None:
+        """Begin empty, with the default settings."""
+        super().__init__()
+        self.settings = Settings()
+        self.jobs: dict[str, Row] = {}
+        self.keys: dict[str, Row] = {}
+        self.sessions: dict[str, Row] = {}
+        self.paused = False
+        self.paused_kinds: list[str] = []
+        self.version = 0
+        self.horizon = 0
+        self.time: datetime | None = None
+        self.ahead: list[datetime] = []
+        """What a clock that is further ahead has shown."""
+
+    def with_status(self, status: str) -> list[Row]:
+        """The jobs with a status, in the order of their pushes."""
+        return [row for row in self.jobs.values() if row["status"] == status]
+
+    def dead(self) -> list[Row]:
+        """The dead jobs, first dead first."""
+        return sorted(self.with_status("dead"), key=lambda row: (row["finished_at"], row["seq"]))
+
+    def _existing(self, job: str) -> Row:
+        if job not in self.jobs:
+            raise JobNotFoundError
+        return self.jobs[job]
+
+    def _cancel(self, operation: Cancel, now: datetime, _seen: Seen) -> str:
+        row = self._existing(operation.job)
+        if row["status"] == "queued":
+            row.update(status="done", outcome="cancelled", finished_at=now)
+        if row["status"] == "running":
+            row["cancel_requested"] = True
+            return "requested"
+        return "cancelled" if row["outcome"] == "cancelled" else "finished"
+
+    def _chosen(self, operation: Redrive | Purge) -> list[Row]:
+        rows = [self._existing(job) for job in operation.jobs]
+        if any(row["status"] != "dead" for row in rows):
+            raise InvalidRequestError
+        chosen = rows or self.dead()
+        return [row for row in chosen if not operation.kinds or row["kind"] in operation.kinds]
+
+    def _redrive(self, operation: Redrive, _now: datetime, _seen: Seen) -> int:
+        chosen = self._chosen(operation)
+        if operation.limit:
+            chosen = chosen[: operation.limit]
+        for row in chosen:
+            row.update(status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
+        return len(chosen)
+
+    def _purge(self, operation: Purge, now: datetime, _seen: Seen) -> int:
+        chosen = self._chosen(operation)
+        if operation.older_than_s:
+            age = timedelta(seconds=operation.older_than_s)
+            chosen = [row for row in chosen if now - row["finished_at"] >= age]
+        for row in chosen:
+            row.update(status="done", outcome="dead", finished_at=now)
+        return len(chosen)
+
+    def _pause(self, operation: Pause, _now: datetime, _seen: Seen) -> None:
+        if operation.kind is None:
+            self.paused = True
+        elif operation.kind not in self.paused_kinds:
+            self.paused_kinds.append(operation.kind)
+
+    def _resume(self, operation: Resume, _now: datetime, _seen: Seen) -> None:
+        if operation.kind is None:
+            self.paused, self.paused_kinds = False, []
+        elif operation.kind in self.paused_kinds:
+            self.paused_kinds.remove(operation.kind)
+
+    def _configure(self, operation: Configure, _now: datetime, _seen: Seen) -> Settings:
+        if not set(operation.changes) <= set(Settings.__struct_fields__):
+            raise InvalidRequestError
+        settings = msgspec.structs.replace(self.settings, **operation.changes)
+        if settings.heartbeat_s >= settings.lease_s:
+            raise InvalidRequestError
+        self.settings = settings
+        return settings
+
+    def _tidy(self, _operation: Tidy, now: datetime, _seen: Seen) -> int:
+        settings, count, finished_at = self.settings, 0, now
+        now = min(now, self.believed(now))
+        while len(self.sessions) > settings.max_sessions:
+            oldest = min(self.sessions, key=lambda name: self.sessions[name]["version"])
+            self.horizon = max(self.horizon, self.sessions.pop(oldest)["version"])
+            count += 1
+        for name, session in list(self.sessions.items()):
+            if now - session["at"] > timedelta(seconds=settings.session_retention_s):
+                self.horizon = max(self.horizon, self.sessions.pop(name)["version"])
+                count += 1
+        for key, row in list(self.keys.items()):
+            if now - row["at"] > timedelta(seconds=settings.key_retention_s):
+                del self.keys[key]
+                count += 1
+        count += self.drop_expired_tokens(now)
+        count += self.forget_bulk(now)
+        while dead := self.dead():
+            age = now - dead[0]["finished_at"]
+            too_many = len(dead) > settings.max_dead
+            if not (too_many or age > timedelta(seconds=settings.dead_retention_s)):
+                break
+            dead[0].update(status="done", outcome="dead", finished_at=finished_at)
+            count += 1
+        return count
+
+    def believed(self, now: datetime) -> datetime:
+        """How late it is at most, going by the clocks that were noted."""
+        if self.time is None or now <= self.time + self._margin():
+            return now
+        return self.time
+
+    def _notetime(self, _operation: NoteTime, now: datetime, _seen: Seen) -> None:
+        margin = self._margin()
+        self.time = self.time or START
+        if now < self.time - margin:
+            self.time, self.ahead = now, []
+        elif now <= self.time + margin:
+            self.time, self.ahead = max(self.time, now), []
+        elif not self.ahead or now < max(self.ahead) - margin:
+            self.ahead = [now]
+        elif now - self.ahead[0] < timedelta(hours=1):
+            self.ahead.append(now)
+        elif now <= max(self.ahead) + margin:
+            self.time, self.ahead = max(now, *self.ahead), []
+        else:
+            self.time, self.ahead = max(self.ahead), [now]
+
+    def _margin(self) -> timedelta:
+        return timedelta(seconds=self.settings.clock_margin_s)
