@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
-from bucketq.model import consumers, pushes, transitions, writers
-from bucketq.model.numbered_batches import AckBatch, BatchState, ClaimBatch, ConsumerRecord, Publish
+from bucketq.model import consumers, pushes, transitions
+from bucketq.model.numbered_batches import (
+    AckBatch,
+    BatchState,
+    ClaimBatch,
+    ConsumerRecord,
+    Publish,
+    ReleaseBatch,
+)
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from tests.simulation.test_mutants import Patch, expect
 
+Settle = Callable[[list[JobRecord]], None]
 HANDLERS: dict[Any, Any] = transitions._HANDLERS
 _ONE_SET = "a batch number stands for one set of jobs"
 
@@ -69,25 +78,28 @@ def test_an_acknowledgement_of_jobs_that_others_hold_is_noticed(monkeypatch: Pat
 
 def test_an_acknowledgement_that_completes_nothing_is_noticed(monkeypatch: Patch) -> None:
     def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
-        record = consumers._to_close(state, operation)
-        if record is None:
-            return BatchState(operation.batch, 0)
-        held, lost = consumers._sort(state, record, record.jobs)
-        consumers._close(state, record, now)
-        return BatchState(record.batch, len(held), lost)
+        return consumers._close(state, operation, now, lambda _held: None)
 
     monkeypatch.setitem(HANDLERS, AckBatch, acknowledge)
     expect("acknowledged means completed", scenario="batches")
 
 
 def test_an_acknowledgement_that_leaves_the_batch_open_is_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(consumers, "_close", lambda _state, _record, _now: None)
+    def close(
+        state: State, operation: AckBatch | ReleaseBatch, _now: datetime, settle: Settle
+    ) -> BatchState:
+        record = state.consumers.by_id[operation.consumer]
+        held, lost = consumers._sort(state, record, record.jobs)
+        settle(held)
+        return BatchState(record.batch, len(held), lost)
+
+    monkeypatch.setattr(consumers, "_close", close)
     expect("closed means closed", scenario="batches")
 
 
 def test_a_writer_whose_position_is_not_kept_publishes_twice(monkeypatch: Patch) -> None:
     def publish(state: State, operation: Publish, now: datetime) -> bool:
-        pushes.add(state, operation.jobs, now)
+        pushes.push(state, operation, now)
         return True
 
     monkeypatch.setitem(HANDLERS, Publish, publish)
@@ -98,6 +110,6 @@ def test_a_position_that_is_kept_before_its_jobs_is_noticed(monkeypatch: Patch) 
     def publish(state: State, operation: Publish, now: datetime) -> bool:
         return publish_really(state, replace(operation, jobs=operation.jobs[:-1]), now)
 
-    publish_really = writers.publish
+    publish_really = pushes.publish
     monkeypatch.setitem(HANDLERS, Publish, publish)
     expect("acknowledged means durable", "all or none", scenario="batches")

@@ -48,5 +48,6 @@ def lines_in(body: bytes, key: str) -> Iterator[tuple[JobRecord, bytes]]:
         try:
             yield decode_line(line), line
         except msgspec.MsgspecError as error:
-            message = f"archive file {key}, line {number} cannot be decoded: {error}"
-            raise CorruptStateError(message) from error
+            raise CorruptStateError(
+                f"archive file {key}, line {number} cannot be decoded: {error}"
+            ) from error

@@ -89,8 +89,9 @@ class CompactedReader:
         except ObjectMissingError:
             await self._log.refresh()
             if file.path in self._log.files:
-                message = f"{key} is missing, and the log of the compacted archive names it"
-                raise CorruptStateError(message) from None
+                raise CorruptStateError(
+                    f"{key} is missing, and the log of the compacted archive names it"
+                ) from None
             return None
         self._bodies[file.path] = body
         return body

@@ -40,11 +40,11 @@ SETTLED_AFTER = timedelta(hours=1)
 LONGEST_ROUND = timedelta(hours=6)
 """A longer round is not published, because its files may have been swept as leftovers."""
 
-PART_BYTES = 64 << 20
-_ROUND_BYTES = 1 << 30
-_FILE_ROWS = 500_000
-_AT_ONCE = 8
-_ATTEMPTS = 5
+PART_BYTES = 64 << 20  # Bounds the memory of a task.
+_ROUND_BYTES = 1 << 30  # Bounds the work that is lost with a round.
+_FILE_ROWS = 500_000  # Bounds a file, which is encoded in memory.
+_AT_ONCE = 8  # Archive files are small, so a request is mostly latency.
+_ATTEMPTS = 5  # With pauses of 0.2, 0.4, 0.8 and 1.6 s: three seconds in all.
 _PAUSE_S = 0.2
 _HOUR = timedelta(hours=1)
 
@@ -94,7 +94,6 @@ class Compactor:
     """Plans rounds and publishes them; ``write_part`` writes the files."""
 
     def __init__(self, store: ObjectStore, layout: Layout, clock: Clock) -> None:
-        """Compact the archive in ``store`` with the keys of ``layout``."""
         self._store = store
         self._layout = layout
         self._clock = clock

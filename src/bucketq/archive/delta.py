@@ -29,12 +29,12 @@ Field = tuple[str, str | dict[str, object]]
 """A column: its name, and its type as Delta spells it."""
 
 PARTITIONS = ("date", "kind")
-_READER_VERSION, _WRITER_VERSION = 1, 2
-_AT_ONCE = 16
+_READER_VERSION, _WRITER_VERSION = 1, 2  # No feature of a newer one is used.
+_AT_ONCE = 16  # Versions are small, so reading one is mostly latency.
 _PATIENCE_S = 60.0
 """How long to try before the outcome of a commit is called unknown: longer than a failover of
 the storage takes, and short enough for a command to say so."""
-_FIRST_RETRY_S, _LAST_RETRY_S = 0.25, 8.0
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.25, 8.0  # A short fault costs little, a long one few requests.
 _MILLISECOND = timedelta(milliseconds=1)
 _DAY = timedelta(days=1)
 _FINISHED = "finished_at"
@@ -212,12 +212,11 @@ class DeltaLog:
     def _apply(self, body: bytes, version: int) -> None:
         for action in _actions(body, self._key(version)):
             if action.protocol and action.protocol.min_reader_version > _READER_VERSION:
-                message = (
+                raise CorruptStateError(
                     f"the compacted archive at {self._root} wants a reader of Delta version "
                     f"{action.protocol.min_reader_version}, and this one knows {_READER_VERSION}: "
                     "another tool has changed it; read it with that one"
                 )
-                raise CorruptStateError(message)
             if action.remove:
                 self.files.pop(action.remove.path, None)
             if action.add:
@@ -298,5 +297,6 @@ def _actions(body: bytes, key: str) -> list[Action]:
     try:
         return [_decode(line) for line in body.splitlines() if line.strip()]
     except msgspec.MsgspecError as error:
-        message = f"{key} cannot be read as a version of a Delta table: {error}"
-        raise CorruptStateError(message) from error
+        raise CorruptStateError(
+            f"{key} cannot be read as a version of a Delta table: {error}"
+        ) from error

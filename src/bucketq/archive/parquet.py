@@ -55,7 +55,7 @@ _FINISHED = "finished_at"
 _DIFFERENT = frozenset(["id", "finished_at", "pushed_at", "claimed_at", "seq", "payload", "rest"])
 """Columns whose values hardly ever repeat, so that a dictionary would not pay."""
 GROUP_ROWS = 50_000
-"""The maximum number of rows in a row group."""
+"""The maximum number of rows in a row group, which is read as a whole."""
 _DERIVED: dict[str, Callable[[JobRecord], Any]] = {
     _FINISHED: finished_at,
     "tags": lambda job: None if job.tags is None else list(job.tags.items()),
@@ -86,11 +86,10 @@ class Group(NamedTuple):
 def demand_pyarrow() -> None:
     """Raise ``InvalidRequestError`` if pyarrow is not installed."""
     if find_spec("pyarrow") is None:
-        message = (
+        raise InvalidRequestError(
             "the archive of this queue is compacted into Parquet, and reading that needs pyarrow: "
             "pip install pyarrow"
         )
-        raise InvalidRequestError(message)
 
 
 def group_of(rows: Sequence[ArchivedRow]) -> Group:
@@ -154,8 +153,7 @@ def _batches(
             table = file.read_row_group(group, columns=columns)
             yield [table.column(name).to_pylist() for name in columns]
     except (pa.ArrowException, KeyError) as error:
-        message = f"compacted file {key} cannot be read: {error}"
-        raise CorruptStateError(message) from error
+        raise CorruptStateError(f"compacted file {key} cannot be read: {error}") from error
 
 
 def _is_apart(group: Any, since: datetime, until: datetime) -> bool:

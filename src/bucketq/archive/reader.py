@@ -24,7 +24,7 @@ from bucketq.store.base import ObjectMissingError, ObjectStore
 _AT_ONCE = 8  # Archive files read at once: they are small, so a read is mostly latency.
 _TOGETHER = 5000
 """How many jobs of the table are yielded at a time, to bound memory."""
-_LONGEST_RANGE = timedelta(days=366 * 20)
+_LONGEST_RANGE = timedelta(days=366 * 20)  # Longer is a mistake: every day costs a listing.
 _HOUR = timedelta(hours=1)
 _DAY_HOURS = 24
 
@@ -33,7 +33,6 @@ class ArchiveReader:
     """Reads the archive of one queue."""
 
     def __init__(self, store: ObjectStore, layout: Layout) -> None:
-        """Read from ``store``, with the keys of ``layout``."""
         self._store = store
         self._layout = layout
         self._compacted = CompactedReader(store, layout)
@@ -58,8 +57,9 @@ class ArchiveReader:
         check.moment(since, "since")
         check.moment(until, "until")
         if until - since > _LONGEST_RANGE:
-            message = f"a range of {(until - since).days} days is too long: read it in parts"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                f"a range of {(until - since).days} days is too long: read it in parts"
+            )
         for hours in _by_day(since, until):
             listed = await self._listed(hours)
             await self._compacted.refresh()

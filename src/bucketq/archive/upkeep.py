@@ -22,9 +22,10 @@ from bucketq.clock import Clock, SystemClock
 from bucketq.store.base import ObjectStore
 
 _SETTLED_AFTER = timedelta(hours=2)
+"""Jobs of a younger hour may still be in the queue, because an archiver was stopped."""
 _LEFT_OVER_AFTER = timedelta(days=1)
 """Much longer than a round of compaction may take."""
-_ATTEMPTS = 5
+_ATTEMPTS = 5  # Each is lost only to another commit; what is left is pruned next time.
 
 
 async def prune(

@@ -28,7 +28,6 @@ class ArchiveWriter:
     """Writes finished jobs to the archive of one queue."""
 
     def __init__(self, store: ObjectStore, layout: Layout) -> None:
-        """Write to ``store``, with the keys of ``layout``."""
         self._store = store
         self._layout = layout
 

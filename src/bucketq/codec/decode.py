@@ -1,6 +1,6 @@
 """Reading ``queue.json``: validate everything, name the line of an error, keep unknown fields.
 
-Whatever is wrong with an object, it is never taken for an empty queue and never overwritten.
+A damaged object is never mistaken for an empty queue, and never overwritten.
 """
 
 from __future__ import annotations
@@ -123,11 +123,10 @@ def check_format(body: bytes, where: str) -> None:
     except _UNREADABLE:
         return  # It has no format, and will be refused for what it is.
     if number > FORMAT:
-        message = (
+        raise NewerFormatError(
             f"{where} has format {number}, this bucketq knows formats up to {FORMAT}: "
             "upgrade bucketq; the object is left as it is"
         )
-        raise NewerFormatError(message)
     if number < 1:
         _refuse(where, f"there is no format {number}")
 
@@ -157,7 +156,7 @@ def check_frame(body: bytes, where: str) -> None:
 
 
 def _is_acceptable(body: bytes) -> bool:
-    """Whether `repair --accept` would take it: nothing is to be recommended that is refused."""
+    """Whether `repair --accept` would accept it; otherwise the error must not recommend it."""
     try:
         decode(body, "", accept=True)
     except CorruptStateError:
@@ -259,13 +258,12 @@ def _split(
 def _build(found: _ObjectFields) -> State:
     """Make the state. Raises ``ValueError`` on what the types do not say but the model needs."""
     if found.version < 1 or not found.commits or found.commits[-1] != found.commit:
-        message = f"version {found.version} does not fit its commits"
-        raise ValueError(message)
+        raise ValueError(f"version {found.version} does not fit its commits")
     _check_sessions(found.sessions)
     _check_consumers(found.consumers)
     _check_jobs(found.jobs, found.next_seq)
     _check_times(found)
-    _let_go(found.jobs)
+    _detach(found.jobs)
     try:
         sessions = Sessions(found.sessions, found.horizon)
         state = State(
@@ -292,8 +290,8 @@ def _build(found: _ObjectFields) -> State:
     return state
 
 
-def _let_go(jobs: list[JobRecord]) -> None:
-    """Let jobs hold no more than they need, for they outlive the bytes that they came from.
+def _detach(jobs: list[JobRecord]) -> None:
+    """Free jobs from the bytes that they were read from, which they outlive.
 
     The parser leaves payloads as views, of which one keeps the whole object in memory, and makes
     the name of a kind again for every job. Records never change; these were made a moment ago, and
@@ -314,11 +312,13 @@ def _check_order(found: _ObjectFields) -> None:
         last = -1
         for index, row in enumerate(_rows(found, name)):
             if row.id in seen:
-                message = f"{name}[{index}] has the id of {name}[{seen[row.id]}], {row.id!r}"
-                raise ValueError(message)
+                raise ValueError(
+                    f"{name}[{index}] has the id of {name}[{seen[row.id]}], {row.id!r}"
+                )
             if row.seq <= last:
-                message = f"{name}[{index}] ({row.id}): number {row.seq} follows number {last}"
-                raise ValueError(message)
+                raise ValueError(
+                    f"{name}[{index}] ({row.id}): number {row.seq} follows number {last}"
+                )
             seen[row.id], last = index, row.seq
 
 
@@ -330,16 +330,13 @@ def _rows(found: _ObjectFields, table: str) -> list[Any]:
 def _check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
     highest = jobs[-1].seq if jobs else 0
     if highest >= next_seq:
-        message = f"next_seq is {next_seq}, but jobs have numbers up to {highest}"
-        raise ValueError(message)
+        raise ValueError(f"next_seq is {next_seq}, but jobs have numbers up to {highest}")
     for index, job in enumerate(jobs):
         status = job.status
         if status == "running" and (job.lease is None or job.worker is None):
-            message = f"jobs[{index}] ({job.id}) is running without a lease and a worker"
-            raise ValueError(message)
+            raise ValueError(f"jobs[{index}] ({job.id}) is running without a lease and a worker")
         if status == "done" and (job.outcome is None or job.finished_at is None):
-            message = f"jobs[{index}] ({job.id}) is done without an outcome and a time"
-            raise ValueError(message)
+            raise ValueError(f"jobs[{index}] ({job.id}) is done without an outcome and a time")
         if (
             job.pushed_at.tzinfo is None
             or ((at := job.run_at) is not None and at.tzinfo is None)
@@ -347,28 +344,29 @@ def _check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
             or ((at := job.heartbeat_at) is not None and at.tzinfo is None)
             or ((at := job.finished_at) is not None and at.tzinfo is None)
         ):
-            message = f"jobs[{index}] ({job.id}) has a time without a zone"
-            raise ValueError(message)
+            raise ValueError(f"jobs[{index}] ({job.id}) has a time without a zone")
 
 
 def _check_sessions(sessions: list[Session]) -> None:
     for index, session in enumerate(sessions):
         if any(len(span) != 2 or span[0] > span[1] for span in session.done):  # noqa: PLR2004 - a pair
-            message = f"sessions[{index}] ({session.id}): done must be pairs of first and last"
-            raise ValueError(message)
+            raise ValueError(
+                f"sessions[{index}] ({session.id}): done must be pairs of first and last"
+            )
 
 
 def _check_consumers(consumers: list[ConsumerRecord]) -> None:
     for index, consumer in enumerate(consumers):
         if consumer.epoch < 1 or consumer.batch < 0:
-            message = f"consumers[{index}] ({consumer.id}) has an epoch or a batch below the first"
-            raise ValueError(message)
+            raise ValueError(
+                f"consumers[{index}] ({consumer.id}) has an epoch or a batch below the first"
+            )
         if consumer.is_open and not (consumer.batch and consumer.secret):
-            message = f"consumers[{index}] ({consumer.id}) has jobs without a batch and a secret"
-            raise ValueError(message)
+            raise ValueError(
+                f"consumers[{index}] ({consumer.id}) has jobs without a batch and a secret"
+            )
         if len(set(consumer.jobs)) < len(consumer.jobs):
-            message = f"consumers[{index}] ({consumer.id}) has a job twice"
-            raise ValueError(message)
+            raise ValueError(f"consumers[{index}] ({consumer.id}) has a job twice")
 
 
 def _check_times(found: _ObjectFields) -> None:
@@ -387,11 +385,9 @@ def _check_times(found: _ObjectFields) -> None:
             times[f"tokens[{index}].expires_at"] = row.expires_at
     for name, time in times.items():
         if time.tzinfo is None:
-            message = f"{name} is a time without a zone"
-            raise ValueError(message)
+            raise ValueError(f"{name} is a time without a zone")
 
 
 def _refuse(where: str, reason: str, *, is_acceptable: bool = False) -> NoReturn:
     advice = f"the object is left as it is; {_ACCEPT if is_acceptable else _RESTORE}"
-    message = f"{where} is not a queue that can be trusted: {reason}; {advice}"
-    raise CorruptStateError(message)
+    raise CorruptStateError(f"{where} is not a queue that can be trusted: {reason}; {advice}")

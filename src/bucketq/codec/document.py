@@ -53,8 +53,8 @@ class _Section:
     def adopt(self, body: bytes, start: int, end: int) -> None:
         """Take the encoded rows, without the table's brackets, from an object just read.
 
-        They are only taken where every block begins with a line, as this code writes it: then
-        what stands between the beginnings of two blocks are the rows of the first.
+        They are taken only if every block begins with a line as this code writes it: then the text
+        between the beginnings of two blocks is the rows of the first.
         """
         openings = [_line_start(rows[0]) for rows in self.table.blocks.values()]
         if not openings or not body.startswith(openings[0], start):

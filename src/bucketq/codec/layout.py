@@ -17,7 +17,7 @@ OPENINGS = {
     "writers": b'\n],"writers":[',
     "jobs": b'\n],"jobs":[',
 }
-"""What stands before the rows of each table, in the order of the tables."""
+"""The text before the rows of each table, in the order of the tables."""
 COMMA = b","
 SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"

@@ -29,6 +29,6 @@ def read_job_lines(body: bytes, where: str) -> list[bytes]:
     opening = body.find(_OPENING)
     text = body[opening + len(_OPENING) : -len(END)]
     if opening < 0 or not body.endswith(END) or _CLOSING in text:
-        # Another bucketq has written it in its own way, and behind the jobs there may be more.
+        # A newer bucketq may write more tables behind the jobs, or in another order.
         return [_encode(job) for job in decode(body, where).state.jobs]
     return text[1:].split(SEPARATOR) if text else []

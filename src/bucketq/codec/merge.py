@@ -68,8 +68,7 @@ def merge(base: bytes, edited: bytes, newest: bytes) -> bytes:
     old, new, there = _parse(base), _parse(edited), _parse(newest)
     head = _merge(old.head, new.head, there.head, ".".join)
     if new.next_seq < old.next_seq:
-        message = "next_seq cannot be lowered while others push"
-        raise EditConflictError(message)
+        raise EditConflictError("next_seq cannot be lowered while others push")
     next_seq = max(new.next_seq, there.next_seq)
     tables: dict[str, list[Raw]] = {}
     for table in TABLES:
@@ -89,8 +88,9 @@ def _merge_rows(
     merged = _merge(before, edited, newest, lambda row_id: f"{table.removesuffix('s')} {row_id}")
     for row_id in _differences(before, edited):
         if row_id in before and row_id in edited and _seq(before[row_id]) != _seq(edited[row_id]):
-            message = f"the seq of {table.removesuffix('s')} {row_id} cannot be edited meanwhile"
-            raise EditConflictError(message)
+            raise EditConflictError(
+                f"the seq of {table.removesuffix('s')} {row_id} cannot be edited meanwhile"
+            )
     is_counted = table == "jobs"
     number = next_seq if is_counted else max(map(_seq, newest.values()), default=0) + 1
     for row_id, row in merged.items():
@@ -113,8 +113,7 @@ def _merge(
         if found == wanted:
             continue  # Another process has made the same change.
         if found != old.get(name):
-            message = f"{describe(name)} was changed by another process too"
-            raise EditConflictError(message)
+            raise EditConflictError(f"{describe(name)} was changed by another process too")
         if wanted is None:
             del merged[name]
         else:

@@ -60,15 +60,13 @@ def grant(state: State, operation: GrantToken, now: datetime) -> TokenInfo:
     if known is not None:
         if compare_digest(known.digest, operation.digest):
             return known.info()
-        message = f"the id {operation.id} belongs to another token; make a new token"
-        raise KeyConflictError(message)
+        raise KeyConflictError(f"the id {operation.id} belongs to another token; make a new token")
     live = sum(token.is_live(now) for token in state.tokens)
     if live >= state.settings.max_tokens:
-        message = (
+        raise RejectedError(
             f"too many tokens: the queue has {live:,}, {state.settings.max_tokens:,} are allowed "
             "(max_tokens); revoke those that are not used"
         )
-        raise RejectedError(message)
     token = TokenRecord(
         id=operation.id,
         seq=state.tokens.next_seq,
@@ -94,14 +92,12 @@ def recall_grant(state: State, operation: GrantToken, stored: str) -> TokenInfo:
     """Answer a retried grant, if it comes with the same token and that is still there."""
     token = state.tokens.get(stored)
     if token is None:
-        message = f"token {stored} was granted, and has expired or been revoked since"
-        raise RejectedError(message)
+        raise RejectedError(f"token {stored} was granted, and has expired or been revoked since")
     if not compare_digest(token.digest, operation.digest):
-        message = (
+        raise KeyConflictError(
             f"the request has granted token {stored}, of which the text is lost; "
             "revoke it, and make a new token with a new request"
         )
-        raise KeyConflictError(message)
     return token.info()
 
 
@@ -123,33 +119,31 @@ def read_tokens(state: State, _operation: ReadTokens, now: datetime) -> tuple[To
 def check_token_id(token_id: object) -> None:
     """Check the id of a token. It is not shown, for it may be a whole token by mistake."""
     if not isinstance(token_id, str) or not _ID.fullmatch(token_id):
-        message = (
+        raise InvalidRequestError(
             "a token's id has 8 hexadecimal digits: give the middle of bq_<id>_<secret>, "
             "as `bucketq token list` shows it"
         )
-        raise InvalidRequestError(message)
 
 
 def check_token_name(name: object) -> None:
     """Check the name of a token."""
     check.text(name, "token name")
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TOKEN_NAME or not name.isprintable():
-        message = f"a token's name must have 1 to {MAX_TOKEN_NAME} characters that can be printed"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(
+            f"a token's name must have 1 to {MAX_TOKEN_NAME} characters that can be printed"
+        )
 
 
 def check_rights(rights: tuple[object, ...]) -> None:
     """Check the rights of a token."""
     if not rights or any(right not in RIGHTS for right in rights):
-        message = f"a token needs one or more of the rights {', '.join(RIGHTS)}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"a token needs one or more of the rights {', '.join(RIGHTS)}")
 
 
 def _check(operation: GrantToken) -> None:
     check_token_id(operation.id)
     check_token_name(operation.name)
     if not isinstance(operation.digest, str) or not _DIGEST.fullmatch(operation.digest):
-        message = "a token's digest must be a SHA-256 of 64 hexadecimal digits"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("a token's digest must be a SHA-256 of 64 hexadecimal digits")
     check_rights(operation.rights)
     check.delay(operation.ttl_s, "ttl_s")

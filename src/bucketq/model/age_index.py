@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from bucketq.model.table import Row
 
-_SWEEP_ABOVE = 64  # Below this, sweeping costs more than the memory that it frees.
+_SWEEP_ABOVE = 64  # So few entries are not worth a sweep.
 
 R = TypeVar("R", bound=Row)
 

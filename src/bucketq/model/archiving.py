@@ -1,4 +1,4 @@
-"""How finished jobs leave: read from the outbox, and removed once they are in the archive."""
+"""How finished jobs are read from the outbox, and removed once they are in the archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bucketq.model.state import State
 
 
 def read_outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
-    """Read the finished jobs that are to leave, those that finished first before the others."""
+    """Read the finished jobs that are to be archived, in the order in which they finished."""
     check.delay(operation.min_age_s, "min_age_s")
     check.whole_number(operation.limit, "limit", 0)
     if operation.keep_bytes is not None:
@@ -48,7 +48,7 @@ def _leaving(done: FinishedJobs, operation: ReadOutbox, now: datetime) -> Iterat
 def remove_archived(state: State, operation: Archived, _now: datetime) -> int:
     """Remove jobs that are done.
 
-    One that is gone already or not done is left alone, and so is a later job under the same id.
+    A job that is gone already or not done is skipped, and so is a later job with the same id.
     """
     jobs = state.jobs.by_id
     ready = [

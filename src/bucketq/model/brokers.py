@@ -1,4 +1,4 @@
-"""What a broker writes about itself, and about the workers that it listens to.
+"""What a broker records about itself, and about the heartbeats that it received.
 
 A takeover names the epoch that it follows, and is rejected if the object has moved on, so a broker
 with old information loses. The epoch stays when a broker retires, so it never falls.
@@ -26,11 +26,10 @@ def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
     if before is not None and before.address and (before.id, before.epoch) == (operation.id, epoch):
         return before
     if state.epoch != operation.after:
-        message = (
+        raise SupersededError(
             f"the takeover was to follow epoch {operation.after}, but the queue is in epoch "
             f"{state.epoch}: another broker was first, or this one has retired"
         )
-        raise SupersededError(message)
     state.broker = BrokerRecord(
         address=operation.address,
         id=operation.id,
@@ -55,7 +54,7 @@ def retire(state: State, operation: Retire, _now: datetime) -> bool:
 
 
 def persist(state: State, operation: Persist, now: datetime) -> int:
-    """Note how long workers have been silent; a job that has moved on is left alone."""
+    """Note how long workers have been silent; a job that has moved on is skipped."""
     for silence in operation.silences:
         check.delay(silence.silent_s, "silent_s")
     count = 0

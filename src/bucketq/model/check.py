@@ -1,8 +1,8 @@
 """Validation of requests: the limits on everything that comes in, in one place.
 
 Every function raises an ``InvalidRequestError`` or one of its siblings, which names the value,
-the limit and, where there is one, the setting that holds it. They run for every job, so those
-that run most often check first whether all is well, and look for the mistake only if it is not.
+the limit and, if there is one, the setting that holds it. They run for every job, so the most
+frequent ones first test whether all is well, and look for the mistake only if it is not.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MAX_DEPTH = 100
 _DEEP_BYTES = 2 * MAX_DEPTH
 """JSON that is nested deeper is longer, for each level has two brackets."""
 _BLANK, _LINE_FEED, _RETURN = b" \n\r"
-"""As numbers, which are found sooner. JSON begins and ends with a larger byte than a blank."""
-MAX_NAME = 256
-_MAX_KIND = 128
-_SHOWN_LENGTH = 80
-MAX_PRIORITY = 2**31
+"""As integers, which ``in`` finds faster. JSON begins and ends with a larger byte than a blank."""
+MAX_NAME = 256  # Names are written with every row.
+_MAX_KIND = 128  # Kinds are in the names of folders, which file systems limit to 255 bytes.
+_SHOWN_LENGTH = 80  # An error shows about one line of a bad value, not all of it.
+MAX_PRIORITY = 2**31  # Every JSON reader holds it exactly, also those with floats only.
 MAX_INTEGER = 2**63 - 1  # The largest integer that the wire and other languages hold.
-MAX_DELAY_S = 10 * 365 * 86400.0
-MAX_LEASE_S = 7 * 86400.0
+MAX_DELAY_S = 10 * 365 * 86400.0  # Ten years: what is longer is a mistake in the unit.
+MAX_LEASE_S = 7 * 86400.0  # A lost worker blocks its job for this long.
 
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 _decode_raw = msgspec.json.Decoder(Raw).decode
@@ -84,7 +84,7 @@ def kind(value: object) -> None:
 
 @lru_cache(maxsize=1024)
 def _is_kind(value: str) -> bool:
-    """Remembered, because a queue has few kinds and asks for each job."""
+    """Cached, because a queue has few kinds and checks one for each job."""
     return _KIND.fullmatch(value) is not None
 
 
@@ -119,8 +119,9 @@ def text(value: object, what: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        message = f"{what} holds a lone surrogate at {error.start}, which is not valid text"
-        raise InvalidRequestError(message) from error
+        raise InvalidRequestError(
+            f"{what} holds a lone surrogate at {error.start}, which is not valid text"
+        ) from error
     _plain(value, what, str)
 
 
@@ -185,18 +186,17 @@ def moment(value: object, what: str) -> None:
 def body(value: object, what: str, setting: str, limit: int) -> int:
     """Check the size and the depth of a payload or a result, and return its size in bytes.
 
-    It goes into the object as it is, and one bad line there would spoil all of it.
+    It is written to the object unchanged, and one bad line there would corrupt all of it.
     """
     if not isinstance(value, Raw):
         _refuse(f"{what} must be encoded JSON, got {_short(value)}")
     raw = bytes(value)
     size_bytes = len(raw)
     if size_bytes > limit:
-        message = (
+        raise PayloadTooLargeError(
             f"{what} too large: {size_bytes:,} bytes, at most {limit:,} are allowed ({setting}); "
             "put the data in an object of its own, and its address here"
         )
-        raise PayloadTooLargeError(message)
     if size_bytes > _DEEP_BYTES and _depth(raw) > MAX_DEPTH:
         _refuse(f"{what} nested deeper than {MAX_DEPTH} levels: flatten it")
     try:
@@ -204,11 +204,11 @@ def body(value: object, what: str, setting: str, limit: int) -> int:
         if not raw.isascii():
             raw.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"{what} is not valid JSON: {error}"
-        raise PayloadError(message) from error
+        raise PayloadError(f"{what} is not valid JSON: {error}") from error
     if raw[0] <= _BLANK or raw[-1] <= _BLANK or _LINE_FEED in raw or _RETURN in raw:
-        message = f"{what} is JSON with line breaks or blanks around it: encode it on one line"
-        raise PayloadError(message)
+        raise PayloadError(
+            f"{what} is JSON with line breaks or blanks around it: encode it on one line"
+        )
     return size_bytes
 
 
@@ -219,15 +219,16 @@ def encoding(value: object, what: str) -> None:
 
 
 def _plain(value: object, what: str, shape: type) -> None:
-    """Refuse what passes for a plain type, but that the encoder does not know how to write."""
+    """Reject an instance of a subclass that the encoder cannot write."""
     if type(value) is shape:
         return
     try:
         msgspec.json.encode(value)
     except TypeError as error:
         name = type(value).__name__
-        message = f"{what} is of type {name}, which cannot be stored: pass a plain {shape.__name__}"
-        raise InvalidRequestError(message) from error
+        raise InvalidRequestError(
+            f"{what} is of type {name}, which cannot be stored: pass a plain {shape.__name__}"
+        ) from error
 
 
 def _depth(raw: bytes) -> int:

@@ -3,13 +3,14 @@
 A batch number stands for one set of jobs for ever: the set is chosen once, and its ids stay in the
 consumer's row until the batch is closed. Only which of them still belong to it is
 checked each time: a job does exactly while it is running under the lease that follows from the
-batch's secret, the job and its attempt. The others are *lost* to the batch, and go their own way.
+batch's secret, the job and its attempt. The others are *lost* to the batch; it leaves them alone.
 
 Only the driver that opened the consumer last may claim and close; earlier ones are fenced.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -35,7 +36,8 @@ from bucketq.model.records import HEARD, JobRecord
 from bucketq.model.state import State
 
 _SIGNS_OF_LIFE = 10
-"""How often a consumer that finds nothing writes, within its retention, that it is in use."""
+"""How often a consumer that finds no jobs records its use within the retention: often enough to
+survive a few missed ones, and rarely enough to cost no commits."""
 
 
 def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerState:
@@ -47,11 +49,10 @@ def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerSt
     else:
         limit = state.settings.max_consumers
         if len(state.consumers) >= limit:
-            message = (
+            raise RejectedError(
                 f"too many consumers: the queue has {len(state.consumers):,}, {limit:,} are "
                 "allowed (max_consumers); remove those that are not used"
             )
-            raise RejectedError(message)
         record = ConsumerRecord(
             id=operation.consumer, seq=state.consumers.next_seq, epoch=1, at=now
         )
@@ -98,7 +99,7 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
 def _claim_again(
     state: State, record: ConsumerRecord, operation: ClaimBatch, now: datetime
 ) -> BatchState:
-    """Hand out the same jobs, as if they had been heard of just now: their worker may be new.
+    """Hand out the same jobs, as if their worker had just sent a heartbeat: it may be a new one.
 
     Those that no worker holds any more are taken back, even while the queue is paused, because the
     batch was handed out before.
@@ -127,11 +128,10 @@ def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     record = state.consumers.get(operation.consumer)
     if record is None or not record.is_open or record.batch != operation.batch:
-        message = (
+        raise InvalidRequestError(
             f"batch {operation.batch} of consumer {operation.consumer!r} is not open: it was "
             "acknowledged or released, or never claimed"
         )
-        raise InvalidRequestError(message)
     end = operation.start + operation.limit
     held, lost = _sort(state, record, record.jobs[operation.start : end])
     return BatchPage(tuple(held), lost, end if end < len(record.jobs) else None)
@@ -139,26 +139,17 @@ def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:
 
 def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
     """Complete what still belongs to a batch, and close it. It is idempotent."""
-    record = _to_close(state, operation)
-    if record is None:
-        return BatchState(operation.batch, 0)
-    held, lost = _sort(state, record, record.jobs)
     nothing = Completion(job="", lease="")
-    state.finish_jobs([leases.finished_with(job, nothing, now) for job in held])
-    _close(state, record, now)
-    return BatchState(record.batch, len(held), lost)
+
+    def complete(held: list[JobRecord]) -> None:
+        state.finish_jobs([leases.finished_with(job, nothing, now) for job in held])
+
+    return _close(state, operation, now, complete)
 
 
 def release(state: State, operation: ReleaseBatch, now: datetime) -> BatchState:
     """Release what still belongs to a batch, and close it. It is idempotent."""
-    record = _to_close(state, operation)
-    if record is None:
-        return BatchState(operation.batch, 0)
-    held, lost = _sort(state, record, record.jobs)
-    for job in held:
-        leases.give_back(state, job, now)
-    _close(state, record, now)
-    return BatchState(record.batch, len(held), lost)
+    return _close(state, operation, now, lambda held: _give_back(state, held, now))
 
 
 def remember_closing(
@@ -188,8 +179,7 @@ def remove(state: State, operation: RemoveConsumer, now: datetime) -> bool:
     if record is None:
         return False
     held, _ = _sort(state, record, record.jobs)
-    for job in held:
-        leases.give_back(state, job, now)
+    _give_back(state, held, now)
     state.forget("consumers", record.id)
     return True
 
@@ -205,30 +195,39 @@ def _opened(state: State, operation: ClaimBatch | AckBatch | ReleaseBatch) -> Co
     check.whole_number(operation.epoch, "epoch", 1)
     record = state.consumers.get(operation.consumer)
     if record is None:
-        message = (
+        raise ConsumerFencedError(
             f"no consumer {operation.consumer!r} in the queue: it was removed, or not used for "
             "long; stop, or open it again"
         )
-        raise ConsumerFencedError(message)
     if record.epoch != operation.epoch:
-        message = (
+        raise ConsumerFencedError(
             f"another driver has opened consumer {operation.consumer!r} (epoch {record.epoch}, "
             f"yours is {operation.epoch}); stop"
         )
-        raise ConsumerFencedError(message)
     return record
 
 
-def _to_close(state: State, operation: AckBatch | ReleaseBatch) -> ConsumerRecord | None:
-    """The consumer, if its batch is the one to be closed; None: that was closed before."""
+def _close(
+    state: State,
+    operation: AckBatch | ReleaseBatch,
+    now: datetime,
+    settle: Callable[[list[JobRecord]], None],
+) -> BatchState:
+    """Settle the jobs that belong to a batch, and close it, unless it was closed before."""
     record = _opened(state, operation)
     if operation.batch > record.batch:
         raise _wrong_number(record, operation.batch)
-    return record if record.is_open and operation.batch == record.batch else None
-
-
-def _close(state: State, record: ConsumerRecord, now: datetime) -> None:
+    if not record.is_open or operation.batch != record.batch:
+        return BatchState(operation.batch, 0)
+    held, lost = _sort(state, record, record.jobs)
+    settle(held)
     state.put_consumer(replace(record, secret="", jobs=(), seq_limit=None, at=now))
+    return BatchState(record.batch, len(held), lost)
+
+
+def _give_back(state: State, held: list[JobRecord], now: datetime) -> None:
+    for job in held:
+        leases.give_back(state, job, now)
 
 
 def _wrong_number(record: ConsumerRecord, batch: int) -> InvalidRequestError:

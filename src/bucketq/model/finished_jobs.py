@@ -1,4 +1,4 @@
-"""The finished jobs of a queue, those that finished first before the others.
+"""The finished jobs of a queue, in the order in which they finished.
 
 They wait here to be archived. Nearly all of them finish in order, so they are a run that is sorted
 already, with a list beside it for those that came late: a clock was set back, or another host's
@@ -16,7 +16,7 @@ import msgspec
 
 from bucketq.model.records import JobRecord
 
-_SWEEP_ABOVE = 1024
+_SWEEP_ABOVE = 1024  # So few entries are not worth a sweep.
 _encode = msgspec.json.Encoder().encode
 
 
@@ -34,11 +34,9 @@ class FinishedJobs:
         """How many bytes they take in the object."""
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._jobs)
 
     def __contains__(self, job_id: str) -> bool:
-        """Whether the job with this id is done."""
         return job_id in self._jobs
 
     def __iter__(self) -> Iterator[JobRecord]:
@@ -80,7 +78,7 @@ class FinishedJobs:
 
 
 def line_bytes(job: JobRecord) -> int:
-    """How many bytes a job takes in the object, apart from fields that are not known here."""
+    """How many bytes a job takes in the object, without fields that this bucketq does not know."""
     return len(_encode(job)) + 2  # A comma and a line feed.
 
 

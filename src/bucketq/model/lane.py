@@ -4,7 +4,7 @@ Nearly every job arrives in order, so a lane is a run of jobs that is already so
 heap beside it for those that came late: retries, releases, redrives, more urgent ones. A job
 costs eight bytes in the run, and ten times that in the heap.
 
-A lane may hold jobs that were cancelled since; they are passed over when they come to its
+A lane may hold jobs that were cancelled since; they are skipped when they come to its
 head, so leaving costs nothing.
 """
 
@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from bucketq.model.records import JobRecord
 
 _BEFORE_ALL: tuple[int, int] = (-(2**63), -1)
-_SWEEP_ABOVE = 1024
+_SWEEP_ABOVE = 1024  # So few entries are not worth a sweep.
 
 
 class Lane:
@@ -37,7 +37,7 @@ class Lane:
         return len(self._run) - self._head + len(self._heap)
 
     def add(self, job: JobRecord) -> None:
-        """Let a job wait for its turn."""
+        """Add a job that waits."""
         order = (job.priority, job.seq)
         if order > self._last:
             self._run.append(job)
@@ -46,7 +46,7 @@ class Lane:
             heappush(self._heap, (*order, job.id))
 
     def extend(self, jobs: Sequence[JobRecord]) -> None:
-        """Let jobs wait that are in the order of their numbers."""
+        """Add jobs that wait, in the order of their numbers."""
         if len({job.priority for job in jobs}) == 1 and jobs[0].order > self._last:
             self._run.extend(jobs)
             self._last = jobs[-1].order
@@ -55,7 +55,7 @@ class Lane:
                 self.add(job)
 
     def head(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
-        """The job whose turn it is, or None. Entries of jobs that have left are dropped."""
+        """The next job to claim, or None. Entries of jobs that have left are dropped."""
         if not self._heap and self._head < len(self._run):
             entry = self._run[self._head]
             if jobs.get(entry.id) is entry:

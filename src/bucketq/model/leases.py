@@ -1,7 +1,7 @@
 """How jobs are claimed, held and released.
 
-Every claim hands out a lease that is new at each attempt, and everything a worker says of a job
-must show it. A worker that has been replaced is rejected with ``LeaseLostError``.
+Each attempt has a new lease, and every report of a worker must show it. A worker that has been
+replaced is rejected with ``LeaseLostError``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord
 from bucketq.model.retry import attempts_left, delay_after_failure
 from bucketq.model.state import State
 
-_SECRET_LENGTH = 32
+_SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be guessed.
 
 
 def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
@@ -53,8 +53,9 @@ def check_claim(state: State, operation: Claim | ClaimBatch) -> None:
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     check.name(operation.secret, "secret")
     if len(operation.secret) < _SECRET_LENGTH:
-        message = "a claim needs a secret of at least 128 random bits in hexadecimal"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(
+            "a claim needs a secret of at least 128 random bits in hexadecimal"
+        )
     if operation.lease_s is not None:
         check.lease(operation.lease_s)
 
@@ -161,16 +162,19 @@ def recall_lost(
 def _check_count(state: State, count: int) -> None:
     limit = state.settings.max_batch_jobs
     if count > limit:
-        message = f"{count} jobs in one call, at most {limit} are allowed (max_batch_jobs)"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(
+            f"{count} jobs in one call, at most {limit} are allowed (max_batch_jobs)"
+        )
 
 
 def complete(state: State, operation: Complete, now: datetime) -> None:
     """Finish a job. It is idempotent under the same lease."""
-    job = state.jobs.by_id.get(operation.job)
-    if job is not None and job.outcome == "completed" and job.lease == operation.lease:
-        return
-    held = _held(state, operation.job, operation.lease)
+    held = _find_held(state, operation.job, operation.lease)
+    if held is None:
+        job = state.jobs.get(operation.job)
+        if job is not None and job.outcome == "completed" and job.lease == operation.lease:
+            return
+        raise _lost(operation.job, job)
     _check_result(state, operation)
     state.finish_jobs((finished_with(held, operation, now),))
 
@@ -264,7 +268,7 @@ def lease_of(secret: str, job_id: str, attempt: int) -> str:
 
 
 def started(job: JobRecord, operation: Claim | ClaimBatch, secret: str, now: datetime) -> JobRecord:
-    """A job in the hands of a worker."""
+    """Return a job as a worker holds it."""
     attempt = job.attempt + 1
     return replace(
         job,
@@ -334,14 +338,14 @@ def _find_held(state: State, job_id: str, lease: str) -> JobRecord | None:
 
 def _lost(job_id: str, job: JobRecord | None) -> LeaseLostError:
     if job is None:
-        message = (
+        return JobGoneError(
             f"lease lost: no job {job_id!r} in the queue; it has been finished and archived, or "
             "was never pushed; stop working on it"
         )
-        return JobGoneError(message)
     holder = "is now held by another worker" if job.status == "running" else f"is {job.status}"
-    message = f"lease lost: job {job_id} (attempt {job.attempt}) {holder}; stop working on it"
-    return LeaseLostError(message)
+    return LeaseLostError(
+        f"lease lost: job {job_id} (attempt {job.attempt}) {holder}; stop working on it"
+    )
 
 
 def _end_attempt(

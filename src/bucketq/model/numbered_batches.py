@@ -142,7 +142,7 @@ class AckBatch(Operation, frozen=True):
 
 
 class ReleaseBatch(Operation, frozen=True):
-    """Give the jobs of a batch back unharmed, and close it. Answers a ``BatchState``."""
+    """Release the jobs of a batch at no cost, and close it. Answers a ``BatchState``."""
 
     consumer: str
     epoch: int
@@ -190,7 +190,7 @@ class BatchState(Struct, frozen=True, gc=False):
     jobs: int
     """How many jobs it holds, or how many were completed or given back by this."""
     lost: tuple[str, ...] = ()
-    """The jobs that do not belong to it any more, and go their own way."""
+    """The jobs that do not belong to it any more."""
 
 
 class BatchPage(Struct, frozen=True):

@@ -192,7 +192,7 @@ class RevokeToken(Operation, frozen=True):
 
 
 class Expire(Operation, frozen=True):
-    """End the lease of a silent worker, which the writer has found to be stale."""
+    """End the lease of a silent worker, which the writer has found to be silent for too long."""
 
     job: str
     attempt: int

@@ -67,8 +67,9 @@ def pause(state: State, operation: Pause, _now: datetime) -> None:
     if operation.kind in state.paused_kinds:
         return
     if len(state.paused_kinds) >= state.settings.max_kinds:
-        message = f"{len(state.paused_kinds)} kinds are paused, no more are allowed (max_kinds)"
-        raise RejectedError(message)
+        raise RejectedError(
+            f"{len(state.paused_kinds)} kinds are paused, no more are allowed (max_kinds)"
+        )
     state.paused_kinds[operation.kind] = None
     state.touch_head()
 
@@ -160,8 +161,9 @@ def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[J
     chosen = [existing(state, job_id) for job_id in dict.fromkeys(jobs)]
     for job in chosen:
         if job.status != "dead":
-            message = f"job {job.id} is {job.status}, not dead; only dead jobs can be named here"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                f"job {job.id} is {job.status}, not dead; only dead jobs can be named here"
+            )
     return [job for job in chosen if not kinds or job.kind in kinds]
 
 

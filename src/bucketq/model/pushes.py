@@ -1,4 +1,9 @@
-"""Pushing jobs: validation, limits, ids and idempotency keys."""
+"""Pushing and publishing jobs: validation, limits, ids and idempotency keys.
+
+A writer that publishes numbers its batches and their parts, and the numbers only rise. The object
+holds the last position, written in the commit that holds the jobs: what is not behind it was
+published before, so it is published once, however often the writer repeats it.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +20,11 @@ from bucketq.errors import (
     KeyConflictError,
     PayloadTooLargeError,
     QueueFullError,
+    RejectedError,
 )
 from bucketq.model import check
 from bucketq.model.base import NewJob
+from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.request_digest import normalized
@@ -25,7 +32,7 @@ from bucketq.model.settings import MIB
 from bucketq.model.state import State
 
 _LINE_BYTES = 200
-"""About what a waiting job's line takes beside its payload."""
+"""About what the line of a waiting job takes beside its payload."""
 _FUTURE = timedelta(days=1)
 """A key further in the future than this is not recognised, so that a clock that is wrong by years
 does not block the key for years. Hosts that are hours apart still know each other's keys."""
@@ -39,13 +46,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _id = attrgetter("id")
 
 
-def push(state: State, operation: Push, now: datetime) -> tuple[str, ...]:
-    """Add jobs, all or none; a job that is there already by its key or id is not added again."""
-    return add(state, operation.jobs, now)
-
-
-def add(state: State, jobs: tuple[NewJob, ...], now: datetime) -> tuple[str, ...]:
+def push(state: State, operation: Push | Publish, now: datetime) -> tuple[str, ...]:
     """Add jobs, all or none; return their ids, or those of the jobs that they would repeat."""
+    jobs = operation.jobs
     payload_bytes = _check_batch(state, jobs)
     known, keyed = _look_up(state, jobs, now)
     fresh: Sequence[NewJob] = jobs
@@ -63,6 +66,33 @@ def add(state: State, jobs: tuple[NewJob, ...], now: datetime) -> tuple[str, ...
     return tuple(known.get(job_id, job_id) for job_id in ids) if known else ids
 
 
+def publish(state: State, operation: Publish, now: datetime) -> bool:
+    """Add jobs, all or none, unless the position was published; return whether it was new."""
+    check.name(operation.writer, "writer")
+    check.whole_number(operation.batch, "batch", 0)
+    check.whole_number(operation.part, "part", 0)
+    known = state.writers.get(operation.writer)
+    if known is not None and (operation.batch, operation.part) <= known.position:
+        return False
+    limit = state.settings.max_writers
+    if known is None and len(state.writers) >= limit:
+        raise RejectedError(
+            f"too many writers: the queue remembers {len(state.writers):,}, {limit:,} are allowed "
+            "(max_writers); use a name again, or shorten writer_retention_s"
+        )
+    push(state, operation, now)
+    state.put_writer(
+        WriterRecord(
+            id=operation.writer,
+            seq=state.writers.next_seq if known is None else known.seq,
+            batch=operation.batch,
+            part=operation.part,
+            at=now,
+        )
+    )
+    return True
+
+
 def remember(operation: Push, answer: tuple[str, ...]) -> tuple[str, ...] | None:
     """Keep the ids only if they are not those that the client made itself."""
     for job, job_id in zip(operation.jobs, answer, strict=True):
@@ -77,14 +107,13 @@ def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[st
 
 
 def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
-    """Check what needs no look at other jobs, and return how many bytes the payloads have."""
+    """Check what does not depend on other jobs, and return the bytes of all payloads."""
     settings = state.settings
     if len(jobs) > settings.max_batch_jobs:
-        message = (
+        raise InvalidRequestError(
             f"{len(jobs)} jobs in one push, at most {settings.max_batch_jobs} are allowed "
             "(max_batch_jobs): push them in several batches"
         )
-        raise InvalidRequestError(message)
     size_bytes = 0
     for job in jobs:
         size_bytes += check.new_job(job, settings)
@@ -92,19 +121,17 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
         _check_different(list(map(_id, jobs)), "job id")
         _check_different([job.key for job in jobs if job.key is not None], "idempotency key")
     if size_bytes > settings.max_batch_bytes:
-        message = (
+        raise PayloadTooLargeError(
             f"{size_bytes:,} bytes of payload in one push, at most "
             f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
         )
-        raise PayloadTooLargeError(message)
     return size_bytes
 
 
 def _check_different(names: list[str], what: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        message = f"{what} {twice!r} stands twice in one push"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"{what} {twice!r} stands twice in one push")
 
 
 def _look_up(
@@ -130,11 +157,10 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
         known = state.keys.get(job.key)
         if known is not None and _is_valid(state, known, now):
             if known.digest != _digest(job):
-                message = (
+                raise KeyConflictError(
                     f"idempotency key {job.key!r} belongs to job {known.job}, which has other "
                     "content; use another key, or push the same content"
                 )
-                raise KeyConflictError(message)
             return known.job
     there = state.jobs.get(job.id)
     if there is None:
@@ -145,8 +171,9 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
         job.priority,
         job.key,
     ):
-        message = f"job id {job.id!r} belongs to a job with other content; use another id"
-        raise KeyConflictError(message)
+        raise KeyConflictError(
+            f"job id {job.id!r} belongs to a job with other content; use another id"
+        )
     return there.id
 
 
@@ -171,12 +198,11 @@ def _keys_to_drop(state: State, keyed: dict[str, NewJob], now: datetime) -> list
         found += [key for key in state.keys if key.at - now > _FUTURE]
     spare = [key.id for key in found if key.id not in keyed]
     if len(spare) < excess:
-        message = (
+        raise QueueFullError(
             f"too many idempotency keys: {len(state.keys):,} are remembered, "
             f"{settings.max_keys:,} are allowed (max_keys); push without a key, shorten "
             "key_retention_s, or try again when some have been forgotten"
         )
-        raise QueueFullError(message)
     return spare[:excess]
 
 
@@ -184,38 +210,34 @@ def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None
     settings, done = state.settings, state.done
     unfinished = len(state.jobs.by_id) - len(done)
     if unfinished + len(fresh) > settings.max_jobs:
-        message = (
+        raise QueueFullError(
             f"queue full: it holds {unfinished:,} jobs that are not finished, "
             f"{settings.max_jobs:,} are allowed (max_jobs); try again when some are finished"
         )
-        raise QueueFullError(message)
     size_bytes = max(0, state.size_bytes + state.added_bytes - done.size_bytes)
     if size_bytes + added_bytes > settings.max_bytes:
-        message = (
+        raise QueueFullError(
             f"queue full: the object has about {size_bytes:,} bytes without finished jobs, "
             f"{settings.max_bytes:,} are allowed (max_bytes); try again when some jobs are finished"
         )
-        raise QueueFullError(message)
     outbox_bytes = max(settings.max_bytes, _LEAST_OUTBOX_BYTES)
     if done.size_bytes > outbox_bytes:
         trouble = state.archive_trouble
-        message = (
+        raise QueueFullError(
             f"queue full: {len(done):,} finished jobs ({done.size_bytes:,} bytes, at most "
             f"{outbox_bytes:,} are allowed) wait for the archive"
             + (f", and archiving fails: {trouble}; " if trouble else "; ")
             + "run `bucketq archive flush`, or keep a broker or a worker running that archives them"
         )
-        raise QueueFullError(message)
     if len(fresh) + len(state.counts) <= settings.max_kinds:
         return  # A kind has one count or more, so there cannot be too many.
     kinds = {job.kind for job in fresh}
     present = {kind for kind, status in state.counts if status != "done"}
     if len(present | kinds) > settings.max_kinds:
-        message = (
+        raise QueueFullError(
             f"too many kinds: the queue holds {len(present):,}, {settings.max_kinds:,} are "
             "allowed (max_kinds); put what varies in the payload or a tag"
         )
-        raise QueueFullError(message)
 
 
 def _add(state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], now: datetime) -> None:

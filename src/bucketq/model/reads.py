@@ -29,8 +29,9 @@ def existing(state: State, job_id: str) -> JobRecord:
     """Return the job with this id; raises ``JobNotFoundError`` if there is none."""
     job = state.jobs.get(job_id)
     if job is None:
-        message = f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
-        raise JobNotFoundError(message)
+        raise JobNotFoundError(
+            f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
+        )
     return job
 
 
@@ -41,8 +42,7 @@ def page(state: State, operation: List, _now: datetime) -> Page:
     check.whole_number(operation.after, "after", 0, 2**63)
     for status in operation.statuses:
         if status not in STATUSES:
-            message = f"unknown status {status!r}; a job is {', '.join(STATUSES)}"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(f"unknown status {status!r}; a job is {', '.join(STATUSES)}")
     matching = (job for job in state.jobs.after(operation.after) if _matches(job, operation))
     jobs = tuple(islice(matching, operation.limit))
     more = next(matching, None) is not None

@@ -1,4 +1,4 @@
-"""A job as the object holds it, and the words for its life.
+"""A job as the object holds it, and the statuses that it passes through.
 
 ::
 
@@ -31,9 +31,9 @@ Encoding = Literal["base64"]
 
 STATUSES: tuple[Status, ...] = ("queued", "running", "done", "dead")
 NOTHING = Raw(b"")
-"""Stands for a result that was not given; one object, so that the encoder leaves it out."""
+"""A result that was not given; one object, so that the encoder leaves it out."""
 HEARD = 0.0
-"""Stands for a worker that is not silent; one object, so that the encoder leaves it out."""
+"""The silence of a worker that was just heard; one object, so that the encoder leaves it out."""
 
 
 class Backoff(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ class JobRecord(
     seq: int
     """Its place in the order of pushes, given at commit. It never changes."""
     payload: Raw
-    """JSON, or a JSON string of base64 where ``payload_encoding`` says so."""
+    """JSON, or a JSON string of base64 if ``payload_encoding`` says so."""
     pushed_at: datetime
     payload_encoding: Encoding | None = None
     priority: int = 0
@@ -144,6 +144,6 @@ class BrokerRecord(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """One more at each takeover. It never falls, so it outlives the broker."""
     since: datetime
     host: str = ""
-    """Where it runs. A loopback address means something there alone."""
+    """The host that it runs on. A loopback address is valid only there."""
     tls: bool = False
-    """Whether it speaks TLS."""
+    """Whether clients must connect with TLS."""

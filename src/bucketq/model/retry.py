@@ -12,7 +12,7 @@ from hashlib import blake2b
 from bucketq.model.records import Backoff, JobRecord
 from bucketq.model.settings import Settings
 
-_LONGEST_S = 365 * 86400.0
+_LONGEST_S = 365 * 86400.0  # No retry is later than a year, whatever the backoff says.
 
 
 def attempts_left(job: JobRecord, settings: Settings) -> int:

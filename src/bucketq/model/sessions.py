@@ -25,6 +25,7 @@ from bucketq.model.settings import Settings
 from bucketq.model.table import BLOCK_BITS, Table
 
 MISSING: Any = object()
+"""The request has not been applied, as far as the session knows."""
 
 _MOST_DIGESTS = 1000
 """What a session remembers at most of what its requests asked for: as many as a client may have
@@ -105,14 +106,12 @@ class Sessions:
     __slots__ = ("_by_time", "_by_version", "horizon", "table")
 
     def __init__(self, rows: Iterable[Session] = (), horizon: int = 0) -> None:
-        """Take the sessions that an object holds."""
         self.table = Table(rows)
         self.horizon = horizon
         self._by_version = AgeIndex(self.table.by_id, attrgetter("version"))
         self._by_time = AgeIndex(self.table.by_id, attrgetter("at"))
 
     def __len__(self) -> int:
-        """How many sessions are remembered."""
         return len(self.table)
 
     def get(self, session_id: str) -> Session | None:

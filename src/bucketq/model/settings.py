@@ -22,7 +22,7 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     lease_s: float = 30.0
     """How long a worker may stay silent before its job goes to another."""
     heartbeat_s: float = 5.0
-    """How often a worker says that it is alive."""
+    """How often a worker sends a heartbeat."""
     grace_s: float = 15.0
     """The least that a lease has left after a new process begins to watch it."""
     clock_margin_s: float = 300.0
@@ -94,7 +94,8 @@ _ZERO_ALLOWED = frozenset(
         "max_tags",
     }
 )
-_HIGHEST_NUMBER = 1e9
+_HIGHEST_NUMBER = 1e9  # 31 years in seconds, or a billion rows: beyond any sensible limit.
+# What is read and written as a whole is bounded by memory.
 _HIGHEST: dict[str, float] = {
     "max_payload_bytes": 64 * MIB,
     "max_result_bytes": MIB,
@@ -113,48 +114,46 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
     known = Settings.__struct_fields__
     for name in changes:
         if name not in known:
-            message = f"unknown setting {name!r}; the settings are {', '.join(known)}"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                f"unknown setting {name!r}; the settings are {', '.join(known)}"
+            )
     try:
         new = msgspec.convert(msgspec.to_builtins(settings) | changes, Settings)
     except (msgspec.ValidationError, OverflowError) as error:
-        message = f"bad setting: {error}"
-        raise InvalidRequestError(message) from error
+        raise InvalidRequestError(f"bad setting: {error}") from error
     check_backoff(new.backoff)
     for name in changes:
         value = getattr(new, name)
         if not isinstance(value, Backoff | bool):
             _check_number(name, value)
     if new.heartbeat_s >= new.lease_s:
-        message = (
+        raise InvalidRequestError(
             f"heartbeat_s ({new.heartbeat_s:g}) must be smaller than lease_s ({new.lease_s:g}), "
             "or every lease runs out between two heartbeats"
         )
-        raise InvalidRequestError(message)
     return new
 
 
 def check_backoff(backoff: object) -> None:
     """Raise ``InvalidRequestError`` if a backoff is invalid."""
     if not isinstance(backoff, Backoff):
-        message = f"backoff must be a Backoff, got {type(backoff).__name__}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(f"backoff must be a Backoff, got {type(backoff).__name__}")
     for name in ("base_s", "factor", "max_s"):
         value = getattr(backoff, name)
         if type(value) not in (int, float):
-            message = f"backoff {name} must be a plain number, got {type(value).__name__}"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(
+                f"backoff {name} must be a plain number, got {type(value).__name__}"
+            )
         if not abs(value) <= _HIGHEST_NUMBER:
-            message = f"backoff {name} must be at most {_HIGHEST_NUMBER:g}"
-            raise InvalidRequestError(message)
+            raise InvalidRequestError(f"backoff {name} must be at most {_HIGHEST_NUMBER:g}")
     if backoff.base_s < 0 or backoff.factor < 1 or backoff.max_s < 0:
-        message = "a backoff needs base_s >= 0, factor >= 1 and max_s >= 0"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError("a backoff needs base_s >= 0, factor >= 1 and max_s >= 0")
 
 
 def _check_number(name: str, value: float) -> None:
     lowest = 0 if name in _ZERO_ALLOWED else 1e-3 if name.endswith("_s") else 1
     highest = _HIGHEST.get(name, _HIGHEST_NUMBER)
     if not lowest <= value <= highest:
-        message = f"{name} must be between {lowest:g} and {highest:g}, got {value!r}"
-        raise InvalidRequestError(message)
+        raise InvalidRequestError(
+            f"{name} must be between {lowest:g} and {highest:g}, got {value!r}"
+        )

@@ -29,7 +29,8 @@ from bucketq.model.table import Row, Table
 from bucketq.model.tokens import TokenRecord
 
 RING_LENGTH = 64
-"""How many commits back a writer can look for its own."""
+"""How many commits back a writer can find its own after a lost answer. They are written with every
+version, so it is not more."""
 
 R = TypeVar("R", bound=Row)
 ForgettableTable = Literal["keys", "tokens", "consumers", "writers"]

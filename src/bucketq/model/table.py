@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 BLOCK_BITS = 6
+"""64 rows a block: larger ones take longer to encode again for one row, smaller ones are more to
+join at each commit."""
 
 
 class Row(Protocol):
@@ -59,8 +61,7 @@ class Table(Generic[R]):
         for row in rows:
             seq = row.seq
             if seq <= last:
-                message = f"rows out of order: number {seq} of {row.id!r} follows {last}"
-                raise ValueError(message)
+                raise ValueError(f"rows out of order: number {seq} of {row.id!r} follows {last}")
             last = seq
             if seq >> BLOCK_BITS != number:
                 number = seq >> BLOCK_BITS
@@ -69,19 +70,15 @@ class Table(Generic[R]):
             by_id[row.id] = row
         rows_count = sum(map(len, self.blocks.values()))
         if len(by_id) != rows_count:
-            message = f"{rows_count} rows, but only {len(by_id)} different ids"
-            raise ValueError(message)
+            raise ValueError(f"{rows_count} rows, but only {len(by_id)} different ids")
 
     def __len__(self) -> int:
-        """How many rows there are."""
         return len(self.by_id)
 
     def __contains__(self, row_id: str) -> bool:
-        """Whether there is a row with this id."""
         return row_id in self.by_id
 
     def __iter__(self) -> Iterator[R]:
-        """All rows, in order."""
         for block in self.blocks.values():
             yield from block
 

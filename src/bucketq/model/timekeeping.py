@@ -27,7 +27,7 @@ _STANDING = timedelta(hours=1)
 """How long a clock that is ahead must stand alone before it is believed: as long as idempotency
 keys are kept by default, so that those which it finds too old are so by any clock."""
 _STEPS = 5
-"""How often, within the margin, the time is written down: it must not fall behind by a margin."""
+"""How often, within the margin, the time is recorded, so that it never falls a margin behind."""
 
 
 def agreed(state: State, now: datetime) -> datetime:
@@ -37,7 +37,7 @@ def agreed(state: State, now: datetime) -> datetime:
 
 
 def is_due(state: State, now: datetime) -> bool:
-    """Whether a commit should write down what the clock of its writer shows."""
+    """Whether a commit should record the clock of its writer."""
     old, new = _known(state), _noted(state, now)
     if new.at < old.at or new.ahead_since != old.ahead_since:
         return True
@@ -46,7 +46,7 @@ def is_due(state: State, now: datetime) -> bool:
 
 
 def note(state: State, _operation: NoteTime, now: datetime) -> None:
-    """Write down what the clock of a writer shows."""
+    """Record the clock of a writer."""
     noted = _noted(state, now)
     if noted != state.time:
         state.time = noted

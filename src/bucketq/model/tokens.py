@@ -18,12 +18,12 @@ from msgspec import Struct, structs
 from bucketq.errors import InvalidRequestError
 
 Right = Literal["push", "claim", "read", "admin"]
-"""What a token allows: to add jobs, to work on them, to look at the queue, and everything."""
+"""What a token allows: adding jobs, working on them, reading the queue, or everything."""
 
 RIGHTS: tuple[Right, ...] = ("push", "claim", "read", "admin")
-ID_BYTES = 4
-SECRET_BYTES = 32
-MAX_TOKEN_NAME = 64
+ID_BYTES = 4  # Ids name at most ``max_tokens`` tokens of one queue, so 32 bits rarely collide.
+SECRET_BYTES = 32  # 256 bits, so that a plain hash of the token is enough.
+MAX_TOKEN_NAME = 64  # Keeps a listing readable.
 
 _TOKEN = re.compile(r"bq_([0-9a-f]{8})_[0-9a-f]{64}")
 
@@ -88,9 +88,8 @@ def parse_token(token: object) -> str:
     """Return the id in a token; raises ``InvalidRequestError`` on anything else, unseen."""
     found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
     if found is None:
-        message = (
+        raise InvalidRequestError(
             "this is not a token: one reads bq_<id>_<secret>, with 8 and 64 hexadecimal digits; "
             "pass it as `bucketq token create` printed it"
         )
-        raise InvalidRequestError(message)
     return found[1]

@@ -2,8 +2,8 @@
 
 It is deterministic (what is random comes in with the operation), costs the same at any size of
 the queue, and is total: an operation that cannot be granted changes nothing and is answered
-with a ``RejectedError``, so that one bad request fails alone. It never judges time on behalf
-of a worker: the writer decides whether a lease is stale, and submits ``Expire``.
+with a ``RejectedError``, so that one bad request fails alone. It never decides that a
+worker has been silent for too long: the writer does, and submits ``Expire``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from bucketq.model import (
     reads,
     request_digest,
     timekeeping,
-    writers,
 )
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
@@ -98,7 +97,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     batches.ReleaseBatch: consumers.release,
     batches.ReadConsumers: consumers.read_all,
     batches.RemoveConsumer: consumers.remove,
-    batches.Publish: writers.publish,
+    batches.Publish: pushes.publish,
 }
 
 _Remember = Callable[[Any, Any], Any]
@@ -171,34 +170,31 @@ def _find_earlier(state: State, request: Request) -> object:
     session = state.sessions.table.by_id.get(request.session)
     if session is not None:
         if request.number < session.floor:
-            message = (
+            raise InvalidRequestError(
                 f"request {request.number} of session {request.session} was already "
                 "acknowledged by its client; send a new request"
             )
-            raise InvalidRequestError(message)
         stored = session.find(request.number)
         if stored is not MISSING:
             _check_same(request, session.digests.get(request.number))
             codec = _STORED.get(type(request.operation))
             return stored if codec is None else codec[1](state, request.operation, stored)
     if request.since is not None and state.sessions.horizon > request.since:
-        message = (
+        raise UnavailableError(
             f"request {request.number} of session {request.session} is older than what the "
             "queue remembers of its clients, so whether it took effect is unknown; "
             "look for its effect before you send a new one"
         )
-        raise UnavailableError(message)
     return MISSING
 
 
 def _check_same(request: Request, digest: str | None) -> None:
     """Reject a request whose id was used for another: its answer would be that of the other."""
     if digest is not None and not request_digest.is_same(request.operation, digest):
-        message = (
+        raise InvalidRequestError(
             f"request id reused: number {request.number} of session {request.session} was another "
             "request, which took effect; send this one under an id of its own"
         )
-        raise InvalidRequestError(message)
 
 
 def _remember(state: State, request: Request, answer: object, now: datetime) -> None:
