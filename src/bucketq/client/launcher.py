@@ -49,10 +49,9 @@ class Launcher(Protocol):
 
 
 class HostLock:
-    """A lock that one process of this host holds at a time, for one queue."""
+    """A lock that one process of this host holds at a time, for the queue at ``url``."""
 
     def __init__(self, url: str) -> None:
-        """Name the lock after the queue's address."""
         self._folder = Path(tempfile.gettempdir()) / f"bucketq-{os.getuid()}"
         self._name = blake2b(url.encode(), digest_size=16).hexdigest() + ".lock"
         self._descriptor: int | None = None
@@ -119,7 +118,6 @@ class InsideLauncher:
     """Starts a broker in this process; it lives as long as the client does."""
 
     def __init__(self, server: Server, broker: Broker, lock: HostLock, listen: str) -> None:
-        """Take a server with one broker, which is not started yet."""
         self._server = server
         self._broker = broker
         self._lock = lock
@@ -160,12 +158,11 @@ class InsideLauncher:
 
 
 class SpawnLauncher:
-    """Starts a broker as a process of its own, which outlives the client until it is idle."""
+    """Starts a broker as a process, which ends after ``idle_exit_s`` without clients."""
 
     broker = None
 
     def __init__(self, url: str, lock: HostLock, idle_exit_s: float) -> None:
-        """Serve the queue at ``url`` until no client has used it for ``idle_exit_s``."""
         self._url = url
         self._lock = lock
         self._idle_exit_s = idle_exit_s

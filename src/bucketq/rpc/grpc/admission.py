@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -59,9 +59,9 @@ class ActiveCall:
         if not self.stopped.done():
             self.stopped.set_result(reason)
 
-    async def within(self, timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
+    async def within(self, timeout_s: float, work: Awaitable[T]) -> T:
         """Await ``work``; raises the reason if the call is stopped, or ``TimeoutError``."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.ensure_future(work)
         try:
             both: list[asyncio.Future[Any]] = [task, self.stopped]
             await asyncio.wait(both, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

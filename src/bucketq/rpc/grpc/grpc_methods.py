@@ -96,7 +96,7 @@ def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Me
         try:
             admission.admit(active)
             connection.receive([call])
-            answer = await active.within(ttl_s, _wait(answered))
+            answer = await active.within(ttl_s, answered)
         except TimeoutError as error:
             # A broker does not answer calls that it has dropped.
             message = f"no answer in {ttl_s:g} s: send the same request again"
@@ -211,10 +211,6 @@ async def _only_request(active: ActiveCall, context: Context, shape: Any) -> Any
         message = "the call ended without its request"
         raise InvalidRequestError(message)
     return parse(shape, body)
-
-
-async def _wait(answered: asyncio.Future[Answer]) -> Answer:
-    return await answered
 
 
 def _token_of(context: Context) -> str:
