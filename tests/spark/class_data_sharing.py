@@ -24,25 +24,25 @@ from tests.spark.session import JAVA, configured
 from tests.spark.spark_home import BUILD, ROOT
 
 _TIMEOUT_S = 120
-"""It takes 15 s on two quiet cores. On a machine where it takes this long, tests do without."""
+"""It takes 15 s on two quiet cores. If it takes this long, tests run without it."""
 
 
 def java_options(environ: Mapping[str, str]) -> str:
     """Options for all JVMs of a run, those that let them start fast."""
     archive = _archive(environ)
-    # What does not fit a JVM, like one that only parses the words of a command, is no news.
+    # A JVM that cannot use the archive, like one that only parses a command, would log that.
     return f"{JAVA} -XX:SharedArchiveFile={archive} -Xlog:cds*=off" if archive else JAVA
 
 
 def _archive(environ: Mapping[str, str]) -> Path | None:
-    """The archive, made where there is none; None where that cannot be done."""
+    """Return the archive, and make it if there is none; return None if that fails."""
     java = find_java(environ).resolve()
     of = f"{java} {java.stat().st_mtime_ns} {environ['SPARK_HOME']} {pyspark.__version__}"
     name = blake2b(of.encode(), digest_size=8).hexdigest()
     file = BUILD / f"classes-{name}.jsa"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
-        # It is made once, even if other processes want it too.
+        # It is made once, even if other processes need it at the same time.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
             _make(file, environ)
@@ -67,7 +67,7 @@ def _make(file: Path, environ: Mapping[str, str]) -> None:
 
 
 def main(file: str) -> None:
-    """Use much of what tests use of Spark, and write down which classes that took."""
+    """Use much of what tests use of Spark, and save the classes that were loaded."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         options = f"{JAVA} -XX:ArchiveClassesAtExit={file}"

@@ -15,7 +15,7 @@ from tests.servers.process import Child
 
 HOST = "127.0.0.1"
 WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
-"""Two, for Spark runs a copy of a slow task on another host only. All of 127/8 is loopback."""
+"""Two, because Spark runs a copy of a slow task on another host only. All of 127/8 is loopback."""
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -26,7 +26,7 @@ _CONNECT_AT = re.compile(rb"Spark Connect server started at: \S+:(\d+)")
 
 
 def start_standalone(stack: ExitStack, folder: Path, environ: Mapping[str, str]) -> str:
-    """Start a master and two workers of one core each; what to connect to."""
+    """Start a master and two workers of one core each; return the master's address."""
     opts = "-Dspark.master.rest.enabled=false"
     environ = {**environ, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": opts}
     log = folder / "master.log"
@@ -46,9 +46,9 @@ def start_standalone(stack: ExitStack, folder: Path, environ: Mapping[str, str])
 def start_connect(
     stack: ExitStack, folder: Path, environ: Mapping[str, str], config: Mapping[str, str]
 ) -> str:
-    """Start a Connect server with Spark in local mode; what to connect to."""
+    """Start a Connect server with Spark in local mode; return its address."""
     log = folder / "connect.log"
-    # Its log says where it listens.
+    # It logs its address at this level.
     settings = {**config, "spark.connect.grpc.binding.port": "0", "spark.log.level": "INFO"}
     submit = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--class", _CONNECT]
     for name, value in settings.items():
@@ -65,7 +65,7 @@ def _start(stack: ExitStack, command: list[str], log: Path, environ: Mapping[str
 
 
 def _said(child: Child, log: Path, what: re.Pattern[bytes]) -> str:
-    """Wait until a log has a line, and return what the line is about."""
+    """Wait until a pattern is in a log, and return its first group."""
     child.wait_until(lambda: what.search(log.read_bytes()) is not None)
     found = what.search(log.read_bytes())
     assert found is not None

@@ -1,7 +1,7 @@
 """One Spark session for all tests of a run, and queues for it to read and write.
 
-The session takes a while to start, and whichever test comes first pays for it. Where there is no
-Java the tests are skipped with the advice; with ``BUCKETQ_TEST_REQUIRE_ALL`` they fail.
+The session takes a while to start, in the setup of the first test that uses it. Without Java the
+tests are skipped with the advice; with ``BUCKETQ_TEST_REQUIRE_ALL`` they fail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.spark.session import configured
 from tests.spark.spark_home import ROOT, spark_home
 
 TIMEOUT_S = 600
-"""The JVM included, which takes a minute on a busy machine; a test that comes later takes a second
+"""Includes the start of the JVM, which takes a minute on a busy machine; later tests take a second
 or two."""
 
 
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What a process that starts Spark needs in its environment."""
+    """Return the environment for a process that starts Spark."""
     try:
         find_java(os.environ)
     except InvalidRequestError as error:
@@ -47,7 +47,7 @@ def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.skip(str(error))
     environ = {
         **ENVIRON,
-        # Hundreds of processes import the same modules; none is to compile them again.
+        # Hundreds of processes import the same modules, and must not compile them again.
         "PYTHONDONTWRITEBYTECODE": "",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -99,7 +99,7 @@ def file_url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def store_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
-    """Makes addresses of queues on a real object store; on files where this machine has none."""
+    """Makes addresses of queues on a real object store, or on files if this machine has none."""
 
     def make() -> str:
         try:

@@ -1,7 +1,8 @@
-"""Executors that are killed, and copies of slow tasks, each while something else is done.
+"""Kills of executors, and copies of slow tasks, each during another kind of work.
 
 Each function works on a session with executors in processes of their own, in a folder of its own,
-and raises where something is lost or doubled.
+and raises if a job is lost or repeated. With ``store``, the address of a queue on an object store,
+it uses a queue beside that one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def payloads(url: str) -> list[Any]:
 
 
 def staged(url: str) -> list[str]:
-    """The rows that wait beside a queue."""
+    """Return the keys of the rows that are staged beside a queue."""
 
     async def keys() -> list[str]:
         location = open_store(url)
@@ -58,8 +59,13 @@ def save(rows: DataFrame, url: str, source: str = "bucketq") -> None:
     jobs.write.format(source).mode("append").option("kind", "x").save(url)
 
 
+def queue_in(folder: Path, store: str) -> str:
+    """Return the address of a new queue."""
+    return store.replace("queue.json", f"{folder.name}.json") if store else fresh(folder)
+
+
 def write_beside_a_copy(spark: SparkSession, folder: Path) -> None:
-    """A slow task is run a second time by Spark, and both bring all of their rows."""
+    """Spark runs a second copy of a slow task, and both stage all of their rows."""
 
     def slow(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
@@ -77,7 +83,7 @@ def write_beside_a_copy(spark: SparkSession, folder: Path) -> None:
     assert sorted(each["id"] for each in payloads(url)) == list(range(400))
 
 
-def write(spark: SparkSession, folder: Path, url: str = "") -> None:
+def write(spark: SparkSession, folder: Path, store: str = "") -> None:
     """An executor is killed when it has read some rows of a task."""
 
     def deadly(batches: Iterator[Any]) -> Iterator[Any]:
@@ -89,7 +95,7 @@ def write(spark: SparkSession, folder: Path, url: str = "") -> None:
                     mark.touch()
                     os.kill(executor(), signal.SIGKILL)
 
-    url = url or fresh(folder)
+    url = queue_in(folder, store)
     save(spark.range(400, numPartitions=PARTS).mapInArrow(deadly, "id long"), url)
     assert Path(folder, "killed").exists(), "no executor was killed, so this shows nothing"
     assert sorted(each["id"] for each in payloads(url)) == list(range(400))
@@ -97,7 +103,7 @@ def write(spark: SparkSession, folder: Path, url: str = "") -> None:
 
 
 class DeadlyWriter(DataSourceArrowWriter):
-    """Kills an executor, once, when a task has staged its rows and the driver does not know it."""
+    """Kills an executor, once, when a task has staged its rows and not reported it."""
 
     def __init__(self, writer: JobWriter, url: str, mark: Path) -> None:
         self._writer = writer
@@ -112,7 +118,7 @@ class DeadlyWriter(DataSourceArrowWriter):
         return message
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        # Or there would be nothing that must not be pushed.
+        # The rows of the killed task are still staged, and must not be pushed.
         assert self._mark.read_text() in staged(self._url)
         self._writer.commit(messages)
 
@@ -120,9 +126,9 @@ class DeadlyWriter(DataSourceArrowWriter):
         self._writer.abort(messages)
 
 
-def write_that_was_staged(spark: SparkSession, folder: Path) -> None:
+def write_that_was_staged(spark: SparkSession, folder: Path, store: str) -> None:
     """An executor is killed when the rows of a task are staged, and they are staged again."""
-    url, mark = fresh(folder), folder / "killed"
+    url, mark = queue_in(folder, store), folder / "killed"
 
     class Deadly(BucketQDataSource):
         @classmethod

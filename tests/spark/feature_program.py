@@ -29,7 +29,7 @@ COPIES = {
 }
 """Lets Spark run a second copy of a slow task."""
 _TOO_BUSY = "connect back"
-"""Spark gives each of its Python processes ten seconds to start, and says this of a slower one."""
+"""Part of Spark's error if one of its Python processes takes more than ten seconds to start."""
 _TURNS = 3
 Features = Mapping[str, Callable[[SparkSession, Path], None]]
 

@@ -1,7 +1,7 @@
-"""All that bucketq does on Spark, each in a few lines, to be tried wherever Spark may run.
+"""Every feature of bucketq on Spark in a few lines, to be tried in every place where Spark runs.
 
-Each function works on a session and in a folder of its own, and raises where something is wrong.
-Those of ``COMMANDS`` start their session themselves, as a user does who types a command.
+Each function works on a session and in a folder of its own, and raises if something is wrong.
+Those of ``COMMANDS`` start their own session, as a command on a terminal does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A program that loses executors: ``python -m tests.spark.loss_program FOLDER URL``.
+"""A program that kills executors: ``python -m tests.spark.loss_program FOLDER STORE NAME …``.
 
-It prints a line of JSON for each loss, like ``feature_program``. URL is that of a queue on another
-store than a file.
+It prints a line of JSON for each kill, like ``feature_program``. STORE is the address of a queue
+on an object store.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tests.spark.session import configured
 MASTER = "local-cluster[2,1,1024]"
 
 
-def main(folder: Path, url: str) -> None:
-    """Lose one executor after the other."""
+def main(folder: Path, store: str, *names: str) -> None:
+    """Kill one executor after the other."""
     spark = configured(MASTER, folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     bucketq.spark.register(spark)
-    plan: Features = {
+    known: Features = {
         "write": executor_losses.write,
-        "write_that_was_staged": executor_losses.write_that_was_staged,
-        "write_on_a_store": partial(executor_losses.write, url=url),
+        "write_on_a_store": partial(executor_losses.write, store=store),
+        "write_that_was_staged": partial(executor_losses.write_that_was_staged, store=store),
         "stream": executor_losses.stream,
         "run": executor_losses.run,
     }
-    try_each(plan, spark, folder)
+    try_each({name: known[name] for name in names}, spark, folder)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

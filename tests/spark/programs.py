@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from tests.spark.spark_home import ROOT
 
 _TIMEOUT_S = 800
-"""Generous, for a machine that does much else; it takes a minute on one that does not."""
+"""Generous, for a busy machine; it takes a minute on a quiet one."""
 
 
-def came_of(program: str, words: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Run a program of this folder: what went wrong with each thing that it has tried."""
+def outcomes_of(
+    program: str, words: Sequence[str], environ: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Run a program of this folder; return the error of each thing that it tried, or nothing."""
     ran = subprocess.run(
         [sys.executable, "-m", f"tests.spark.{program}", *words],
         cwd=ROOT,

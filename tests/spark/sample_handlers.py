@@ -71,7 +71,7 @@ def leave(order: Order) -> int:
 
 
 def lose(mark: str, context: Context) -> str:
-    """Let the lease go behind the back of the worker, the first time."""
+    """Release the lease without the worker's knowledge, in the first attempt."""
     if context.attempt == 1:
         with bucketq.connect_sync(mark, mode="direct") as queue:
             queue.release(context.lease)
@@ -79,7 +79,7 @@ def lose(mark: str, context: Context) -> str:
 
 
 def wait_for(order: Order) -> str:
-    """Say that it has begun, and wait until it may end."""
+    """Create a file when it begins, and wait for another file before it ends."""
     mark = Path(order.mark)
     mark.with_suffix(".begun").touch()
     while not mark.with_suffix(".go").exists():
@@ -88,7 +88,7 @@ def wait_for(order: Order) -> str:
 
 
 def kill_executor(order: Order) -> int:
-    """End the JVM that this belongs to, once, with all that runs in it."""
+    """Kill the JVM of this executor, once, with everything that runs in it."""
     mark = Path(order.mark, "killed")
     if order.number == 7 and not mark.exists():
         daemon = Path(f"/proc/{os.getppid()}/stat").read_text("ascii")

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What lets a JVM start fast that does not run for long."""
+"""Options that let a JVM start fast, at the cost of its speed later."""
 CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -16,7 +16,7 @@ CONFIG = {
     "spark.default.parallelism": "2",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Far from UTC, with a summer time: a time that leans on the session's zone is found out.
+    # Far from UTC, with a summer time, so that tests find times that depend on the session's zone.
     "spark.sql.session.timeZone": "America/St_Johns",
 }
 

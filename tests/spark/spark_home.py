@@ -1,8 +1,8 @@
 """Spark's home for tests: that of PySpark, without the zip file of PySpark's own Python code.
 
-Spark lets its Python processes import from that file, in which there is no bytecode, so each of the
-hundreds that tests start would compile PySpark anew, for most of a second. Where it is missing they
-import what is installed.
+Spark's Python processes import from that file, which has no bytecode, so each of the hundreds that
+tests start would compile PySpark again, for most of a second. Without the file they import the
+installed package.
 """
 
 from __future__ import annotations

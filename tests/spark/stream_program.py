@@ -1,10 +1,10 @@
-"""A program that runs two streams, for tests that kill it.
+"""A program that runs streams, for tests that kill it.
 
-``python -m tests.spark.stream_program FOLDER TRIGGER``. Which queues there are stands in
-``FOLDER/queues.json``. One stream appends the ids of each batch to ``FOLDER/batches``, and then
-stays in the batch for as long as there is a file ``FOLDER/hold``. Where there is a file
-``FOLDER/kill``, a task removes it and kills the executor that it runs in. The other stream copies
-jobs from queue to queue, and does not bring batch N before there is a file ``FOLDER/pass-N``.
+``python -m tests.spark.stream_program FOLDER``. ``FOLDER/queues.json`` names the queues. One stream
+copies jobs from ``source`` to ``sink``, and does not return batch N before there is a file
+``FOLDER/pass-N``. Each of the others has a folder of its own, listed in ``noted``. It appends the
+ids of each batch to the file ``batches`` in that folder, and stays in the batch while there is a
+file ``hold``. If there is a file ``kill``, a task removes it and kills its executor.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from tests.spark.features import statuses
 from tests.spark.session import configured
 
 DEADLINE_S = 150
-"""Generous, for a machine that does much else."""
+"""Generous, for a busy machine."""
 A_BATCH = 4
+_NO_SECOND_BATCH = "1 hour"
+"""A trigger after which a stream commits its first batch, and asks for no other."""
 
 
 def executor() -> int:
@@ -43,14 +45,14 @@ def executor() -> int:
 
 
 def batches(place: Path) -> list[tuple[int, list[str]]]:
-    """The batches that the first stream has written down so far."""
+    """Return the batches that a stream has noted so far."""
     log = place / "batches"
     lines = log.read_text().splitlines() if log.exists() else []
     return [(number, ids) for number, ids in map(json.loads, lines)]
 
 
 def start(spark: SparkSession, url: str, place: Path, trigger: str) -> StreamingQuery:
-    """Start the first stream; ``now``: until it has taken what there is."""
+    """Start a stream that notes its batches; with ``now``, until the queue is empty."""
 
     def deadly(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -75,7 +77,7 @@ def start(spark: SparkSession, url: str, place: Path, trigger: str) -> Streaming
 def start_copy(
     spark: SparkSession, source: str, sink: str, place: Path, trigger: str
 ) -> StreamingQuery:
-    """Start the second stream."""
+    """Start the stream that copies jobs."""
 
     def gated(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
@@ -101,18 +103,19 @@ def _triggered(stream: DataStreamWriter, trigger: str) -> DataStreamWriter:
     return stream.trigger(processingTime=trigger)
 
 
-def main(folder: Path, trigger: str) -> None:
+def main(folder: Path) -> None:
     """Run the streams until this process is killed."""
     spark = configured("local[2]", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     bucketq.spark.register(spark)
     queues = json.loads((folder / "queues.json").read_text())
-    source, sink, noted = queues["source"], queues["sink"], queues["noted"]
-    copying = partial(start_copy, spark, source, sink, folder, "0 seconds")
-    noting = partial(start, spark, noted, folder, trigger)
+    source, sink = queues["source"], queues["sink"]
+    starts = {source: partial(start_copy, spark, source, sink, folder, "0 seconds")}
+    for place, url in queues["noted"].items():
+        starts[url] = partial(start, spark, url, Path(place), _NO_SECOND_BATCH)
     queries: dict[str, StreamingQuery] = {}
     while True:
-        for url, begin in ((source, copying), (noted, noting)):
+        for url, begin in starts.items():
             while url not in queries or not queries[url].isActive:
                 _check(queries.get(url))
                 queries[url] = begin()
@@ -122,10 +125,10 @@ def main(folder: Path, trigger: str) -> None:
 
 
 def _check(query: StreamingQuery | None) -> None:
-    """Raise what has ended a query, unless this machine was too busy.
+    """Raise the error that ended a query, unless this machine was too busy.
 
-    Spark gives each of its Python processes ten seconds to start. So they start one after the
-    other here, and a query that had bad luck is started again.
+    Spark gives each of its Python processes ten seconds to start. So queries start one after the
+    other here, and one whose process was too slow is started again.
     """
     error = None if query is None else query.exception()
     if error is not None and "failed to connect back" not in str(error):
@@ -133,4 +136,4 @@ def _check(query: StreamingQuery | None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]))

@@ -1,7 +1,7 @@
-"""Executors in processes of their own are killed at their work, and nothing is lost or doubled.
+"""Executors in processes of their own are killed at their work; no job is lost or repeated.
 
-One program loses them, one after the other, because Spark takes long to start; here is what came
-of each.
+One program kills them, one after the other, because Spark takes long to start; each test here
+checks the outcome of one kill.
 """
 
 from __future__ import annotations
@@ -10,25 +10,31 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.spark.programs import came_of
+from tests.spark.programs import outcomes_of
+
+MORE = ("write", "write_on_a_store")
+"""Earlier points of a write than ``write_that_was_staged``, for a full run."""
+EVERY = ("write_that_was_staged", "stream", "run")
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
 def lost(
+    request: pytest.FixtureRequest,
     spark_environ: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
     store_url: Callable[[], str],
 ) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("losses")
-    return came_of("loss_program", [str(folder), store_url()], spark_environ)
+    names = EVERY + MORE if request.config.getoption("full") else EVERY
+    return outcomes_of("loss_program", [str(folder), store_url(), *names], spark_environ)
 
 
 @pytest.mark.parametrize(
-    "doing", ["write", "write_that_was_staged", "write_on_a_store", "stream", "run"]
+    "doing", [*EVERY, *(pytest.param(name, marks=pytest.mark.full) for name in MORE)]
 )
-def test_an_executor_that_is_killed_at_its_work_loses_and_doubles_nothing(
+def test_an_executor_that_is_killed_at_its_work_loses_and_repeats_nothing(
     lost: Mapping[str, str], doing: str
 ) -> None:
     assert not lost[doing], lost[doing]

@@ -1,4 +1,8 @@
-"""Streams whose driver is killed with its JVM: nothing lost, nothing doubled, no batch changed."""
+"""A driver of streams is killed with its JVM: no job is lost or repeated, no batch changes.
+
+Every run kills it once, with three streams at three points: inside a batch, after the commit of a
+batch, and after a push to an object store. A full run kills it at more points, one after another.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import bucketq
 from bucketq import JobSpec
@@ -28,38 +34,35 @@ from tests.spark.stream_program import A_BATCH, DEADLINE_S
 
 NOTED, COPIED = 10, 18
 LARGE = "x" * 300_000
-"""So that a batch does not travel to the driver with Spark's messages."""
+"""Batches this large are staged beside the queue, and not sent with Spark's messages."""
 
 
 class Run:
-    """Queues with jobs, and a program that streams them, over and over."""
+    """Queues with jobs, and a program that streams them, run again after each kill."""
 
     def __init__(self, folder: Path, environ: dict[str, str], store: Callable[[], str]) -> None:
         self.folder = folder
         self._environ = environ
-        self.url = fresh(folder, *(JobSpec(kind="x", payload=n) for n in range(NOTED)))
-        self.jobs = sorted(job.id for job in records(self.url))
+        self.held, self.committed = Noted(folder / "held"), Noted(folder / "committed")
         self.source, self.sink = store(), store()
         with bucketq.connect_sync(self.source, mode="direct") as queue:
             queue.configure(archive_after_s=3600)
             queue.push_many(
                 [JobSpec(kind="x", payload={"n": n, "text": LARGE}) for n in range(COPIED)]
             )
-        queues = {"noted": self.url, "source": self.source, "sink": self.sink}
+        noted = {str(each.folder): each.url for each in (self.held, self.committed)}
+        queues = {"noted": noted, "source": self.source, "sink": self.sink}
         (folder / "queues.json").write_text(json.dumps(queues))
 
     def kill_when(self, happened: Callable[[], object], copies: int = 0) -> None:
-        """Start the program and kill it after something.
+        """Start the program, wait for an event, and kill the program with its JVM.
 
-        With ``copies``, also not before the other stream has pushed so many, and then at once:
-        Spark has hardly had the time to write that down.
+        With ``copies``, it is killed as soon as that many jobs were pushed: Spark has hardly had
+        the time to commit their batch.
         """
         with (self.folder / "output").open("ab") as output:
             program = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tests.spark.stream_program"),
-                    *(str(self.folder), "1 hour"),
-                ],
+                [sys.executable, "-m", "tests.spark.stream_program", str(self.folder)],
                 cwd=ROOT,
                 env=os.environ | self._environ,
                 stdout=output,
@@ -83,13 +86,45 @@ class Run:
             time.sleep(0.05)
 
     def output(self) -> str:
-        """What the program said last."""
+        """Return the end of what the program printed."""
         return (self.folder / "output").read_text()[-3000:]
 
     def pushed(self) -> int:
-        """How many jobs have been copied."""
+        """Return how many jobs have been copied."""
         with bucketq.connect_sync(self.sink, mode="direct") as queue:
             return queue.stats().total("queued")
+
+
+class Noted:
+    """A queue, and the folder of the stream that notes its batches."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.url = fresh(folder, *(JobSpec(kind="x", payload=n) for n in range(NOTED)))
+        self.jobs = sorted(job.id for job in records(self.url))
+
+    @property
+    def batches(self) -> list[int]:
+        """The numbers of the batches that were begun, in order."""
+        return [number for number, _ in stream_program.batches(self.folder)]
+
+    def has_committed(self, batch: int) -> bool:
+        return (self.folder / "checkpoint" / "commits" / str(batch)).exists()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the stream inside its next batch."""
+        (self.folder / "hold").touch()
+        yield
+        (self.folder / "hold").unlink()
+
+    def assert_done_once(self) -> None:
+        sets: dict[int, list[str]] = {}
+        for number, ids in stream_program.batches(self.folder):
+            assert sets.setdefault(number, ids) == ids, f"batch {number} has changed"
+        assert sorted(job for ids in sets.values() for job in ids) == self.jobs
+        assert statuses(self.url) == {"done": NOTED}
 
 
 @pytest.fixture
@@ -98,45 +133,54 @@ def run(tmp_path: Path, spark_environ: dict[str, str], store_url: Callable[[], s
 
 
 @pytest.mark.timeout(900)
-def test_a_driver_and_its_jvm_may_be_killed_at_any_point(spark: SparkSession, run: Run) -> None:
-    run.kill_when(lambda: statuses(run.url).get("running"))  # Spark has hardly written that down.
-    assert statuses(run.url) == {"running": 4, "queued": 6}
-    # Spark may refuse a checkpoint that was left half made. Without it nothing is lost.
-    for checkpoint in ("checkpoint", "checkpoint-copy"):
-        shutil.rmtree(run.folder / checkpoint, ignore_errors=True)
-
-    (run.folder / "hold").touch()
-    run.kill_when(lambda: len(noted(run)) == 1, copies=4)  # In the midst of the batch.
-    assert statuses(run.url) == {"running": 4, "queued": 6}
-    (run.folder / "hold").unlink()
-
-    # And nothing came next.
-    run.kill_when((run.folder / "checkpoint" / "commits" / "0").exists, copies=8)
-    assert noted(run) == [0, 0]
-    assert statuses(run.url) == {"running": 4, "queued": 6}
-
-    (run.folder / "hold").touch()
-    run.kill_when(lambda: len(noted(run)) == 3, copies=12)  # In the midst of a later batch.
-    assert statuses(run.url) == {"done": 4, "running": 4, "queued": 2}
-    (run.folder / "hold").unlink()
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.full)])
+def test_a_driver_and_its_jvm_may_be_killed_at_any_point(
+    spark: SparkSession, run: Run, kills: int
+) -> None:
+    held, committed = run.held, run.committed
+    if kills > 1:
+        kill_after_a_claim(run)
+    with held.hold():
+        # One stream is inside a batch, one has committed a batch, and one has pushed a batch.
+        run.kill_when(lambda: held.batches == [0] and committed.has_committed(0), copies=4)
+    for stream in (held, committed):
+        assert statuses(stream.url) == {"running": 4, "queued": 6}
+    if kills > 1:
+        kill_in_later_batches(run)
 
     for number in range(COPIED // A_BATCH + 1):
         (run.folder / f"pass-{number}").touch()
-    copy = stream_program.start_copy(spark, run.source, run.sink, run.folder, "now")
-    query = stream_program.start(spark, run.url, run.folder, "now")
-    assert query.awaitTermination(DEADLINE_S)
-    assert copy.awaitTermination(DEADLINE_S)
-    assert noted(run) == [0, 0, 1, 1, 2]
-    sets: dict[int, list[str]] = {}
-    for number, ids in stream_program.batches(run.folder):
-        assert sets.setdefault(number, ids) == ids, f"batch {number} has changed"
-    assert sorted(job for ids in sets.values() for job in ids) == run.jobs
-    assert statuses(run.url) == {"done": NOTED}
+    # One after the other: each starts Python processes, for which Spark waits ten seconds only.
+    finish(stream_program.start_copy(spark, run.source, run.sink, run.folder, "now"))
+    for stream in (held, committed):
+        finish(stream_program.start(spark, stream.url, stream.folder, "now"))
+    assert held.batches == ([0, 0, 1, 2] if kills == 1 else [0, 0, 1, 1, 2])
+    assert committed.batches == [0, 1, 2]
+    held.assert_done_once()
+    committed.assert_done_once()
     assert_copied_once(run)
 
 
-def noted(run: Run) -> list[int]:
-    return [number for number, _ in stream_program.batches(run.folder)]
+def finish(query: StreamingQuery) -> None:
+    assert query.awaitTermination(DEADLINE_S), (query.status, query.lastProgress)
+
+
+def kill_after_a_claim(run: Run) -> None:
+    run.kill_when(lambda: statuses(run.held.url).get("running"))
+    assert statuses(run.held.url) == {"running": 4, "queued": 6}
+    # Spark may reject a checkpoint that it had not written to its end. Without it nothing is lost.
+    for checkpoint in list(run.folder.rglob("checkpoint*")):
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def kill_in_later_batches(run: Run) -> None:
+    held = run.held
+    run.kill_when(lambda: held.has_committed(0), copies=8)
+    assert held.batches == [0, 0]
+    assert statuses(held.url) == {"running": 4, "queued": 6}
+    with held.hold():
+        run.kill_when(lambda: held.batches == [0, 0, 1], copies=12)
+    assert statuses(held.url) == {"done": 4, "running": 4, "queued": 2}
 
 
 async def archived(url: str) -> list[str]:

@@ -244,6 +244,7 @@ def test_a_queue_is_written_through_its_broker_without_the_bucket(
     assert len(snapshot(file_url).jobs) == 3000
 
 
+@pytest.mark.full  # `test_guide` pushes 25,000 rows in three commits in every run.
 def test_a_hundred_thousand_rows_are_pushed_in_ten_commits(
     spark: SparkSession, file_url: str, write: Write
 ) -> None:

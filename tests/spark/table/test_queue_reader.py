@@ -100,7 +100,8 @@ def test_all_partitions_together_hold_the_whole_queue(
         assert sorted(row.seq for part in found for row in part) == list(range(1, 11))
 
 
-def test_a_hundred_thousand_jobs_are_one_version_while_others_push(
+@pytest.mark.full  # `test_all_partitions_together_hold_the_whole_queue` reads partitions too.
+def test_a_hundred_thousand_jobs_are_read_in_four_partitions(
     file_url: str, read: Callable[..., DataFrame]
 ) -> None:
     with bucketq.connect_sync(file_url, mode="direct") as queue:
