@@ -150,7 +150,8 @@ def _matching(
         is_wanted = f.coalesce(is_in_time & f.expr(chosen.where), f.lit(False))  # noqa: FBT003 - SQL's
         everything = everything.withColumn("is_wanted", is_wanted)
     except Exception as error:
-        raise _bad_condition(chosen.where, error) from error
+        message = f"the condition {chosen.where!r} cannot be used: {translated(error)}"
+        raise InvalidRequestError(message) from error
     is_own = f.col("id").startswith(_PREFIX)
     kept = everything.where(f.col("is_wanted") | is_own).select(*_KEPT).persist()
     found = (
@@ -173,10 +174,6 @@ def _matching(
         yield fresh.orderBy("seq", "id")
     finally:
         kept.unpersist()
-
-
-def _bad_condition(where: str, error: Exception) -> InvalidRequestError:
-    return InvalidRequestError(f"the condition {where!r} cannot be used: {translated(error)}")
 
 
 def _spec(row: Row) -> JobSpec[Any]:

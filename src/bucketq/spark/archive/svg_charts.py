@@ -26,7 +26,7 @@ _LOG_FROM = 50.0
 """If the largest value is so many times the smallest, a linear scale would hide the small ones."""
 _MINUTE_S, _HOUR_S, _DAY_S, _MILLI = 60, 3600, 86400, 1000
 _TEN, _MILLION = 10, 1_000_000
-_DAY = timedelta(days=1)
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _STEPS_H = (1, 2, 3, 4, 6, 12, 24, 48, 72, 96, 168)
 _STEPS_D = (1, 2, 7, 14, 28, 56, 91, 182, 364)
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
@@ -216,7 +216,7 @@ def _time_labels(times: Sequence[datetime]) -> str:
     every = next((step for step in steps if step >= fewest), steps[-1])
     texts = []
     for index, moment in enumerate(times):
-        since = index if is_daily else _hours_since_first_day(times[0], moment)
+        since = index if is_daily else times[0].hour + (moment - times[0]) // _HOUR
         if since % every == 0:
             is_day = is_daily or moment.hour == 0
             text = f"{moment:%d %b}".lstrip("0") if is_day else f"{moment:%H:%M}"
@@ -225,8 +225,3 @@ def _time_labels(times: Sequence[datetime]) -> str:
             left = 100 * (index + 0.5) / len(times)
             texts.append(f'<span class="{kind}" style="left:{left:.2f}%">{text}</span>')
     return "".join(texts)
-
-
-def _hours_since_first_day(first: datetime, moment: datetime) -> int:
-    midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
-    return int((moment - midnight).total_seconds() // _HOUR_S)

@@ -35,49 +35,29 @@ _decode_texts = msgspec.json.Decoder(list[str | None]).decode
 _decode_jobs = msgspec.json.Decoder(list[JobRecord]).decode
 _decode_lines = msgspec.json.Decoder(list[Raw]).decode
 
-_SPARK_TYPES = {
-    _TEXT: "string",
-    _BYTES: "binary",
-    _TIME: "timestamp",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.bool_(): "boolean",
-    _TAGS: "map<string,string>",
-    _ERRORS: "array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>",
+_ARROW_TYPES = {
+    "string": _TEXT,
+    "binary": _BYTES,
+    "timestamp": _TIME,
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "map<string,string>": _TAGS,
+    "array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>": _ERRORS,
 }
-
-SCHEMA = pa.schema(
-    [
-        ("id", _TEXT),
-        ("kind", _TEXT),
-        ("status", _TEXT),
-        ("outcome", _TEXT),
-        ("payload", _TEXT),
-        ("payload_bytes", _BYTES),
-        ("result", _TEXT),
-        ("result_bytes", _BYTES),
-        ("priority", pa.int64()),
-        ("seq", pa.int64()),
-        ("attempt", pa.int32()),
-        ("failures", pa.int32()),
-        ("lost_leases", pa.int32()),
-        ("max_attempts", pa.int64()),
-        ("pushed_at", _TIME),
-        ("run_at", _TIME),
-        ("claimed_at", _TIME),
-        ("heartbeat_at", _TIME),
-        ("finished_at", _TIME),
-        ("worker", _TEXT),
-        ("key", _TEXT),
-        ("tags", _TAGS),
-        ("cancel_requested", pa.bool_()),
-        ("replay_of", _TEXT),
-        ("error", _TEXT),
-        ("errors", _ERRORS),
-    ]
+DDL = (
+    "id string, kind string, status string, outcome string, "
+    "payload string, payload_bytes binary, result string, result_bytes binary, "
+    "priority bigint, seq bigint, attempt int, failures int, lost_leases int, max_attempts bigint, "
+    "pushed_at timestamp, run_at timestamp, claimed_at timestamp, heartbeat_at timestamp, "
+    "finished_at timestamp, worker string, key string, tags map<string,string>, "
+    "cancel_requested boolean, replay_of string, error string, "
+    "errors array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>"
 )
-DDL = ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in SCHEMA)
-"""The same columns as Spark declares them."""
+"""The columns as Spark declares them."""
+_COLUMNS = [column.split(" ") for column in DDL.split(", ")]
+SCHEMA = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in _COLUMNS])
+"""The same columns for Arrow."""
 
 
 def job_batches(jobs: Sequence[JobRecord]) -> Iterator[pa.RecordBatch]:
