@@ -39,7 +39,7 @@ from bucketq.queue.queue import Queue
 _BATCH_BYTES = 32 * 1024 * 1024
 # The archive is searched this much beyond a batch, in case clocks differ.
 _CLOCK_MARGIN = timedelta(hours=1)
-# Items that are checked between two turns of the event loop: some tens of milliseconds of work.
+# Items that are checked between two turns of the event loop: a tenth of a second or so.
 _ITEMS_PER_TURN = 5000
 _FAULTS_OF_A_JOB = (InvalidRequestError, KeyConflictError, PayloadTooLargeError)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -26,7 +26,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.operations import Snapshot
 from bucketq.model.records import Backoff, JobRecord
 from bucketq.model.settings import Settings
-from bucketq.queue.new_jobs import JobSpec, new_job
+from bucketq.queue.new_jobs import JobSpec
 
 # Bounds the memory of reading a file of any size.
 _CHUNK_BYTES = 1024 * 1024
@@ -241,8 +241,21 @@ class QueueFeed(Feed):
 
 def check_item(name: str, item: Item, settings: Settings) -> NewJob:
     """Raise ``InvalidRequestError`` if the queue would reject the job; return it as pushed."""
+    spec, payload = item.spec, item.spec.payload
+    # Spelled out: several times as fast as ``queue.new_jobs``, and the payload is JSON already.
+    job = NewJob(
+        id=spec.id or "",
+        kind=spec.kind,
+        payload=payload if isinstance(payload, Raw) else Raw(b'"%b"' % base64.b64encode(payload)),
+        priority=spec.priority,
+        delay_s=cast("float | None", spec.delay_s),
+        run_at=spec.run_at,
+        max_attempts=spec.max_attempts,
+        backoff=spec.backoff,
+        key=spec.key,
+        tags=spec.tags,
+    )
     try:
-        job = new_job(item.spec, "", Any)
         check.new_job(job, settings)
     except RejectedError as error:
         raise InvalidRequestError(f"{name}, line {item.end.number}: {error}") from None
