@@ -97,7 +97,7 @@ class ConsumerTracker:
         if isinstance(call.error, ConsumerFencedError):
             epochs = [moment.row.epoch for moment in self._moments(call, 0)]
             if max(epochs, default=0) <= call.detail["epoch"]:
-                return "nobody is fenced but by another driver", str(call)
+                return "a driver is fenced only by another driver", str(call)
         violation: Violation | None = None
         if call.verb == "publish":
             violation = self._check_published(history, call)

@@ -73,7 +73,7 @@ class ClusterCounters:
     """Counts of events inside the processes of a cluster."""
 
     verdicts: dict[str, int] = field(default_factory=dict)
-    """How many commits landed, lost a race, or were too old to tell."""
+    """How many commits landed, lost a race, or were too old to decide."""
     depositions: int = 0
     """How many times a leader found that another broker had taken over."""
 

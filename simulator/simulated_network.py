@@ -308,7 +308,7 @@ class SimulatedNetwork:
             listener.accept(connection, first)
         elif address in self._squatters:
             if not self._squatters[address]:
-                connection.refuse(f"what listens at {address} is no broker")
+                connection.refuse(f"what listens at {address} is not a broker")
         elif address not in self._last_owner or not self.is_dark(self._last_owner[address]):
             connection.refuse(f"nothing listens at {address}")
 
@@ -336,7 +336,9 @@ class SimulatedNetwork:
         """Let the running process listen at an address of its host."""
         name, _, port = address.rpartition(":")
         if name != host or not port.isdecimal() or int(port) > _LAST_PORT:
-            raise InvalidRequestError(f"cannot listen at {address!r}: it is no address of {host}")
+            raise InvalidRequestError(
+                f"cannot listen at {address!r}: it is not an address of {host}"
+            )
         if int(port) == 0:
             address = self._free_address(host)
         self._check_free(address)

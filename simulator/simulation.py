@@ -67,7 +67,7 @@ class SimulationReport:
     injected: dict[str, int]
     """How many faults of each kind were injected."""
     verdicts: dict[str, int]
-    """How many commits landed, lost a race, or were too old to tell."""
+    """How many commits landed, lost a race, or were too old to decide."""
     engine_runs: int
     """How many worker engines were started."""
     runs: dict[str, int]
@@ -126,7 +126,7 @@ def simulate(
 
     async def main(loop: VirtualLoop) -> SimulationReport:
         rng = loop.stream("simulation")
-        # With a short ring of commit ids, writers meet verdicts that are too old to tell.
+        # With a short ring of commit ids, writers meet commits that are too old to decide.
         ring_length = rng.choice((3, 64)) if faults == "everything" else 64
         chosen = rng.choice(SCENARIOS)
         with mock.patch.object(state_module, "RING_LENGTH", ring_length):

@@ -180,14 +180,6 @@ class RecordingEngineQueue:
         )
         return answer
 
-    async def complete(self, job: Job[str], result: Any, *, request: str | None = None) -> None:
-        """Complete a job."""
-        await self._note(
-            "complete",
-            _held(job, request),
-            lambda: self._queue.complete(job, result, request=request),
-        )
-
     async def complete_many(
         self, jobs: list[tuple[Job[str], Any]], *, request: str | None = None
     ) -> list[bool]:
@@ -206,16 +198,10 @@ class RecordingEngineQueue:
         """Fail a job."""
         answer: str = await self._note(
             "fail",
-            _held(job, request),
+            {"job": job.id, "lease": job.lease.lease, "request": request},
             lambda: self._queue.fail(job, error, request=request, **options),
         )
         return answer
-
-    async def release(self, job: Job[str], *, request: str | None = None) -> None:
-        """Release a job."""
-        await self._note(
-            "release", _held(job, request), lambda: self._queue.release(job, request=request)
-        )
 
     async def release_many(self, jobs: list[Job[str]], *, request: str | None = None) -> list[bool]:
         """Release jobs together."""
@@ -230,7 +216,3 @@ class RecordingEngineQueue:
         self, verb: str, detail: dict[str, Any], ask: Callable[[], Awaitable[Any]]
     ) -> Any:
         return await self._history.note(self._engine, verb, detail, ask)
-
-
-def _held(job: Job[str], request: str | None) -> dict[str, Any]:
-    return {"job": job.id, "lease": job.lease.lease, "request": request}

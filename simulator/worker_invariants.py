@@ -32,7 +32,7 @@ _GIVEN_BACK_S = 2.0
 They are released in one commit, which may lose races against six direct writers. One commit for
 each of ten jobs took 2.8 s.
 """
-_SETTLING = ("complete", "complete_many", "fail", "release", "release_many")
+_SETTLING = ("complete_many", "fail", "release_many")
 
 
 @dataclass
@@ -170,7 +170,7 @@ def _check_settling(checks: WorkerChecks, held_job: HeldJob) -> None:
     run = checks.runs.get(held_job.lease)
     for call in held_job.settling:
         has_ended = run is not None and run.ended_s is not None and run.ended_s <= call.began_s
-        if call.verb in ("complete", "complete_many"):
+        if call.verb == "complete_many":
             is_true = run is not None and has_ended and run.end == "returned"
         elif call.verb == "fail":
             # Without a run the payload did not fit, or no attempt was left.
@@ -179,7 +179,7 @@ def _check_settling(checks: WorkerChecks, held_job: HeldJob) -> None:
             is_true = run is None or run.is_stopped
         if not is_true:
             detail = f"{run}: {call}"
-            checks.chain.violate("an engine tells what happened", detail, call.began_version)
+            checks.chain.violate("an engine reports what happened", detail, call.began_version)
         is_lost = held_job.lost_s is not None and held_job.lost_s + _IMMEDIATELY_S < call.began_s
         if is_lost and run is not None and (run.ended_s or 1e9) > (held_job.lost_s or 0.0):
             detail = f"lost at {held_job.lost_s:.3f} s: {call}"
@@ -291,7 +291,7 @@ def _check_releases(checks: WorkerChecks) -> None:
         stopped_s = checks.worker_history.engine_runs[held_job.engine].stopped_s
         for call in held_job.settling:
             is_draining = stopped_s is not None and stopped_s <= call.began_s
-            if call.verb not in ("release", "release_many") or run is None or is_draining:
+            if call.verb != "release_many" or run is None or is_draining:
                 continue
             if not chain.holds(
                 held_job.job, 0, call.began_version, lease=held_job.lease, cancel_requested=True

@@ -63,7 +63,7 @@ def test_completing_before_the_handler_is_over_is_noticed(monkeypatch: Patch) ->
 
     run_really = Attempt.run
     monkeypatch.setattr(Attempt, "run", run)
-    expect("an engine tells what happened", faults="nothing")
+    expect("an engine reports what happened", faults="nothing")
 
 
 def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:

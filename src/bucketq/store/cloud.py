@@ -279,7 +279,7 @@ class CloudStore:
         return {"e_tag": self._spelled(tag)} if tag and "*" not in tag else None
 
     def _spelled(self, tag: str) -> str:
-        """Write an ETag as this server wants to see it."""
+        """Return an ETag as this server expects it."""
         return tag.strip('"') if self._address.unquoted_etag else tag
 
 

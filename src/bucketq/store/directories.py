@@ -129,7 +129,6 @@ class HeldError(OSError):
     """Another process holds the lock of a directory and does not release it."""
 
     def __init__(self, holder: Holder | None) -> None:
-        """Keep the process that holds it, if that is known."""
         super().__init__(errno.EAGAIN, f"another process holds {LOCK_NAME}")
         self.holder = holder
 

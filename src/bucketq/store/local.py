@@ -72,7 +72,7 @@ _ADVICE = {
     errno.EOPNOTSUPP: "the filesystem has no file locks; use a directory on a local disk",
 }
 
-# What a user needs who only reads.
+# What reading requires.
 _READING = {
     "read": "give this user permission to read the file and its directory",
     "list": "give this user permission to read the directory",
@@ -83,14 +83,13 @@ class LocalStore:
     """An ``ObjectStore`` whose objects are the files below one directory.
 
     A cancelled call leaves its thread to finish alone, unless that waits for a lock. Its write may
-    still land, as a caller who stops waiting has to expect of any store; no lock and no torn file
-    stay behind.
+    still land, as with any store; no lock and no torn file are left behind.
     """
 
     write_interval_s = 0.0
 
     def __init__(self, root: Path, *, like: str | None = None) -> None:
-        """Keep objects below ``root``; new ones take the rights of the object ``like``, if any."""
+        """Keep objects below ``root``; new ones get the mode of the object ``like``, if any."""
         self._root = root.absolute()
         self.url = self._root.as_uri()
         self._like = None if like is None else self._path(like)

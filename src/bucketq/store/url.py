@@ -54,7 +54,7 @@ class Location:
 
 
 CredentialProvider = Callable[[], Any]
-"""Returns credentials, or a coroutine of them, whenever the client wants new ones.
+"""Returns credentials, or a coroutine of them, whenever the client needs new ones.
 
 obstore documents the credentials of each provider: ``S3CredentialProvider``,
 ``GCSCredentialProvider`` and ``AzureCredentialProvider``. Its module ``obstore.auth`` has some

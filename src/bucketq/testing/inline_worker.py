@@ -56,8 +56,8 @@ class InlineWorker:
     async def __aenter__(self) -> Self:
         """Start to heartbeat."""
         self._settling.settings = settings = await self._queue.settings()
-        beat_s = min(_BEAT_S, settings.heartbeat_s)
-        self._keeper = LeaseKeeper(self._queue, structs.replace(settings, heartbeat_s=beat_s))
+        settings = structs.replace(settings, heartbeat_s=min(_BEAT_S, settings.heartbeat_s))
+        self._keeper = LeaseKeeper(self._queue.heartbeat, settings)
         self._beating = asyncio.get_running_loop().create_task(self._keeper.run())
         return self
 
@@ -106,7 +106,6 @@ class InlineRunner:
     """
 
     def __init__(self) -> None:
-        """Start without threads."""
         self._here = TaskRunner()
         self._threads = ThreadRunner()
 

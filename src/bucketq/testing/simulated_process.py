@@ -75,7 +75,6 @@ class Process:
     def __init__(
         self, loop: VirtualLoop, number: int, name: str, base: contextvars.Context
     ) -> None:
-        """Make a process without anything to run yet."""
         self._loop = loop
         self.number = number
         self.name = name
@@ -206,19 +205,16 @@ class Process:
             action()
 
     def _join_list(self) -> None:
-        """Offer it to the scheduler."""
         self._idle = False
         self._listed = True
         self._loop._runnable.append(self)
 
     def _leave_list(self) -> None:
-        """Take it from the scheduler."""
         if self._listed:
             self._listed = False
             self._loop._runnable.remove(self)
 
     def _drop_thaw_timer(self) -> None:
-        """Cancel a scheduled thaw."""
         if self._thaw_timer is not None:
             self._thaw_timer.cancel()
             self._thaw_timer = None

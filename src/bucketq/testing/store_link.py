@@ -38,15 +38,18 @@ _RESET_RATHER_THAN_SILENCE = 0.5
 class StoreLink:
     """The ``ObjectStore`` of one process: the simulated store behind a bad connection.
 
+    ``SimulatedStore.connect`` makes it.
+
     Attributes:
         name: For messages.
+        url: Its address, for messages.
+        write_interval_s: The pause that the store wants between two writes of one object.
         cut: The direction in which packets are dropped now; set through ``store.partition``.
     """
 
     def __init__(
         self, store: SimulatedStore, name: str, latency_s: tuple[float, float], timeout_s: float
     ) -> None:
-        """Make a link; ``SimulatedStore.connect`` does."""
         self.store = store
         self.name = name
         self.url = f"simulated://{name}"

@@ -231,16 +231,7 @@ class Workbench:
             raise InvalidRequestError(
                 "there are no handlers to run: pass Workbench a worker that has some"
             )
-        if kinds is None:
-            return dict(self._handlers)
-        wanted = [kinds] if isinstance(kinds, str) else list(kinds)
-        for kind in wanted:
-            if kind not in self._handlers:
-                known = ", ".join(self._handlers)
-                raise InvalidRequestError(
-                    f"no handler is for kind {kind!r}; there are some for {known}"
-                )
-        return {kind: self._handlers[kind] for kind in wanted}
+        return self._handlers.select(kinds)
 
 
 class _Bridge:

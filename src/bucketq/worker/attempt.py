@@ -51,7 +51,6 @@ class Attempt:
     """One attempt at a job."""
 
     def __init__(self, job: Job[Any], handler: Handler, settling: Settling, now_s: float) -> None:
-        """Create the attempt for a job that was just claimed."""
         self.job = job
         self.handler = handler
         self.claimed_s = now_s

@@ -96,7 +96,7 @@ class Engine:
         self._clock = clock
         self._wait_s = 0.0 if burst else _WAIT_S
         self._settling = Settling(queue, clock)
-        self._keeper = LeaseKeeper(queue, self._settling.settings)
+        self._keeper = LeaseKeeper(queue.heartbeat, self._settling.settings)
         self._prefetch = Prefetch(concurrency)
         self._backlog: deque[Attempt] = deque()
         self._attempts: dict[int, Attempt] = {}

@@ -37,6 +37,5 @@ class HandlerFailed(Exception):  # noqa: N818 - internal
     """A handler in another process raised an exception; the text has its traceback."""
 
     def __init__(self, text: str, type_name: str = "") -> None:
-        """Keep the text, and the name of the exception's type."""
         super().__init__(text)
         self.type_name = type_name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -78,6 +78,19 @@ class Handlers(dict[str, Handler]):
                 f"{_name(handler.function)} needs a kind of its own"
             )
         self[handler.kind] = handler
+
+    def select(self, kinds: str | Iterable[str] | None) -> dict[str, Handler]:
+        """The handlers of some kinds, or of all. Raises ``InvalidRequestError``."""
+        wanted = list(self) if kinds is None else [kinds] if isinstance(kinds, str) else list(kinds)
+        for kind in wanted:
+            if kind not in self:
+                raise InvalidRequestError(
+                    f"the worker has no handler for kind {kind!r}; it has handlers for "
+                    f"{', '.join(self)}"
+                )
+        if not wanted:
+            raise InvalidRequestError("kinds is empty: name at least one, or leave it out for all")
+        return {kind: self[kind] for kind in wanted}
 
 
 def bind(

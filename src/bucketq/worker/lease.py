@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
@@ -28,14 +28,6 @@ _LOOKS = 4
 """How often leases are checked for expiry between two heartbeats."""
 _LARGEST_BATCH = 5000
 """How many leases one heartbeat renews; the limit of the queue may be lower."""
-
-
-class HeartbeatSender(Protocol):
-    """The part of a queue that is needed here."""
-
-    async def heartbeat(self, jobs: list[LeaseRef], /) -> list[Pulse]:
-        """Renew the leases of jobs."""
-        ...
 
 
 @dataclass(slots=True)
@@ -58,10 +50,13 @@ class _HeldLease:
 class LeaseKeeper:
     """Sends heartbeats for all jobs of a worker together."""
 
-    def __init__(self, queue: HeartbeatSender, settings: Settings) -> None:
-        """Start without leases; ``settings`` may be replaced while it runs."""
-        self._queue = queue
+    def __init__(
+        self, heartbeat: Callable[[list[LeaseRef]], Awaitable[list[Pulse]]], settings: Settings
+    ) -> None:
+        """Renew leases by ``heartbeat``, a verb of the queue."""
+        self._heartbeat = heartbeat
         self.settings = settings
+        """They may be replaced while it runs."""
         self._kept: dict[tuple[str, str], _HeldLease] = {}
         self._news = asyncio.Event()
         self._woke_at = float("-inf")
@@ -113,7 +108,7 @@ class LeaseKeeper:
 
     async def _ask(self, leases: list[LeaseRef]) -> list[Pulse]:
         try:
-            return await self._queue.heartbeat(leases)
+            return await self._heartbeat(leases)
         except (UnavailableError, RejectedError) as error:
             _log.warning("a heartbeat for %d jobs was not acknowledged: %s", len(leases), error)
             return []

@@ -54,7 +54,6 @@ class Runners:
     """Selects the runner for each handler."""
 
     def __init__(self, by_place: Mapping[Place, Runner]) -> None:
-        """Use one runner for each place that handlers name."""
         self._by_place = by_place
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:

@@ -46,13 +46,9 @@ class Unsettled(Exception):  # noqa: N818 - internal
 class _Batches(Generic[Item]):
     """Sends items in batches: while one batch is in flight, the next one collects."""
 
-    def __init__(
-        self,
-        send_many: Callable[[list[Item]], Awaitable[list[bool]]],
-        largest: Callable[[], int],
-    ) -> None:
-        self._send_many = send_many
-        self._largest = largest
+    def __init__(self, settling: Settling, verb: Callable[..., Awaitable[list[bool]]]) -> None:
+        self._settling = settling
+        self._verb = verb
         self.ready: list[_Ready[Item]] = []
         self._sending: asyncio.Task[None] | None = None
 
@@ -74,14 +70,17 @@ class _Batches(Generic[Item]):
     async def _send(self) -> None:
         """Send what is ready, and what has become ready meanwhile, until nothing is."""
         while self.ready:
-            size = self._largest()
+            size = min(_LARGEST_BATCH, self._settling.settings.max_batch_jobs)
             batch = self.ready[:size]
             del self.ready[:size]
             await self._send_batch(batch)
 
     async def _send_batch(self, batch: list[_Ready[Item]]) -> None:
         try:
-            answers = await self._send_many([item for item, _ in batch])
+            items = [item for item, _ in batch]
+            answers = await self._settling.insist(
+                lambda request: self._verb(items, request=request)
+            )
         except Exception as error:  # noqa: BLE001 - passed on to the callers
             if isinstance(error, RejectedError) and len(batch) > 1:
                 # They are too many or too large together, or the queue rejects one of them. Sending
@@ -103,14 +102,13 @@ class Settling:
     """Reports outcomes for all jobs of a worker."""
 
     def __init__(self, queue: Queue[Any], clock: Clock) -> None:
-        """Settle jobs of ``queue``."""
         self._queue = queue
         self._clock = clock
         self.settings = Settings()
         """Those of the queue; they may be replaced while it runs."""
         self._gives_up = asyncio.Event()
-        self._completions = _Batches(self._complete_many, self._largest_batch)
-        self._releases = _Batches(self._release_many, self._largest_batch)
+        self._completions = _Batches[tuple[Job[Any], Any]](self, queue.complete_many)
+        self._releases = _Batches[Job[Any]](self, queue.release_many)
 
     @property
     def is_empty(self) -> bool:
@@ -210,12 +208,3 @@ class Settling:
                 await self._gives_up.wait()
         except TimeoutError:
             return
-
-    def _largest_batch(self) -> int:
-        return min(_LARGEST_BATCH, self.settings.max_batch_jobs)
-
-    async def _complete_many(self, jobs: list[tuple[Job[Any], Any]]) -> list[bool]:
-        return await self.insist(lambda request: self._queue.complete_many(jobs, request=request))
-
-    async def _release_many(self, jobs: list[Job[Any]]) -> list[bool]:
-        return await self.insist(lambda request: self._queue.release_many(jobs, request=request))

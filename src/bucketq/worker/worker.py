@@ -299,16 +299,7 @@ class Worker:
             raise InvalidRequestError(
                 'the worker has no handlers: add one with @worker.handler("kind")'
             )
-        wanted = list(self._handlers) if kinds is None else list(kinds)
-        for kind in wanted:
-            if kind not in self._handlers:
-                known = ", ".join(self._handlers)
-                raise InvalidRequestError(
-                    f"the worker has no handler for kind {kind!r}; it has handlers for {known}"
-                )
-        if not wanted:
-            raise InvalidRequestError("kinds is empty: name at least one, or leave it out for all")
-        chosen = {kind: self._handlers[kind] for kind in wanted}
+        chosen = self._handlers.select(kinds)
         for handler in chosen.values():
             if handler.place == "process":
                 check_reachable(handler)
@@ -409,7 +400,7 @@ async def _stop(loop_thread: LoopThread) -> None:
 
 
 def _log_signals(said: SimpleQueue[tuple[str, str] | None]) -> None:
-    """Log what signals mean, until there is no more."""
+    """Log what signals mean, until None comes."""
     while (line := said.get()) is not None:
         _log.info("%s: %s", *line)
 

@@ -33,7 +33,7 @@ PING = Ping(queue="q")
 
 @dataclass
 class Echo:
-    """A service that answers each call with its own tag, and notes what it was asked, and where."""
+    """A service that answers each call with its own tag, and records what it was sent."""
 
     loop: VirtualLoop
     name: str = "echo"
@@ -158,7 +158,7 @@ async def collect(wire: Connection, for_s: float = 100.0) -> list[int]:
 
 
 async def is_lost(wire: Connection, within_s: float = 100.0) -> bool:
-    """Tell whether a client learns that its connection is over, without sending anything."""
+    """Whether a client notices that its connection is over, without sending anything."""
     try:
         async with asyncio.timeout(within_s):
             while True:

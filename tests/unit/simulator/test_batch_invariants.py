@@ -1,4 +1,4 @@
-"""The judge of batches names the promise that was broken, whichever sign shows first."""
+"""The checks of batches name the promise that was broken, whichever sign comes first."""
 
 from __future__ import annotations
 

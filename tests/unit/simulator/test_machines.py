@@ -37,7 +37,7 @@ def test_the_lock_of_a_machine_is_one_processs_at_a_time_and_dies_with_it() -> N
     assert run(main) == [True, False, True]
 
 
-def test_a_lock_that_is_released_is_anybodys_and_only_its_holder_releases_it() -> None:
+def test_a_released_lock_can_be_taken_and_only_its_holder_releases_it() -> None:
     async def main(loop: VirtualLoop) -> list[bool]:
         host = machine(loop)
         mine = SimulatedLock(host)

@@ -1,4 +1,4 @@
-"""How connections over the simulated network end, and who is told."""
+"""How connections over the simulated network end, and which ends are notified."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ import asyncio
 import pytest
 
 from bucketq.rpc.messages import Answer, Answers
-from bucketq.rpc.transport import (
-    ConnectionLostError,
-    NoBrokerThereError,
-)
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
 from bucketq.testing.virtual_loop import VirtualLoop, run
-from simulator.simulated_network import (
-    NetworkFaults,
-    SimulatedNetwork,
-)
+from simulator.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.unit.simulator.echo import (
     ADDRESS,
     HELLO,
@@ -48,7 +42,7 @@ def test_closing_a_connection_notifies_the_broker_and_wakes_waiters() -> None:
     simulate(scenario)
 
 
-def test_a_closed_wire_gives_no_answers_though_they_had_arrived() -> None:
+def test_a_closed_connection_returns_no_answers_that_had_arrived() -> None:
     async def scenario(world: World) -> None:
         wire = await world.open()
         await wire.send([call(1)])
@@ -120,7 +114,7 @@ def test_a_closed_listener_refuses_at_once_and_ends_its_conversations() -> None:
         assert await is_lost(wire)
         assert echo.closed() == 1
         await network.host("broker").listen(ADDRESS, echo)
-        await listener.close()  # it is no longer his to close
+        await listener.close()  # it belongs to another process now
         await client.ping(ADDRESS, PING, 5.0)
 
     run(main)

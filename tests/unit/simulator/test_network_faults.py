@@ -8,21 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bucketq.rpc.messages import Answers
-from bucketq.rpc.transport import (
-    ConnectionLostError,
-    NoBrokerThereError,
-)
-from simulator.simulated_network import (
-    NetworkFaults,
-)
-from tests.unit.simulator.echo import (
-    SEEDS,
-    World,
-    call,
-    collect,
-    is_lost,
-    simulate,
-)
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
+from simulator.simulated_network import NetworkFaults
+from tests.unit.simulator.echo import SEEDS, World, call, collect, is_lost, simulate
 
 # Faults of messages.
 
@@ -180,7 +168,7 @@ def test_an_end_that_was_not_notified_notices_when_it_sends() -> None:
     assert {simulate(scenario, seed=seed) for seed in SEEDS} == {"client", "broker"}
 
 
-def test_a_connection_that_breaks_at_the_beginning_is_a_lost_link() -> None:
+def test_a_connection_that_breaks_at_the_beginning_is_lost() -> None:
     async def scenario(world: World) -> None:
         for ask in (world.ping, world.open):
             started_s = world.loop.time()

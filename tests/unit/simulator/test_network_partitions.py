@@ -1,4 +1,4 @@
-"""What is cut off hears nothing, one way or both."""
+"""A host that is cut off receives nothing, in one direction or both."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from functools import partial
 import pytest
 
 from bucketq.rpc.messages import Answer, Answers
-from bucketq.rpc.transport import (
-    ConnectionLostError,
-    NoBrokerThereError,
-)
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
 from tests.unit.simulator.echo import (
     ADDRESS,
     PING,
@@ -45,7 +42,7 @@ def test_a_partition_is_silent_until_it_heals() -> None:
             with pytest.raises(ConnectionLostError, match="no answer") as caught:
                 await ask()
             assert not isinstance(caught.value, NoBrokerThereError)
-        with pytest.raises(ConnectionLostError, match="no answer"):  # nobody is refused, either
+        with pytest.raises(ConnectionLostError, match="no answer"):  # not even a refusal
             await world.client.ping("broker:9", PING, 1.0)
         await wire.send([call(1)])
         assert not await is_lost(wire, 50.0)
@@ -134,7 +131,7 @@ def test_healing_one_cut_leaves_the_others() -> None:
     simulate(scenario)
 
 
-def test_the_news_of_a_death_does_not_cross_a_partition() -> None:
+def test_a_death_is_not_noticed_across_a_partition() -> None:
     async def scenario(world: World, *, is_under_way: bool) -> None:
         wire = await world.open()
         if is_under_way:

@@ -7,15 +7,9 @@ import asyncio
 import pytest
 
 from bucketq.rpc.messages import Answers
-from bucketq.rpc.transport import (
-    ConnectionLostError,
-    NoBrokerThereError,
-)
+from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
 from bucketq.testing.virtual_loop import VirtualLoop, run
-from simulator.simulated_network import (
-    NetworkFaults,
-    SimulatedNetwork,
-)
+from simulator.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.unit.simulator.echo import (
     ADDRESS,
     HELLO,

@@ -1,4 +1,4 @@
-"""A server that says what a test wants it to say."""
+"""A server with scripted answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that is replaced again and again, and a look at what becomes of its old versions."""
+"""A file that is replaced again and again, and its old versions."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ async def test_two_writers_never_compare_and_rename_at_the_same_time(
 async def test_what_can_be_done_without_the_lock_is_done_without_it(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is stopped while it holds the lock holds up every other writer."""
+    """A process that is stopped while it holds the lock blocks every other writer."""
     etag = await store.replace(KEY, b"two", await store.create(KEY, b"one"))
     calls: list[str] = []
 
@@ -211,7 +211,7 @@ async def test_what_can_be_done_without_the_lock_is_done_without_it(
     assert "link" in calls
 
 
-async def test_a_version_that_comes_between_is_followed_in_time_and_rights(
+async def test_a_version_that_comes_between_is_followed_in_time_and_mode(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put(KEY, b"one")

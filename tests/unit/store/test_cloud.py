@@ -36,7 +36,7 @@ DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 
 
 def failure(code: str) -> bytes:
-    """What providers send with an error; it repeats what nobody should see in a log."""
+    """What providers send with an error; it repeats what must not be logged."""
     return (
         f"<?xml version='1.0'?><Error><Code>{code}</Code>"
         f"<AWSAccessKeyId>{ENVIRON['AWS_ACCESS_KEY_ID']}</AWSAccessKeyId>"
@@ -103,7 +103,7 @@ VERBS = ["read", "create", "replace", "put", "delete", "list"]
         (404, "ContainerNotFound"),
     ],
 )
-async def test_what_proves_that_nothing_was_written_is_final_and_shows_no_secret(
+async def test_an_answer_that_proves_that_nothing_was_written_is_final(
     scheme: str, status: int, code: str
 ) -> None:
     with answering(answer(status, failure(code)), scheme) as (store, _):
@@ -243,7 +243,7 @@ async def test_headers_of_the_address_go_with_each_request() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_a_server_that_says_nothing_is_given_up_in_time(scheme: str, verb: str) -> None:
+async def test_a_server_that_does_not_answer_times_out(scheme: str, verb: str) -> None:
     # On a busy machine a request may not reach the server before it is given up.
     for timeout_s in ("0.1", "1", "10"):
         with answering(None, scheme, timeout_s=timeout_s) as (store, server):
@@ -278,7 +278,7 @@ async def test_a_server_that_is_not_there_leaves_the_outcome_unknown() -> None:
 
 
 async def test_a_write_is_one_request_however_large_it_is() -> None:
-    """In parts, its condition would be looked at when the last one has come."""
+    """In parts, its condition would be checked with the last one only."""
     with answering(answer(200, etag='"new"')) as (store, server):
         await store.replace(KEY, bytes(12 * 1024 * 1024), ETAG)
         await store.put(KEY, bytes(12 * 1024 * 1024))
@@ -323,7 +323,7 @@ def test_credentials_can_come_from_a_provider(monkeypatch: pytest.MonkeyPatch) -
         assert "Credential=FROM-PROVIDER/" in server.asked[0].headers["authorization"]
 
 
-async def test_a_provider_that_fails_is_final_and_its_words_are_kept_back() -> None:
+async def test_a_provider_that_fails_is_final_and_its_message_is_not_shown() -> None:
     def provide() -> dict[str, Any]:
         raise RuntimeError("hunter2")
 
@@ -337,7 +337,7 @@ async def test_a_provider_that_fails_is_final_and_its_words_are_kept_back() -> N
 
 
 async def test_missing_credentials_are_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any, the client asks the cloud's own machine service, here one that says no."""
+    """Without any, the client asks the cloud's own machine service, here one that refuses."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with Scripted(answer(404, b"no")) as metadata:

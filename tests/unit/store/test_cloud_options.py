@@ -184,7 +184,7 @@ def test_a_google_emulator_in_the_environment_needs_no_credentials() -> None:
     assert (key["gcs_base_url"], key["disable_oauth"]) == ("http://localhost:9023", True)
 
 
-def test_an_azure_connection_string_is_understood_and_not_shown() -> None:
+def test_an_azure_connection_string_is_parsed_and_not_shown() -> None:
     text = (
         "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=aHVudGVyMg==;"
         "BlobEndpoint=https://shop.example"

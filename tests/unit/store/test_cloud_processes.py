@@ -1,4 +1,4 @@
-"""How the client of the clouds comes into a process, and how a process with it ends."""
+"""When a process imports the cloud client, and how such a process exits."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_process_ends_cleanly_right_after_its_last_request() -> None:
             assert done.returncode == 0, done.stderr
 
 
-def test_a_process_ends_cleanly_while_a_thread_still_asks() -> None:
-    """A blocking queue that nobody closed lives on in a thread of its own."""
+def test_a_process_exits_cleanly_while_a_thread_still_sends_requests() -> None:
+    """A blocking queue that was not closed still runs in its own thread."""
     code = """
 import asyncio, threading, time
 from bucketq.store.url import open_store
@@ -111,7 +111,7 @@ def in_child(act):
 
 
 def refusing_url() -> str:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with Scripted(answer(200)) as server:
         return f"s3://jobs/{KEY}?endpoint=http://127.0.0.1:{server.port}&timeout_s=90"
 
@@ -126,13 +126,13 @@ def test_a_child_of_a_process_that_used_the_client_is_refused_at_once() -> None:
         "in_child(lambda: asyncio.run(ask(store)))\n"
     )
     assert done.returncode == 0, done.stderr
-    pid, *told = done.stdout.splitlines()
+    pid, *lines = done.stdout.splitlines()
     refusal = (
         f"ClosedError: object stores were used in process {pid} before the fork, and their client "
         "does not survive it: start workers with spawn or forkserver, or connect for the first "
         "time in the child"
     )
-    assert told == [refusal, "at once", refusal, "at once"]
+    assert lines == [refusal, "at once", refusal, "at once"]
 
 
 def test_a_child_may_be_the_first_to_use_the_client_and_its_parent_the_next() -> None:

@@ -1,4 +1,4 @@
-"""What the cloud store makes of an endpoint that is no store, but a site of web pages."""
+"""How the cloud store treats an endpoint that is not a store, but a web site."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_page_of_html_is_not_an_answer(scheme: str) -> None:
             assert "check the endpoint" in str(error)
         for verb in ("create", "replace", "put"):
             error = await outcome(store, verb)
-            assert type(error) is UnavailableError  # For something may have been written.
+            assert type(error) is UnavailableError  # Something may have been written.
             assert "check the endpoint" in str(error)
 
 

@@ -1,4 +1,4 @@
-"""Who may use the files of a queue, whatever the umask is."""
+"""Which users may use the files of a queue, whatever the umask is."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_two_users_of_a_group_share_a_queue() -> None:
 
 
 @as_root
-def test_a_group_that_cannot_be_kept_gives_no_rights_to_another(
+def test_a_group_that_cannot_be_kept_gives_no_permissions_to_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, other = tmp_path / "model", tmp_path / "other"

@@ -1,6 +1,6 @@
 """What the file store promises when several processes write, and when they are killed.
 
-The tests run in memory where there is a filesystem for that: what they show is atomicity, and
+The tests run in memory if there is a filesystem for that: what they show is atomicity, and
 the speed of the disk adds nothing to it.
 """
 
@@ -130,22 +130,22 @@ async def test_a_writer_killed_at_random_moments_loses_nothing_that_it_reported(
     seed = random.randrange(2**32)
     chance = random.Random(seed)
     await write_count(folder, 0)
-    told = 0
+    reported = 0
     with nursery() as one:
         for _ in range(40):
             pid = one.start("increment_forever", folder)
             for _ in range(chance.randrange(1, 5)):
-                told = int(one.read())
+                reported = int(one.read())
             moment = time.perf_counter() + chance.random() / 500
             while time.perf_counter() < moment:
                 pass
             os.kill(pid, signal.SIGKILL)
-            told = int([str(told), *one.read_until_ended()][-1])
+            reported = int([str(reported), *one.read_until_ended()][-1])
             found = await read_count(folder)
-            assert told <= found <= told + 1, f"seed {seed}"
-            told = found
+            assert reported <= found <= reported + 1, f"seed {seed}"
+            reported = found
             assert len(temp_names(folder)) <= 1, f"seed {seed}"
-    await write_count(folder, told + 1)
+    await write_count(folder, reported + 1)
     assert temp_names(folder) == []
 
 
@@ -166,7 +166,7 @@ async def test_a_writer_killed_at_any_system_call_leaves_the_old_version_or_the_
             assert after - before in {0, 1}
             outcomes.append(after - before)
             assert len(spare_names(folder)) <= 2
-            # Whatever it left, the next writers get along with it, and readers with them.
+            # Whatever it left, the next writers and readers can handle it.
             assert await replace_counts(folder, 3) == after + 3
             assert temp_names(folder) == []
             if not has_spare:
@@ -180,7 +180,7 @@ async def test_a_writer_killed_at_any_system_call_leaves_the_old_version_or_the_
     assert outcomes.count(1) > 3
 
 
-async def test_who_reads_slowly_never_sees_a_torn_version(
+async def test_a_slow_reader_never_sees_a_torn_version(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = []
@@ -225,7 +225,7 @@ async def test_a_stopped_writer_blocks_no_other_and_is_refused_when_it_resumes(
 
 
 @pytest.mark.parametrize("how", [signal.SIGCONT, signal.SIGKILL])
-async def test_a_writer_stopped_in_the_moment_of_its_rename_holds_up_writers_and_no_reader(
+async def test_a_writer_stopped_at_its_rename_blocks_writers_and_no_reader(
     folder: Path, how: signal.Signals
 ) -> None:
     """This is the limit of a lock: were it broken, the rename could still come."""
@@ -279,11 +279,11 @@ async def test_a_process_that_gave_up_on_the_lock_of_a_stopped_one_can_exit(
         pid = one.start("stop_while_renaming", folder)
         try:
             assert one.read() == "stopping"
-            told, _ = process.communicate("\n", timeout=30)
+            reported, _ = process.communicate("\n", timeout=30)
         finally:
             os.kill(pid, signal.SIGKILL)
         one.read_until_ended()
-    assert told.startswith("gave up")
+    assert reported.startswith("gave up")
     assert process.returncode == 0
 
 

@@ -150,7 +150,7 @@ def reachable(folder: Path, mode: int) -> Iterator[None]:
             path.chmod(before)
 
 
-def test_missing_rights_are_refused_with_the_path(
+def test_missing_permissions_are_reported_with_the_path(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "rights"

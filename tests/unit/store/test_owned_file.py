@@ -1,7 +1,7 @@
 """When a file that was replaced is written to again, and when it must not be.
 
-Whoever reads, links, maps or may not see a version is safe from later ones; what disturbs a
-spare never disturbs a write. Deaths and slow readers are in ``test_local_processes.py``.
+A version that is open, linked or mapped is never overwritten; what disturbs a spare never
+disturbs a write. Deaths and slow readers are in ``test_local_processes.py``.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ async def test_a_spare_takes_bodies_of_any_length(versions: Versions, length: in
     assert versions.path.read_bytes() == b"y" * length
 
 
-async def test_who_reads_a_version_in_this_process_keeps_it(versions: Versions) -> None:
+async def test_a_version_that_is_open_in_this_process_is_kept(versions: Versions) -> None:
     first = await versions.begin(b"one")
     with versions.path.open("rb", buffering=0) as reader:
         assert await versions.go_on(b"two", b"three", b"four") != first
         assert reader.read() == b"one"
 
 
-async def test_who_has_mapped_a_version_and_closed_it_keeps_it(versions: Versions) -> None:
+async def test_a_version_that_is_mapped_and_closed_is_kept(versions: Versions) -> None:
     await versions.begin(b"one")
     with mapped(versions.path) as content:
         await versions.go_on(b"two", b"six", b"ten")
@@ -137,7 +137,7 @@ async def test_a_spare_that_differs_from_the_file_is_not_used(
     assert [name is not None for name in taken] == [False, True]
 
 
-async def test_rights_that_were_taken_away_do_not_come_back(versions: Versions) -> None:
+async def test_permissions_that_were_revoked_do_not_come_back(versions: Versions) -> None:
     await versions.begin(b"one")
     try:
         os.setxattr(versions.path, "user.colour", b"red")

@@ -1,4 +1,4 @@
-"""What happens while a file is written to again: who opens it waits, what fails leaves no trace.
+"""What happens while a file is written to again: opening it waits, and failures leave no trace.
 
 The order of what is synced is here as well; which files are used is in ``test_owned_file.py``.
 """
@@ -29,7 +29,7 @@ if sys.platform != "linux":
     pytest.skip("only Linux has leases, and so spares", allow_module_level=True)
 
 
-async def test_who_opens_a_file_while_it_is_written_has_to_wait(
+async def test_opening_a_file_while_it_is_written_waits(
     versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await versions.begin(b"one")
@@ -73,7 +73,7 @@ async def test_a_file_that_has_its_name_can_be_opened_at_once(
     assert found == [b"two", b"three"]
 
 
-async def test_who_opens_a_file_while_it_is_written_does_not_end_the_writer(
+async def test_opening_a_file_while_it_is_written_does_not_kill_the_writer(
     versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await versions.begin(b"one")

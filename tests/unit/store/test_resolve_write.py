@@ -1,4 +1,4 @@
-"""The loop that finds out what became of a conditional write."""
+"""The loop that resolves the outcome of a conditional write."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def counter_body(count: int) -> bytes:
 
 
 def counter_value(body: bytes) -> int:
-    """Read a body back; raises where it is not whole."""
+    """Decode a body; raise if it is not whole."""
     value = json.loads(body)
     count: int = value["count"]
     assert value["digest"] == hashlib.sha256(f"{count}{value['payload']}".encode()).hexdigest()
@@ -63,7 +63,7 @@ async def increment(store: LocalStore) -> int:
 
 
 async def increment_times(folder: Path, times: int) -> None:
-    """Add one to the counter so many times, slowly where only the lock keeps writers apart."""
+    """Add one to the counter so many times, slowly if only the lock separates writers."""
     store = LocalStore(folder)
     rename = os.rename
 
@@ -77,7 +77,7 @@ async def increment_times(folder: Path, times: int) -> None:
 
 
 async def increment_forever(folder: Path, _: int) -> None:
-    """Add one to the counter again and again, and tell each time that it is done."""
+    """Add one to the counter again and again, and print each result."""
     store = LocalStore(folder)
     while True:
         say(await increment(store))
@@ -146,7 +146,7 @@ async def _stop_before(folder: Path, call_name: str) -> None:
 
 
 async def read_slowly(folder: Path, times: int) -> None:
-    """Read the counter as any program would, in pieces and with pauses; tell what is torn."""
+    """Read the counter as any program would, in pieces and with pauses; print what is torn."""
     for _ in range(times):
         body = b""
         with (folder / KEY).open("rb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""Simulated processes: they die without a word, stand still, and end in good order."""
+"""Simulated processes: they are killed, frozen, and end in order."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_kill_runs_no_finally_and_no_except() -> None:
     assert ran == []
 
 
-def test_the_dead_are_unwound_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+def test_dead_processes_are_unwound_silently(caplog: pytest.LogCaptureFixture) -> None:
     unraisable: list[object] = []
 
     async def stubborn() -> None:
@@ -77,7 +77,7 @@ def test_the_dead_are_unwound_in_silence(caplog: pytest.LogCaptureFixture) -> No
     try:
         with caplog.at_level(logging.WARNING, logger="asyncio"):
             run(main)
-            VirtualLoop().close()  # the next loop buries the dead of the last
+            VirtualLoop().close()  # the next loop unwinds the dead processes of the last
             gc.collect()
     finally:
         sys.unraisablehook = hook

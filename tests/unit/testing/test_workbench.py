@@ -22,7 +22,7 @@ class Email(msgspec.Struct):
 
 
 def make_worker() -> bucketq.Worker:
-    """A worker with a handler of every temper; its own address leads nowhere."""
+    """A worker with handlers of every kind; its own address is not used."""
     worker = bucketq.Worker("s3://nowhere/queue.json")
 
     @worker.handler("email", backoff=bucketq.Backoff(base_s=60, factor=2, max_s=3600))
@@ -125,13 +125,13 @@ def test_the_recorded_error_shows_the_handler_and_nothing_of_the_bench() -> None
     with Workbench(make_worker()) as bench:
         bench.queue.push("email", {"to": "flaky"})
         [ran] = bench.run()
-    told = ran.job.errors[-1].error
-    assert told.startswith("ConnectionError: try 1")
-    assert "in send" in told
-    assert "bucketq/testing/" not in told
+    recorded = ran.job.errors[-1].error
+    assert recorded.startswith("ConnectionError: try 1")
+    assert "in send" in recorded
+    assert "bucketq/testing/" not in recorded
 
 
-def test_handlers_say_what_they_want_as_they_do_in_production() -> None:
+def test_handlers_get_their_arguments_as_in_production() -> None:
     with Workbench(make_worker()) as bench:
         bench.queue.push("ask", "retry")
         bench.queue.push("ask", "give up")
@@ -225,7 +225,7 @@ def test_what_a_handler_pushes_runs_as_well_whichever_face_of_the_queue_it_uses(
         assert len(bench.jobs("fourth")) == 1
 
 
-def test_code_that_connects_by_address_sees_the_time_that_stands_still() -> None:
+def test_code_that_connects_by_address_sees_the_stopped_clock() -> None:
     with Workbench(make_worker(), at=NOON) as bench:
         with bucketq.connect_sync(bench.url) as queue:
             queue.push("email", {"to": "ada"}, delay_s=60)
@@ -331,7 +331,7 @@ def test_errors_about_wrong_use_say_what_to_do() -> None:
         queue = bench.queue
         with pytest.raises(bucketq.InvalidRequestError, match="open already"):
             bench.__enter__()
-        with pytest.raises(bucketq.InvalidRequestError, match="there are some for email, ask"):
+        with pytest.raises(bucketq.InvalidRequestError, match="it has handlers for email, ask"):
             bench.run("mail")
         with pytest.raises(bucketq.InvalidRequestError, match="limit"):
             bench.run(limit=0)

@@ -1,4 +1,4 @@
-"""One attempt at a job: every way in which it can end, and what the queue is told."""
+"""One attempt at a job: every way in which it can end, and what is reported to the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bucketq.model.records import Backoff
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from tests.unit.commit.worlds import virtual
-from tests.unit.worker.stage import (
+from tests.unit.worker.engine_harness import (
     Recorder,
     burst,
     engine_of,
@@ -24,7 +24,7 @@ from tests.unit.worker.stage import (
     opened,
     working,
 )
-from tests.unit.worker.stage import until as wait_until
+from tests.unit.worker.engine_harness import until as wait_until
 from tests.unit.worker.test_engine_drain import Obstinate
 
 
@@ -37,10 +37,10 @@ async def test_a_failed_job_is_tried_again_as_the_queue_says_until_it_is_dead() 
         began.append(asyncio.get_running_loop().time())
         raise ValueError("no such address")
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.configure(max_attempts=3, backoff=Backoff(base_s=10, factor=2, max_s=1000))
         await queue.push("mail", 0)
-        async with working(way, fail) as engine:
+        async with working(faulty, fail) as engine:
             await wait_until(lambda: engine.counters.count("dead") == 1)
         job = await only(queue)
         assert (job.status, job.failures, job.lost_leases) == ("dead", 3, 0)
@@ -55,16 +55,16 @@ async def test_a_failed_job_is_tried_again_as_the_queue_says_until_it_is_dead() 
 
 
 @virtual
-async def test_the_backoff_of_a_handler_is_heeded_unless_the_job_has_its_own() -> None:
+async def test_the_backoff_of_a_handler_applies_unless_the_job_has_its_own() -> None:
     @handler(backoff=Backoff(base_s=100, factor=3, max_s=1000))
     async def fail() -> None:
         raise ValueError
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
         await queue.push("mail", 1, backoff=Backoff(base_s=1, factor=1, max_s=1))
         began = (await queue.jobs()).jobs[0].pushed_at
-        await burst(way, fail)
+        await burst(faulty, fail)
         slow, quick = (await queue.jobs()).jobs
         assert slow.run_at is not None
         assert quick.run_at is not None
@@ -72,7 +72,7 @@ async def test_the_backoff_of_a_handler_is_heeded_unless_the_job_has_its_own() -
         assert quick.run_at - began <= timedelta(seconds=2)
         await asyncio.sleep(101)
         again = (await queue.jobs()).jobs[0].run_at
-        await burst(way, fail)
+        await burst(faulty, fail)
         later = (await queue.jobs()).jobs[0].run_at
         assert again is not None
         assert later is not None
@@ -83,16 +83,16 @@ async def test_the_backoff_of_a_handler_is_heeded_unless_the_job_has_its_own() -
 
 @virtual
 @pytest.mark.parametrize(("allowed", "own", "tried"), [(2, None, 2), (2, 4, 4), (3, 1, 1)])
-async def test_a_handler_says_how_often_unless_the_job_does(
+async def test_the_attempts_of_a_handler_apply_unless_the_job_has_its_own(
     allowed: int, own: int | None, tried: int
 ) -> None:
     @handler(max_attempts=allowed, backoff=Backoff(base_s=0, factor=1, max_s=0))
     async def fail() -> None:
         raise ValueError
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0, max_attempts=own)
-        await burst(way, fail)
+        await burst(faulty, fail)
         job = await only(queue)
         assert (job.status, job.failures) == ("dead", tried)
 
@@ -101,11 +101,11 @@ async def test_a_handler_says_how_often_unless_the_job_does(
 async def test_lost_workers_count_against_the_attempts_that_a_handler_allows() -> None:
     """A job that takes its worker down with it is not handed to one worker after another."""
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
         for _ in range(2):
             assert len(await queue.claim(wait_s=1000)) == 1
-        async with working(way, recorder.bind(max_attempts=2)) as engine:
+        async with working(faulty, recorder.bind(max_attempts=2)) as engine:
             await wait_until(lambda: engine.counters.count("dead") == 1, 1000)
         job = await only(queue)
         assert (job.status, job.lost_leases, job.failures) == ("dead", 2, 1)
@@ -125,9 +125,9 @@ async def test_a_retry_waits_for_its_delay_and_records_its_reason() -> None:
             raise Retry("the printer is busy", delay_s=timedelta(minutes=5))
         return "printed"
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        async with working(way, retry) as engine:
+        async with working(faulty, retry) as engine:
             await asyncio.sleep(290)
             assert engine.counters.count("retried") == 1
             assert (await only(queue)).errors[0].error == "the printer is busy"
@@ -142,9 +142,9 @@ async def test_a_retry_meets_the_limit_of_attempts() -> None:
     async def retry() -> None:
         raise Retry
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0, max_attempts=4)
-        engine = await burst(way, retry)
+        engine = await burst(faulty, retry)
         assert ((await only(queue)).status, engine.counters.count("retried")) == ("dead", 3)
 
 
@@ -154,9 +154,9 @@ async def test_a_job_that_is_given_up_is_dead_at_once_with_the_reason() -> None:
     async def give_up() -> None:
         raise GiveUp("no such person")
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        await burst(way, give_up)
+        await burst(faulty, give_up)
         job = await only(queue)
         assert (job.status, job.failures) == ("dead", 1)
         assert job.errors[0].error == "no such person"
@@ -168,9 +168,9 @@ async def test_a_payload_that_does_not_fit_is_dead_at_once_with_the_reason() -> 
     async def add(payload: int) -> int:
         return payload + 1
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", "one")
-        engine = await burst(way, add)
+        engine = await burst(faulty, add)
         job = await only(queue)
         assert (job.status, job.failures, engine.counters.count("dead")) == ("dead", 1, 1)
         assert "cannot be decoded as int" in job.errors[0].error
@@ -179,9 +179,9 @@ async def test_a_payload_that_does_not_fit_is_dead_at_once_with_the_reason() -> 
 @virtual
 async def test_a_handler_that_takes_too_long_is_stopped_and_has_failed() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        engine = engine_of(way, recorder.bind(timeout_s=20, max_attempts=1), burst=True)
+        engine = engine_of(faulty, recorder.bind(timeout_s=20, max_attempts=1), burst=True)
         began_s = asyncio.get_running_loop().time()
         await engine.run()
         assert 20 <= asyncio.get_running_loop().time() - began_s < 21
@@ -201,20 +201,20 @@ async def test_the_result_of_a_handler_that_ends_while_it_is_stopped_counts() ->
             return "just in time"
         return "never"
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        await burst(way, stubborn)
+        await burst(faulty, stubborn)
         job = await only(queue)
         assert (job.status, job.result, job.failures) == ("done", "just in time", 0)
 
 
 @virtual
-async def test_a_handler_that_does_not_stop_in_time_has_failed_all_the_same() -> None:
+async def test_a_handler_that_does_not_stop_in_time_has_still_failed() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
         bound = recorder.bind(timeout_s=5, backoff=Backoff(base_s=600, factor=1, max_s=600))
-        async with working(way, bound, runner=Obstinate()) as engine:
+        async with working(faulty, bound, runner=Obstinate()) as engine:
             await asyncio.sleep(10)
             job = await only(queue)
             assert (job.status, job.failures) == ("queued", 1)
@@ -230,9 +230,9 @@ async def test_a_handler_that_cancels_itself_has_failed() -> None:
     async def give_up() -> None:
         raise asyncio.CancelledError
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        await burst(way, give_up)
+        await burst(faulty, give_up)
         job = await only(queue)
         assert (job.status, job.errors[0].error) == ("dead", "the handler cancelled itself")
 
@@ -247,16 +247,16 @@ async def test_a_handler_that_would_end_the_process_fails_its_job_alone(
         if payload == 0:
             raise error
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
         await queue.push("mail", 1)
-        engine = await burst(way, leave, concurrency=1)
+        engine = await burst(faulty, leave, concurrency=1)
         assert (engine.counters.count("dead"), engine.counters.count("done")) == (1, 1)
         assert type(error).__name__ in (await queue.jobs()).jobs[0].errors[0].error
 
 
 @virtual
-async def test_an_error_that_cannot_say_what_it_is_fails_its_job_like_any_other() -> None:
+async def test_an_error_whose_str_raises_fails_its_job_like_any_other() -> None:
     class SpeechlessError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
@@ -265,9 +265,9 @@ async def test_an_error_that_cannot_say_what_it_is_fails_its_job_like_any_other(
     async def fail() -> None:
         raise SpeechlessError
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        engine = await burst(way, fail)
+        engine = await burst(faulty, fail)
         assert engine.counters.count("dead") == 1
         assert (await only(queue)).errors[0].error.startswith("SpeechlessError")
 
@@ -285,10 +285,10 @@ async def test_a_result_that_cannot_be_kept_fails_its_job_as_any_error_does_and_
     async def give(payload: int) -> object:
         return result if payload == 1 else payload
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         for number in range(3):
             await queue.push("mail", number)
-        engine = await burst(way, give, concurrency=3)
+        engine = await burst(faulty, give, concurrency=3)
         first, spoiled, last = (await queue.jobs()).jobs
         assert (first.result, last.result) == (0, 2)
         assert (spoiled.status, spoiled.failures) == ("dead", 2)
@@ -304,15 +304,15 @@ async def test_a_result_that_cannot_be_kept_fails_its_job_as_any_error_does_and_
     [StoreRefusedError("no space left"), AccessDeniedError("the token was revoked")],
     ids=["store", "token"],
 )
-async def test_a_job_whose_completion_the_queue_refuses_for_now_is_not_buried(
+async def test_a_job_whose_completion_the_queue_rejects_for_now_is_not_dead(
     error: Exception,
 ) -> None:
     """Its handler has done its work, and the refusal is not about the result."""
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        way.plan("complete_many", failing(error))
-        way.plan("complete", failing(error))
-        engine = await burst(way, nothing)
+        faulty.plan("complete_many", failing(error))
+        faulty.plan("complete", failing(error))
+        engine = await burst(faulty, nothing)
         job = await only(queue)
         assert (job.status, job.failures) == ("running", 0)
         assert engine.counters.count("unsettled") == 1
@@ -326,9 +326,9 @@ async def test_results_of_every_kind_arrive_as_they_are() -> None:
     async def give(payload: int) -> Any:
         return results[payload]
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         ids = [await queue.push("mail", number) for number in range(len(results))]
-        await burst(way, give)
+        await burst(faulty, give)
         assert [(await queue.get(job_id)).result for job_id in ids] == results
 
 
@@ -341,9 +341,9 @@ async def test_a_context_says_that_its_job_was_stopped() -> None:
         seen.append(context)
         await asyncio.sleep(1000)
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        async with working(way, wait):
+        async with working(faulty, wait):
             await wait_until(lambda: len(seen) == 1)
             assert not seen[0].cancelled
             seen[0].raise_if_cancelled()

@@ -1,23 +1,23 @@
-"""An attempt and the lease of its job: lost, run out, cancelled, and kept until the end."""
+"""An attempt and the lease of its job: lost, expired, cancelled, and renewed until the end."""
 
 from __future__ import annotations
 
 import asyncio
 
 from tests.unit.commit.worlds import slowly, virtual
-from tests.unit.worker.stage import Recorder, engine_of, nothing, only, opened, working
-from tests.unit.worker.stage import until as wait_until
+from tests.unit.worker.engine_harness import Recorder, engine_of, nothing, only, opened, working
+from tests.unit.worker.engine_harness import until as wait_until
 from tests.unit.worker.test_engine_drain import Obstinate
 
 
 @virtual
 async def test_a_lost_lease_stops_the_handler_and_nothing_is_settled() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         job_id = await queue.push("mail", 0)
-        async with working(way, recorder.bind(), concurrency=1) as engine:
+        async with working(faulty, recorder.bind(), concurrency=1) as engine:
             await wait_until(lambda: recorder.inside == 1)
-            # Somebody takes the job away and has it now.
+            # Another worker has the job now.
             (attempt,) = engine._attempts.values()
             await queue.release(attempt.job)
             (job,) = await queue.claim(worker="other")
@@ -25,7 +25,7 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_settled() -> None:
             assert recorder.cancelled == [0]
             assert engine.counters.count("lost") == 1
             for verb in ("release", "release_many", "fail", "complete", "complete_many"):
-                assert not way.count(verb)
+                assert not faulty.count(verb)
             await queue.complete(job, "by another")
         assert (await queue.get(job_id)).result == "by another"
 
@@ -33,9 +33,9 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_settled() -> None:
 @virtual
 async def test_a_completion_after_the_lease_was_lost_changes_nothing() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        async with working(way, recorder.bind(), concurrency=1) as engine:
+        async with working(faulty, recorder.bind(), concurrency=1) as engine:
             await wait_until(lambda: recorder.inside == 1)
             (attempt,) = engine._attempts.values()
             await queue.release(attempt.job)
@@ -50,9 +50,9 @@ async def test_a_completion_after_the_lease_was_lost_changes_nothing() -> None:
 @virtual
 async def test_a_cancelled_job_is_stopped_and_ends_as_cancelled() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         job_id = await queue.push("mail", 0)
-        async with working(way, recorder.bind()) as engine:
+        async with working(faulty, recorder.bind()) as engine:
             await wait_until(lambda: recorder.inside == 1)
             assert await queue.cancel(job_id) == "requested"
             await asyncio.sleep(6)
@@ -63,11 +63,11 @@ async def test_a_cancelled_job_is_stopped_and_ends_as_cancelled() -> None:
 
 
 @virtual
-async def test_a_cancelled_job_is_running_until_its_handler_stands_still() -> None:
+async def test_a_cancelled_job_is_running_until_its_handler_has_ended() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         job_id = await queue.push("mail", 0)
-        async with working(way, recorder.bind(), runner=Obstinate()):
+        async with working(faulty, recorder.bind(), runner=Obstinate()):
             await wait_until(lambda: recorder.inside == 1)
             await queue.cancel(job_id)
             await asyncio.sleep(300)
@@ -79,37 +79,37 @@ async def test_a_cancelled_job_is_running_until_its_handler_stands_still() -> No
 
 
 @virtual
-async def test_a_handler_is_stopped_when_its_lease_may_have_run_out() -> None:
+async def test_a_handler_is_stopped_when_its_lease_may_have_expired() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        async with working(way, recorder.bind()):
+        async with working(faulty, recorder.bind()):
             await wait_until(lambda: recorder.inside == 1)
             began_s = asyncio.get_running_loop().time()
-            way.cut()
+            faulty.cut()
             await wait_until(lambda: recorder.cancelled == [0])
             # Before 30 s, when the queue gives the job to another.
             assert 20 <= asyncio.get_running_loop().time() - began_s <= 29
-            way.mend()
-            await wait_until(lambda: way.count("release_many") > 0)
+            faulty.mend()
+            await wait_until(lambda: faulty.count("release_many") > 0)
             await asyncio.sleep(10)
 
 
 @virtual
-async def test_heartbeats_go_on_until_the_completion_is_acknowledged() -> None:
-    async with opened() as (queue, way):
+async def test_heartbeats_are_sent_until_the_completion_is_acknowledged() -> None:
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        way.plan("complete_many", slowly(200))
-        engine = engine_of(way, nothing, burst=True)
+        faulty.plan("complete_many", slowly(200))
+        engine = engine_of(faulty, nothing, burst=True)
         running = asyncio.create_task(engine.run())
-        await wait_until(lambda: way.count("complete_many") == 1)
+        await wait_until(lambda: faulty.count("complete_many") == 1)
         for _ in range(15):
             await asyncio.sleep(10)
             assert await queue.claim() == [], "it was taken from a healthy worker"
         await running
         assert engine.counters.count("done") == 1
         assert (await only(queue)).attempt == 1
-        beats = way.times("heartbeat")
+        beats = faulty.times("heartbeat")
         assert len(beats) >= 38
         await asyncio.sleep(60)
-        assert way.times("heartbeat") == beats
+        assert faulty.times("heartbeat") == beats

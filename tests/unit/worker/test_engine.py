@@ -19,9 +19,9 @@ from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.new_jobs import JobSpec
 from tests.unit.commit.worlds import Effect, Fault, World, slowly, virtual
-from tests.unit.worker.stage import (
+from tests.unit.worker.engine_harness import (
+    FaultyQueue,
     Recorder,
-    Way,
     burst,
     check_empty,
     claimed_job,
@@ -66,9 +66,9 @@ async def test_jobs_are_done_in_order_with_the_results_of_their_handlers() -> No
         done.append(payload)
         return 2 * payload
 
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         ids = await queue.push_many(mails(20))
-        engine = await burst(way, double, concurrency=1)
+        engine = await burst(faulty, double, concurrency=1)
         assert done == list(range(20))
         assert [(await queue.get(job)).result for job in ids] == [2 * number for number in done]
         assert engine.counters.claimed == engine.counters.count("done") == 20
@@ -79,9 +79,9 @@ async def test_jobs_are_done_in_order_with_the_results_of_their_handlers() -> No
 @pytest.mark.parametrize("concurrency", [1, 3, 8])
 async def test_no_more_handlers_run_at_once_than_there_are_slots(concurrency: int) -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(30))
-        async with working(way, recorder.bind(), concurrency=concurrency) as engine:
+        async with working(faulty, recorder.bind(), concurrency=concurrency) as engine:
             await until(lambda: recorder.inside == concurrency)
             await asyncio.sleep(30)
             assert recorder.inside == concurrency == engine.counters.running
@@ -92,9 +92,9 @@ async def test_no_more_handlers_run_at_once_than_there_are_slots(concurrency: in
 
 @virtual
 async def test_only_jobs_of_its_kinds_are_claimed() -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many([*mails(5), *mails(5, "fax")])
-        await burst(way, nothing)
+        await burst(faulty, nothing)
         stats = await queue.stats()
         assert stats.counts["mail"] == {"done": 5}
         assert stats.counts["fax"] == {"queued": 5}
@@ -102,7 +102,7 @@ async def test_only_jobs_of_its_kinds_are_claimed() -> None:
 
 @virtual
 async def test_a_burst_waits_for_what_runs_and_does_what_that_pushes() -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
 
         @handler()
         async def follow(payload: int) -> None:
@@ -111,7 +111,7 @@ async def test_a_burst_waits_for_what_runs_and_does_what_that_pushes() -> None:
                 await queue.push("mail", payload - 1)
 
         await queue.push("mail", 5)
-        engine = await burst(way, follow)
+        engine = await burst(faulty, follow)
         assert engine.counters.count("done") == 6
         assert not (await queue.stats()).counts["mail"].get("queued")
 
@@ -119,31 +119,31 @@ async def test_a_burst_waits_for_what_runs_and_does_what_that_pushes() -> None:
 @virtual
 async def test_a_burst_does_what_is_put_back_while_it_finds_nothing() -> None:
     """An empty claim is answered when the last job has just failed, and is there again."""
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
 
         @handler(backoff=Backoff(base_s=0, factor=1, max_s=0))
         async def fail() -> None:
             await asyncio.sleep(0.1)
             raise ValueError
 
-        way.stand("claim", after(slowly(0.2)))
+        faulty.stand("claim", after(slowly(0.2)))
         await queue.push("mail", 0, max_attempts=7)
-        engine = await burst(way, fail)
+        engine = await burst(faulty, fail)
         assert (engine.counters.count("retried"), engine.counters.count("dead")) == (6, 1)
 
 
 @virtual
 async def test_a_burst_does_not_wait_for_jobs_that_are_not_due() -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0, delay_s=60)
         began_s = asyncio.get_running_loop().time()
-        await burst(way, nothing)
+        await burst(faulty, nothing)
         assert asyncio.get_running_loop().time() - began_s < 5
 
 
 @virtual
 async def test_a_job_that_is_pushed_while_the_worker_waits_is_done_at_once() -> None:
-    async with opened() as (queue, way), working(way, nothing) as engine:
+    async with opened() as (queue, faulty), working(faulty, nothing) as engine:
         await asyncio.sleep(50)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -153,26 +153,26 @@ async def test_a_job_that_is_pushed_while_the_worker_waits_is_done_at_once() -> 
 
 
 @virtual
-async def test_a_claim_whose_answer_is_unknown_is_made_again_and_strands_no_job() -> None:
+async def test_a_claim_whose_answer_is_unknown_is_retried_and_strands_no_job() -> None:
     world = World()
     async with world.embedded(timeout_s=1.0) as queue:
-        way = Way(queue)
+        faulty = FaultyQueue(queue)
         await queue.push_many(mails(4))
-        # It lands, but nobody hears of it in time.
+        # It lands, but its answer is late.
         world.store.plan("replace", slowly(1.5))
-        engine = await burst(way, nothing)
+        engine = await burst(faulty, nothing)
         assert engine.counters.count("done") == 4
         assert [job.attempt for job in (await queue.jobs()).jobs] == [1, 1, 1, 1]
-        first, again = way.requests["claim"][:2]
+        first, again = faulty.requests["claim"][:2]
         assert (first, again is None) == (None, False)
 
 
 @virtual
-async def test_a_claim_in_doubt_is_made_once_more_when_the_worker_stops() -> None:
+async def test_a_claim_in_doubt_is_retried_once_when_the_worker_stops() -> None:
     world = World()
     async with world.embedded(timeout_s=1.0) as queue:
-        way = Way(queue)
-        engine = engine_of(way, nothing)
+        faulty = FaultyQueue(queue)
+        engine = engine_of(faulty, nothing)
 
         async def stop_when_in_doubt(effect: Effect) -> Any:
             try:
@@ -181,9 +181,9 @@ async def test_a_claim_in_doubt_is_made_once_more_when_the_worker_stops() -> Non
                 engine.stop()
                 raise
 
-        way.plan("claim", stop_when_in_doubt)
+        faulty.plan("claim", stop_when_in_doubt)
         running = asyncio.create_task(engine.run())
-        await until(lambda: way.count("claim") == 1)
+        await until(lambda: faulty.count("claim") == 1)
         world.store.stand("replace", slowly(25.0))
         await world.rival_pushes(2, "mail")
         await running
@@ -195,12 +195,12 @@ async def test_a_claim_in_doubt_is_made_once_more_when_the_worker_stops() -> Non
 
 
 @virtual
-async def test_an_overloaded_queue_is_asked_again_after_as_long_as_it_says() -> None:
-    async with opened() as (queue, way):
+async def test_an_overloaded_queue_is_retried_after_the_time_that_it_names() -> None:
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(1))
-        way.plan("claim", failing(OverloadedError("too much", retry_after_s=7)))
-        await burst(way, nothing)
-        first, again = way.times("claim")[:2]
+        faulty.plan("claim", failing(OverloadedError("too much", retry_after_s=7)))
+        await burst(faulty, nothing)
+        first, again = faulty.times("claim")[:2]
         assert 3.5 <= again - first <= 10.5
 
 
@@ -214,9 +214,9 @@ async def test_an_overloaded_queue_is_asked_again_after_as_long_as_it_says() -> 
 async def test_what_makes_the_queue_unusable_ends_the_worker_with_that_error(
     verb: str, error: Exception
 ) -> None:
-    async with opened() as (_, way):
-        way.plan(verb, failing(error))
-        engine = engine_of(way, nothing)
+    async with opened() as (_, faulty):
+        faulty.plan(verb, failing(error))
+        engine = engine_of(faulty, nothing)
         with pytest.raises(type(error), match=str(error)):
             await engine.run()
         check_empty(engine)
@@ -228,12 +228,12 @@ async def test_a_queue_that_becomes_unusable_ends_the_worker_when_its_handlers_a
     verb: str,
 ) -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(2))
-        engine = engine_of(way, recorder.bind(), concurrency=3)
+        engine = engine_of(faulty, recorder.bind(), concurrency=3)
         running = asyncio.create_task(engine.run())
         await until(lambda: recorder.inside == 2)
-        way.stand(verb, failing(SupersededError("the queue was deleted")))
+        faulty.stand(verb, failing(SupersededError("the queue was deleted")))
         await asyncio.sleep(61)
         recorder.gate.set()
         with pytest.raises(SupersededError):
@@ -243,22 +243,22 @@ async def test_a_queue_that_becomes_unusable_ends_the_worker_when_its_handlers_a
 
 @virtual
 async def test_a_worker_whose_lease_keeper_failed_claims_no_job() -> None:
-    """The keeper of leases has failed: what is claimed now would be nobody's."""
+    """Jobs that are claimed now would lose their leases."""
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        engine = engine_of(way, recorder.bind(), concurrency=3)
+        engine = engine_of(faulty, recorder.bind(), concurrency=3)
         running = asyncio.create_task(engine.run())
         await until(lambda: recorder.inside == 1)
-        way.plan("heartbeat", failing(SupersededError("the queue was deleted")))
-        await until(lambda: way.count("heartbeat") == 1)
+        faulty.plan("heartbeat", failing(SupersededError("the queue was deleted")))
+        await until(lambda: faulty.count("heartbeat") == 1)
         await asyncio.sleep(0.1)
         await queue.push_many(mails(2))
         began_s = asyncio.get_running_loop().time()
         with pytest.raises(SupersededError):
             await running
         check_empty(engine)
-        assert recorder.cancelled == [0], "it would work for nobody"
+        assert recorder.cancelled == [0], "its result would be lost"
         assert asyncio.get_running_loop().time() - began_s < 2
         assert (await queue.stats()).counts["mail"] == {"queued": 3}
 
@@ -268,11 +268,11 @@ async def test_a_worker_whose_lease_keeper_failed_claims_no_job() -> None:
 async def test_a_pause_is_logged_once_and_waited_for(
     kind: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.pause(kind)
         await queue.pause("another-kind")
         await queue.push("mail", 1)
-        async with working(way, nothing) as engine:
+        async with working(faulty, nothing) as engine:
             await asyncio.sleep(600)
             what = kind or "the queue"
             assert caplog.messages == [
@@ -284,70 +284,70 @@ async def test_a_pause_is_logged_once_and_waited_for(
 
 @virtual
 async def test_kinds_without_a_handler_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         for kind in ("mial", "mial", "elsewhere", "paused", "mail", "known"):
             await queue.push(kind, 1)
         await queue.pause("paused")
         await queue.claim("elsewhere", lease_s=3600)
         await queue.push("elsewhere", 2)
-        async with working(way, nothing, known=("known",)) as engine:
+        async with working(faulty, nothing, known=("known",)) as engine:
             await until(lambda: engine.counters.count("done") == 1)
             await asyncio.sleep(600)
-            [told] = caplog.messages
-            assert told.endswith("and none of their kind runs: mial (2)")
+            [line] = caplog.messages
+            assert line.endswith("and none of their kind runs: mial (2)")
             await queue.push("later", 1)
             await asyncio.sleep(70)
-            assert caplog.messages[1:] == [told.replace("mial (2)", "later (1)")]
+            assert caplog.messages[1:] == [line.replace("mial (2)", "later (1)")]
 
 
 @virtual
 async def test_a_kind_without_a_handler_that_comes_right_after_the_start_is_named_soon(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with opened() as (queue, way), working(way, nothing):
+    async with opened() as (queue, faulty), working(faulty, nothing):
         await asyncio.sleep(1)
         await queue.push("mial", 1)
         await asyncio.sleep(4)
         assert "mial (1)" in caplog.text
-        before = way.count("stats")
+        before = faulty.count("stats")
         await asyncio.sleep(600)
-        assert way.count("stats") - before <= 11, "it looks no more often after that"
+        assert faulty.count("stats") - before <= 11, "it looks no more often after that"
 
 
 @virtual
 async def test_a_line_names_ten_kinds_without_a_handler_at_most(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         for number in range(12):
             await queue.push(f"kind-{number:02}", 1)
-        async with working(way, nothing):
+        async with working(faulty, nothing):
             await until(lambda: bool(caplog.messages))
-    [told] = caplog.messages
-    assert "kind-09 (1)" in told
-    assert "kind-10" not in told
-    assert told.endswith(" and 2 more kinds")
+    [line] = caplog.messages
+    assert "kind-09 (1)" in line
+    assert "kind-10" not in line
+    assert line.endswith(" and 2 more kinds")
 
 
 @virtual
-async def test_new_settings_are_heeded_within_a_minute() -> None:
+async def test_new_settings_are_applied_within_a_minute() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way), working(way, recorder.bind()):
+    async with opened() as (queue, faulty), working(faulty, recorder.bind()):
         await queue.push("mail", 0)
         await until(lambda: recorder.inside == 1)
         await queue.configure(heartbeat_s=0.5)
         await asyncio.sleep(70)
-        before = way.count("heartbeat")
+        before = faulty.count("heartbeat")
         await asyncio.sleep(10)
-        assert way.count("heartbeat") - before >= 18
+        assert faulty.count("heartbeat") - before >= 18
 
 
 @virtual
-async def test_a_worker_that_cannot_read_the_settings_at_first_tries_on() -> None:
-    async with opened() as (queue, way):
+async def test_a_worker_that_cannot_read_the_settings_at_first_retries() -> None:
+    async with opened() as (queue, faulty):
         await queue.push("mail", 0)
-        way.plan("settings", *[failing(UnavailableError("no answer"))] * 5)
-        engine = await burst(way, nothing)
+        faulty.plan("settings", *[failing(UnavailableError("no answer"))] * 5)
+        engine = await burst(faulty, nothing)
         assert engine.counters.count("done") == 1
 
 
@@ -362,10 +362,10 @@ class Endless:
         return Settings()
 
     async def stats(self) -> None:
-        raise UnavailableError("nobody counts here")
+        raise UnavailableError("no statistics here")
 
     async def jobs(self, **_: object) -> None:
-        raise UnavailableError("nobody looks here")
+        raise UnavailableError("no listing here")
 
     async def claim(self, _kinds: object, *, limit: int, **_: object) -> list[Job[Any]]:
         await asyncio.sleep(0.01)
@@ -385,7 +385,7 @@ class Endless:
 @virtual
 async def test_fifty_thousand_jobs_leave_nothing_behind() -> None:
     endless = Endless(50_000)
-    engine = await burst(cast("Way", endless), nothing, concurrency=50)
+    engine = await burst(cast("FaultyQueue", endless), nothing, concurrency=50)
     assert engine.counters.count("done") == endless.done == 50_000
     assert engine._busy == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -394,9 +394,9 @@ async def test_fifty_thousand_jobs_leave_nothing_behind() -> None:
 @virtual
 async def test_more_handlers_run_at_once_when_the_engine_is_resized_and_fewer_later() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(12))
-        async with working(way, recorder.bind(), concurrency=2) as engine:
+        async with working(faulty, recorder.bind(), concurrency=2) as engine:
             await until(lambda: recorder.inside == 2)
             engine.resize(5)
             await until(lambda: recorder.inside == 5)

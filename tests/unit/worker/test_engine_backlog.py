@@ -1,4 +1,4 @@
-"""Jobs that wait in a worker for a slot: they are given back in time, and hold nobody up."""
+"""Jobs that wait in a worker for a slot: they are released in time, and delay nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Any
 
 from bucketq.errors import UnavailableError
 from tests.unit.commit.worlds import Effect, slowly, virtual
-from tests.unit.worker.stage import Recorder, check_empty, claimed_job, engine_of, opened, until
+from tests.unit.worker.engine_harness import (
+    Recorder,
+    check_empty,
+    claimed_job,
+    engine_of,
+    opened,
+    until,
+)
 from tests.unit.worker.test_engine import mails
 
 _ROUNDS_DOWN_S = 0.3
@@ -16,9 +23,9 @@ _ROUNDS_DOWN_S = 0.3
 
 
 @virtual
-async def test_a_job_is_given_back_when_its_time_is_up_however_that_is_rounded() -> None:
-    async with opened() as (_, way):
-        engine = engine_of(way, Recorder().bind(), concurrency=1)
+async def test_a_job_is_released_when_its_time_is_up_however_that_is_rounded() -> None:
+    async with opened() as (_, faulty):
+        engine = engine_of(faulty, Recorder().bind(), concurrency=1)
         engine._busy = 1
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
@@ -28,27 +35,27 @@ async def test_a_job_is_given_back_when_its_time_is_up_however_that_is_rounded()
         engine._take(claimed_job(), loop.time())
         engine._fill()
         await until(lambda: not engine._backlog, patience_s=2.1)
-        assert way.count("release_many") == 1
+        assert faulty.count("release_many") == 1
 
 
 @virtual
-async def test_giving_back_a_long_backlog_does_not_hold_up_heartbeats() -> None:
-    """It is one request, which takes long where storage is slow."""
+async def test_releasing_a_long_backlog_does_not_delay_heartbeats() -> None:
+    """It is one request, which takes long if storage is slow."""
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.configure(lease_s=10.0, heartbeat_s=2.0)
         await queue.push_many(mails(200))
-        engine = engine_of(way, recorder.bind(), concurrency=1)
+        engine = engine_of(faulty, recorder.bind(), concurrency=1)
         engine._prefetch.note_claim(1.0)
         engine._prefetch.note_run(0.001)
-        way.stand("release_many", slowly(20))
+        faulty.stand("release_many", slowly(20))
         running = asyncio.create_task(engine.run())
         await until(lambda: engine.counters.waiting > 100)
         engine.stop()
         await until(lambda: engine.counters.count("released") == 199)
-        times = [*way.times("heartbeat"), asyncio.get_running_loop().time()]
+        times = [*faulty.times("heartbeat"), asyncio.get_running_loop().time()]
         assert times[-1] > 19
-        assert way.count("release_many") == 1
+        assert faulty.count("release_many") == 1
         assert all(later - earlier < 5 for earlier, later in pairwise(times))
         recorder.gate.set()
         await running
@@ -60,7 +67,7 @@ async def test_giving_back_a_long_backlog_does_not_hold_up_heartbeats() -> None:
 async def test_a_request_that_is_older_than_the_queues_memory_is_sent_anew() -> None:
     recorder = Recorder()
     recorder.gate.set()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(1))
 
         async def in_doubt(_: Effect) -> Any:
@@ -69,12 +76,12 @@ async def test_a_request_that_is_older_than_the_queues_memory_is_sent_anew() -> 
         async def forgotten(_: Effect) -> Any:
             raise UnavailableError("it is older than what the queue remembers")
 
-        way.plan("claim", in_doubt, forgotten)
-        engine = engine_of(way, recorder.bind())
+        faulty.plan("claim", in_doubt, forgotten)
+        engine = engine_of(faulty, recorder.bind())
         running = asyncio.create_task(engine.run())
         await until(lambda: len(recorder.ended) == 1)
         engine.stop()
         await running
-        first, again, anew, *_ = way.requests["claim"]
+        first, again, anew, *_ = faulty.requests["claim"]
         assert (first, anew) == (None, None)
         assert again is not None

@@ -1,4 +1,4 @@
-"""How a worker ends: handlers finish, what has not begun is given back, and hurry is heeded."""
+"""How a worker ends: handlers finish, other jobs are released, and a hurry stops the rest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runner import Begun, call
 from tests.unit.commit.worlds import say_nothing, virtual
-from tests.unit.worker.stage import (
+from tests.unit.worker.engine_harness import (
     VERBS,
+    FaultyQueue,
     Recorder,
-    Way,
     check_empty,
     engine_of,
     handler,
@@ -28,7 +28,7 @@ from tests.unit.worker.test_engine import mails
 
 
 class Obstinate:
-    """Runs handlers as a thread does: they cannot be stopped, and are heard when they end."""
+    """Runs handlers as a thread does: they cannot be stopped."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -54,9 +54,9 @@ async def counts(queue: Queue[Any]) -> dict[str, int]:
 
 
 async def begin(
-    way: Way, recorder: Recorder, inside: int, **options: Any
+    faulty: FaultyQueue, recorder: Recorder, inside: int, **options: Any
 ) -> tuple[Engine, asyncio.Task[None]]:
-    engine = engine_of(way, recorder.bind(), **options)
+    engine = engine_of(faulty, recorder.bind(), **options)
     running = asyncio.create_task(engine.run())
     await until(lambda: recorder.inside == inside)
     return engine, running
@@ -65,9 +65,9 @@ async def begin(
 @virtual
 async def test_a_stopped_worker_claims_no_more_and_lets_its_handlers_finish() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(5))
-        engine, running = await begin(way, recorder, 2)
+        engine, running = await begin(faulty, recorder, 2)
         engine.stop()
         await asyncio.sleep(20)
         assert not running.done()
@@ -80,11 +80,11 @@ async def test_a_stopped_worker_claims_no_more_and_lets_its_handlers_finish() ->
 
 
 @virtual
-async def test_leases_are_kept_while_a_worker_drains() -> None:
+async def test_leases_are_renewed_while_a_worker_drains() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(1))
-        engine, running = await begin(way, recorder, 1, drain_s=300)
+        engine, running = await begin(faulty, recorder, 1, drain_s=300)
         engine.stop()
         for _ in range(20):
             await asyncio.sleep(10)
@@ -96,8 +96,8 @@ async def test_leases_are_kept_while_a_worker_drains() -> None:
 
 @virtual
 async def test_a_worker_that_waits_for_jobs_stops_at_once() -> None:
-    async with opened() as (_, way):
-        engine = engine_of(way, Recorder().bind())
+    async with opened() as (_, faulty):
+        engine = engine_of(faulty, Recorder().bind())
         running = asyncio.create_task(engine.run())
         await asyncio.sleep(3)
         began_s = asyncio.get_running_loop().time()
@@ -109,13 +109,13 @@ async def test_a_worker_that_waits_for_jobs_stops_at_once() -> None:
 @virtual
 async def test_handlers_that_take_longer_than_the_drain_are_stopped() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(2))
-        engine, running = await begin(way, recorder, 2, drain_s=7)
+        engine, running = await begin(faulty, recorder, 2, drain_s=7)
         began_s = asyncio.get_running_loop().time()
         engine.stop()
         await running
-        # Before the drain is over, so that their jobs are given back when it is.
+        # Before the drain is over, so that their jobs are released by then.
         assert 4 <= asyncio.get_running_loop().time() - began_s < 7
         assert sorted(recorder.cancelled) == [0, 1]
         check_empty(engine)
@@ -124,11 +124,11 @@ async def test_handlers_that_take_longer_than_the_drain_are_stopped() -> None:
 
 
 @virtual
-async def test_jobs_that_are_given_back_have_lost_none_of_their_attempts() -> None:
+async def test_jobs_that_are_released_have_lost_none_of_their_attempts() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(2, max_attempts=1))
-        engine, running = await begin(way, recorder, 2)
+        engine, running = await begin(faulty, recorder, 2)
         engine.stop(hurry=True)
         await running
         for job in (await queue.jobs()).jobs:
@@ -139,9 +139,9 @@ async def test_jobs_that_are_given_back_have_lost_none_of_their_attempts() -> No
 @virtual
 async def test_a_second_stop_hurries() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(4))
-        engine, running = await begin(way, recorder, 2, drain_s=1000)
+        engine, running = await begin(faulty, recorder, 2, drain_s=1000)
         engine.stop()
         await asyncio.sleep(5)
         assert not running.done()
@@ -156,9 +156,9 @@ async def test_a_second_stop_hurries() -> None:
 @virtual
 async def test_a_handler_that_does_not_stop_does_not_keep_its_job_from_others() -> None:
     recorder, runner = Recorder(), Obstinate()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(1))
-        engine, running = await begin(way, recorder, 1, runner=runner)
+        engine, running = await begin(faulty, recorder, 1, runner=runner)
         began_s = asyncio.get_running_loop().time()
         engine.stop(hurry=True)
         await running
@@ -171,10 +171,10 @@ async def test_a_handler_that_does_not_stop_does_not_keep_its_job_from_others() 
 @virtual
 async def test_a_handler_that_does_not_stop_keeps_its_slot() -> None:
     recorder, runner = Recorder(), Obstinate()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(3))
-        engine, running = await begin(way, recorder, 2, runner=runner, concurrency=2)
-        # Somebody else has taken both jobs, and done them.
+        engine, running = await begin(faulty, recorder, 2, runner=runner, concurrency=2)
+        # Another worker has done both jobs.
         engine_jobs = [attempt.job for attempt in engine._attempts.values()]
         for job in engine_jobs:
             await queue.complete(job)
@@ -192,11 +192,11 @@ async def test_a_handler_that_does_not_stop_keeps_its_slot() -> None:
 @virtual
 async def test_a_hurried_stop_does_not_wait_for_a_queue_that_does_not_answer() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(2))
-        engine, running = await begin(way, recorder, 2)
+        engine, running = await begin(faulty, recorder, 2)
         for verb in VERBS:
-            way.stand(verb, say_nothing)
+            faulty.stand(verb, say_nothing)
         engine.stop(hurry=True)
         began_s = asyncio.get_running_loop().time()
         await running
@@ -206,18 +206,18 @@ async def test_a_hurried_stop_does_not_wait_for_a_queue_that_does_not_answer() -
 
 @virtual
 async def test_completions_that_have_no_answer_are_not_left_behind_by_a_worker_that_ends() -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
 
         @handler()
         async def nothing() -> None:
             """Be done at once."""
 
         await queue.push_many(mails(2))
-        way.stand("complete_many", say_nothing)
+        faulty.stand("complete_many", say_nothing)
         before = asyncio.all_tasks()
-        engine = engine_of(way, nothing)
+        engine = engine_of(faulty, nothing)
         running = asyncio.create_task(engine.run())
-        await until(lambda: way.count("complete_many") == 1)
+        await until(lambda: faulty.count("complete_many") == 1)
         engine.stop(hurry=True)
         await running
         await asyncio.sleep(0)
@@ -226,9 +226,9 @@ async def test_completions_that_have_no_answer_are_not_left_behind_by_a_worker_t
 
 
 @virtual
-async def test_a_worker_in_a_hurry_says_once_more_how_its_jobs_ended() -> None:
-    """The answer was lost; the queue is there again when the worker is told to hurry."""
-    async with opened() as (queue, way):
+async def test_a_worker_in_a_hurry_reports_its_outcomes_once_more() -> None:
+    """The answer was lost; the queue is back when the worker is stopped with hurry."""
+    async with opened() as (queue, faulty):
 
         @handler()
         async def nothing() -> None:
@@ -238,10 +238,10 @@ async def test_a_worker_in_a_hurry_says_once_more_how_its_jobs_ended() -> None:
             raise UnavailableError("no answer")
 
         await queue.push_many(mails(1))
-        way.plan("complete_many", *[lose] * 8)
-        engine = engine_of(way, nothing)
+        faulty.plan("complete_many", *[lose] * 8)
+        engine = engine_of(faulty, nothing)
         running = asyncio.create_task(engine.run())
-        await until(lambda: way.count("complete_many") == 8)
+        await until(lambda: faulty.count("complete_many") == 8)
         engine.stop(hurry=True)
         await running
         assert await counts(queue) == {"done": 1}
@@ -249,11 +249,11 @@ async def test_a_worker_in_a_hurry_says_once_more_how_its_jobs_ended() -> None:
 
 @virtual
 async def test_failing_to_read_the_settings_is_not_an_error_of_a_worker_that_ends() -> None:
-    async with opened() as (_, way):
-        engine = engine_of(way, Recorder().bind())
+    async with opened() as (_, faulty):
+        engine = engine_of(faulty, Recorder().bind())
         running = asyncio.create_task(engine.run())
         await asyncio.sleep(1)
-        way.cut()
+        faulty.cut()
         await asyncio.sleep(70)
         engine.stop(hurry=True)
         await running
@@ -261,20 +261,20 @@ async def test_failing_to_read_the_settings_is_not_an_error_of_a_worker_that_end
 
 @virtual
 @pytest.mark.parametrize("hurry", [False, True])
-async def test_what_waits_for_a_slot_is_given_back_at_once(*, hurry: bool) -> None:
+async def test_what_waits_for_a_slot_is_released_at_once(*, hurry: bool) -> None:
     """Short handlers have let the worker fetch ahead; then one is long."""
     recorder = Recorder()
     recorder.gate.set()
     recorder.takes_s = 0.01
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
 
         async def slow(effect: Any) -> Any:
             await asyncio.sleep(0.2)
             return await effect()
 
-        way.stand("claim", slow)
+        faulty.stand("claim", slow)
         await queue.push_many(mails(400))
-        engine = engine_of(way, recorder.bind(), concurrency=2)
+        engine = engine_of(faulty, recorder.bind(), concurrency=2)
         running = asyncio.create_task(engine.run())
         await until(lambda: len(recorder.began) > 20)
         recorder.gate.clear()
@@ -297,14 +297,14 @@ async def test_a_worker_ends_within_its_drain_whatever_handlers_and_storage_do(
     *, drain_s: float, is_cut_off: bool
 ) -> None:
     recorder, runner = Recorder(), Obstinate()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(50))
         engine, running = await begin(
-            way, recorder, 4, runner=runner, concurrency=4, drain_s=drain_s
+            faulty, recorder, 4, runner=runner, concurrency=4, drain_s=drain_s
         )
         if is_cut_off:
             for verb in VERBS:
-                way.stand(verb, say_nothing)
+                faulty.stand(verb, say_nothing)
         began_s = asyncio.get_running_loop().time()
         engine.stop()
         await running
@@ -318,9 +318,9 @@ async def test_a_worker_ends_within_its_drain_whatever_handlers_and_storage_do(
 @virtual
 async def test_handlers_have_most_of_the_drain_to_finish() -> None:
     recorder = Recorder()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push_many(mails(2))
-        engine, running = await begin(way, recorder, 2, drain_s=30)
+        engine, running = await begin(faulty, recorder, 2, drain_s=30)
         engine.stop()
         await asyncio.sleep(24)
         assert recorder.inside == 2

@@ -48,13 +48,13 @@ def test_the_text_keeps_to_its_limit_and_the_innermost_calls(limit: int) -> None
 
 
 @pytest.mark.parametrize("limit", [10, 99, 4096])
-def test_words_beyond_the_limit_are_cut_between_two_characters(limit: int) -> None:
+def test_a_message_beyond_the_limit_is_cut_between_two_characters(limit: int) -> None:
     text = describe(ValueError("ü" * 10_000), limit)
     assert len(text.encode()) <= limit
     assert "\N{REPLACEMENT CHARACTER}" not in text
 
 
-def test_what_json_cannot_hold_is_spelled_out() -> None:
+def test_what_json_cannot_encode_is_escaped() -> None:
     text = describe(FileNotFoundError("no file \udcff"), 4096)
     assert "no file \\udcff" in text
     text.encode()

@@ -1,4 +1,4 @@
-"""Handlers: what their signatures ask for, and what is refused before any job is claimed."""
+"""Handlers: the arguments of their signatures, and what is rejected before any job is claimed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import Handlers, bind, check_reachable
-from tests.unit.worker import crafts
-from tests.unit.worker.stage import claimed_job
+from tests.unit.worker import process_handlers
+from tests.unit.worker.engine_harness import claimed_job
 
 
 class Letter(Struct):
@@ -186,7 +186,7 @@ def test_async_functions_run_on_the_loop_and_others_in_threads_by_default() -> N
     assert bind("a", with_nothing).place == "thread"
     assert bind("a", partial(work_async)).place == "loop"
     assert bind("a", with_nothing, run_in="loop").place == "loop"
-    assert bind("a", crafts.widen_soon, run_in="process").place == "process"
+    assert bind("a", process_handlers.widen_soon, run_in="process").place == "process"
     with pytest.raises(InvalidRequestError, match="is async and runs on the event loop"):
         bind("a", work_async, run_in="thread")
 
@@ -197,12 +197,12 @@ def test_a_function_that_another_process_cannot_find_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="is defined inside a function"):
         bind("a", inside, run_in="process")
     with pytest.raises(InvalidRequestError, match="has no name"):
-        bind("a", partial(crafts.who), run_in="process")
-    check_reachable(bind("a", crafts.who, run_in="process"))
+        bind("a", partial(process_handlers.who), run_in="process")
+    check_reachable(bind("a", process_handlers.who, run_in="process"))
 
 
 def test_a_function_hidden_by_another_decorator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = bind("a", crafts.who, run_in="process")
-    monkeypatch.setattr(crafts, "who", lambda: None)
+    bound = bind("a", process_handlers.who, run_in="process")
+    monkeypatch.setattr(process_handlers, "who", lambda: None)
     with pytest.raises(InvalidRequestError, match="but that is another object"):
         check_reachable(bound)

@@ -1,4 +1,4 @@
-"""What a launcher needs of a worker: to change what it was made with, and to look at it."""
+"""What a launcher needs of a worker: to change its options, and to read its state."""
 
 from __future__ import annotations
 

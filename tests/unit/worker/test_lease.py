@@ -1,4 +1,4 @@
-"""Leases are kept by heartbeats until they are dropped, and whoever holds them is told."""
+"""Heartbeats renew leases until they are dropped; their holders are notified of losses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FENCE_S = 24.0
 
 
 class Beaten:
-    """A queue that notes heartbeats, and answers as it is told to."""
+    """A queue that records heartbeats, and answers as planned."""
 
     def __init__(self) -> None:
         self.beats: list[tuple[float, list[str]]] = []
@@ -43,24 +43,24 @@ class Beaten:
 
 
 class Holder:
-    """Keeps leases, and notes what it is told of each."""
+    """Keeps leases, and records the events of each."""
 
     def __init__(self, keeper: LeaseKeeper) -> None:
         self.keeper = keeper
-        self.told: list[tuple[str, LeaseEvent, float]] = []
+        self.events: list[tuple[str, LeaseEvent, float]] = []
 
     def keep(self, *names: str) -> None:
         loop = asyncio.get_running_loop()
         for name in names:
 
-            def tell(news: LeaseEvent, name: str = name) -> None:
-                self.told.append((name, news, loop.time()))
+            def record(news: LeaseEvent, name: str = name) -> None:
+                self.events.append((name, news, loop.time()))
 
-            self.keeper.keep(lease(name), loop.time(), tell)
+            self.keeper.keep(lease(name), loop.time(), record)
 
     @property
     def news(self) -> list[tuple[str, LeaseEvent]]:
-        return [(name, news) for name, news, _ in self.told]
+        return [(name, news) for name, news, _ in self.events]
 
 
 def lease(name: str) -> LeaseRef:
@@ -69,7 +69,7 @@ def lease(name: str) -> LeaseRef:
 
 @asynccontextmanager
 async def keeping(queue: Beaten, settings: Settings | None = None) -> AsyncIterator[Holder]:
-    keeper = LeaseKeeper(queue, settings or Settings())
+    keeper = LeaseKeeper(queue.heartbeat, settings or Settings())
     running = asyncio.create_task(keeper.run())
     await asyncio.sleep(0)
     yield Holder(keeper)
@@ -79,7 +79,7 @@ async def keeping(queue: Beaten, settings: Settings | None = None) -> AsyncItera
 
 
 @virtual
-async def test_a_lease_is_kept_from_its_claim_until_it_is_dropped() -> None:
+async def test_a_lease_is_renewed_from_its_claim_until_it_is_dropped() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
         await asyncio.sleep(100)
@@ -98,7 +98,7 @@ async def test_a_lease_is_kept_from_its_claim_until_it_is_dropped() -> None:
         count = len(queue.beats)
         await asyncio.sleep(60)
         assert len(queue.beats) <= count + 1
-        assert not holder.told
+        assert not holder.events
 
 
 @virtual
@@ -131,7 +131,7 @@ async def test_silence_is_reported_before_the_lease_expires() -> None:
         last_s = queue.beats[-1][0]
         queue.error = UnavailableError("no answer")
         await asyncio.sleep(100)
-        ((name, news, at_s),) = holder.told
+        ((name, news, at_s),) = holder.events
         assert (name, news) == ("a", "silent")
         assert FENCE_S <= at_s - last_s <= 30
 
@@ -149,7 +149,7 @@ async def test_silence_is_reported_in_time_between_heartbeats_and_while_one_hang
         assert FENCE_S - 1 < last_s + queue.takes_s < FENCE_S, "it had its answer just now"
         queue.takes_s = 10_000
         await asyncio.sleep(100)
-        ((_, news, at_s),) = holder.told
+        ((_, news, at_s),) = holder.events
         assert news == "silent"
         assert FENCE_S <= at_s <= FENCE_S + 3
 
@@ -163,23 +163,23 @@ async def test_a_heartbeat_that_is_never_answered_is_silence_too() -> None:
         last_s = queue.beats[-1][0]
         queue.takes_s = 10_000
         await asyncio.sleep(100)
-        ((_, news, at_s),) = holder.told
+        ((_, news, at_s),) = holder.events
         assert news == "silent"
         assert FENCE_S <= at_s - last_s <= 30
 
 
 @virtual
 async def test_what_proves_a_lease_is_when_the_heartbeat_was_sent_and_not_its_answer() -> None:
-    """The queue may have heard it at once: its lease runs from there."""
+    """The queue may have received it at once, and its lease counts from then."""
     queue = Beaten()
     async with keeping(queue) as holder:
         holder.keep("a")
         queue.takes_s = 20
         await asyncio.sleep(26)
-        assert not holder.told
+        assert not holder.events
         queue.takes_s = 10_000
         await asyncio.sleep(100)
-        ((_, _, at_s),) = holder.told
+        ((_, _, at_s),) = holder.events
         first_s = queue.beats[0][0]
         assert FENCE_S <= at_s - first_s <= 30
 
@@ -193,7 +193,7 @@ async def test_a_queue_that_refuses_heartbeats_for_a_while_ends_no_keeper() -> N
         await asyncio.sleep(12)
         queue.error = None
         await asyncio.sleep(100)
-        assert not holder.told
+        assert not holder.events
 
 
 @virtual
@@ -205,7 +205,7 @@ async def test_silence_that_ends_in_time_is_not_reported() -> None:
         await asyncio.sleep(18)
         queue.error = None
         await asyncio.sleep(100)
-        assert not holder.told
+        assert not holder.events
 
 
 @virtual
@@ -224,36 +224,36 @@ async def test_two_attempts_at_one_job_are_distinguished() -> None:
     queue = Beaten()
     async with keeping(queue) as holder:
         first, second = LeaseRef("a", "first"), LeaseRef("a", "second")
-        told: list[str] = []
-        holder.keeper.keep(first, 0.0, lambda news: told.append(f"first {news}"))
-        holder.keeper.keep(second, 0.0, lambda news: told.append(f"second {news}"))
+        events: list[str] = []
+        holder.keeper.keep(first, 0.0, lambda news: events.append(f"first {news}"))
+        holder.keeper.keep(second, 0.0, lambda news: events.append(f"second {news}"))
         holder.keeper.drop(first)
         queue.lost["a"] = None
         await asyncio.sleep(6)
-        assert told == ["second lost"]
+        assert events == ["second lost"]
 
 
-def test_a_process_that_stood_still_gives_up_no_lease_that_the_queue_still_holds() -> None:
+def test_a_suspended_process_gives_up_no_lease_that_the_queue_still_holds() -> None:
     """A laptop was closed, or a machine moved. It asks first, also if it stopped while asking."""
 
     async def main(loop: VirtualLoop) -> None:
         for frozen_at_s in (2.0, 5.05, 6.0, 10.05):
             queue = Beaten()
-            told: list[tuple[str, LeaseEvent]] = []
+            events: list[tuple[str, LeaseEvent]] = []
 
             async def hold(
-                queue: Beaten = queue, told: list[tuple[str, LeaseEvent]] = told
+                queue: Beaten = queue, events: list[tuple[str, LeaseEvent]] = events
             ) -> None:
                 async with keeping(queue) as holder:
                     holder.keep("a")
                     await asyncio.sleep(200)
-                    told.extend(holder.news)
+                    events.extend(holder.news)
 
             process = loop.spawn("worker", hold)
             await asyncio.sleep(frozen_at_s)
             process.freeze(60)
             await process.wait()
-            assert not told, f"frozen after {frozen_at_s} s"
+            assert not events, f"frozen after {frozen_at_s} s"
 
     run(main)
 
@@ -261,20 +261,20 @@ def test_a_process_that_stood_still_gives_up_no_lease_that_the_queue_still_holds
 def test_the_queue_reports_the_lost_leases_of_a_suspended_process() -> None:
     async def main(loop: VirtualLoop) -> None:
         queue = Beaten()
-        told: list[tuple[str, LeaseEvent]] = []
+        events: list[tuple[str, LeaseEvent]] = []
 
         async def hold() -> None:
             async with keeping(queue) as holder:
                 holder.keep("a")
                 await asyncio.sleep(100)
-                told.extend(holder.news)
+                events.extend(holder.news)
 
         process = loop.spawn("worker", hold)
         await asyncio.sleep(6)
         process.freeze(60)
         queue.lost["a"] = None
         await process.wait()
-        assert told == [("a", "lost")]
+        assert events == [("a", "lost")]
 
     run(main)
 
@@ -282,19 +282,19 @@ def test_the_queue_reports_the_lost_leases_of_a_suspended_process() -> None:
 def test_silence_keeps_counting_while_a_process_is_suspended_now_and_then() -> None:
     async def main(loop: VirtualLoop) -> None:
         queue = Beaten()
-        told: list[tuple[str, LeaseEvent]] = []
+        events: list[tuple[str, LeaseEvent]] = []
 
         async def hold() -> None:
             async with keeping(queue) as holder:
                 holder.keep("a")
                 await asyncio.sleep(90)
-                told.extend(holder.news)
+                events.extend(holder.news)
 
         process = loop.spawn("worker", hold)
         await asyncio.sleep(6)
         queue.takes_s = 10_000
         process.freeze(30)
         await process.wait()
-        assert told == [("a", "silent")]
+        assert events == [("a", "silent")]
 
     run(main)

@@ -31,11 +31,11 @@ def test_handlers_that_take_longer_than_a_claim_get_nothing_ahead() -> None:
 
 
 def test_nothing_is_fetched_that_would_wait_longer_than_a_second() -> None:
-    """However slow claims are: what waits for two seconds is given back."""
+    """However slow claims are: what waits for two seconds is released."""
     assert paced(10, claim_s=5.0, run_s=0.1).ahead == 100
 
 
-def test_there_is_a_most() -> None:
+def test_the_number_of_jobs_fetched_ahead_has_a_limit() -> None:
     assert paced(100, claim_s=1.0, run_s=0.0).ahead == MOST
 
 
@@ -55,7 +55,7 @@ def test_one_long_handler_among_short_ones_is_soon_forgotten() -> None:
 
 
 def test_after_a_jam_nothing_is_fetched_ahead_until_a_handler_has_ended() -> None:
-    """Even where claims are slow: what is fetched now would wait as long, and be given back."""
+    """Even if claims are slow: what is fetched now would wait as long, and be released."""
     prefetch = paced(10, claim_s=1.0, run_s=0.01)
     prefetch.note_jam(2.0)
     assert prefetch.ahead == 0

@@ -20,20 +20,20 @@ from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Unfi
 from bucketq.worker.handlers import bind
 from bucketq.worker.processes import ProcessDied, ProcessRunner, _Child
 from bucketq.worker.reply import Reply
-from tests.unit.worker import crafts
-from tests.unit.worker.stage import claimed_job
+from tests.unit.worker import process_handlers
+from tests.unit.worker.engine_harness import claimed_job
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        crafts.who,
-        crafts.echo,
-        crafts.widen,
-        crafts.widen_soon,
-        crafts.die,
-        crafts.refuse,
-        crafts.hang,
-        crafts.unsayable,
+        process_handlers.who,
+        process_handlers.echo,
+        process_handlers.widen,
+        process_handlers.widen_soon,
+        process_handlers.die,
+        process_handlers.refuse,
+        process_handlers.hang,
+        process_handlers.unsayable,
     )
 }
 HANDLERS = {kind: bind(kind, function, run_in="process") for kind, function in FUNCTIONS.items()}
@@ -142,7 +142,7 @@ async def test_a_handler_that_is_to_stop_is_ended_with_its_process(
     assert await shop.run("who") != child
 
 
-async def test_a_handler_that_had_answered_when_it_was_ended_is_heard_and_its_process_is_not_kept(
+async def test_the_answer_of_a_handler_counts_if_its_process_is_killed_after_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await shop.run("who")

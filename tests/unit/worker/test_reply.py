@@ -1,4 +1,4 @@
-"""What came of a handler elsewhere: it is returned or raised here as it was there."""
+"""The outcome of a handler in another process is returned or raised here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_result_arrives_as_it_was_returned(value: Any) -> None:
     assert sent(reply_done(value)) == value
 
 
-def test_a_result_that_json_has_no_word_for_is_a_failure() -> None:
+def test_a_result_that_cannot_be_encoded_as_json_is_a_failure() -> None:
     with pytest.raises(HandlerFailed, match="NaN or infinity"):
         sent(reply_done(float("nan")))
 
@@ -30,14 +30,14 @@ def test_a_result_that_json_has_no_word_for_is_a_failure() -> None:
 @pytest.mark.parametrize(
     "verdict", [GiveUp("never"), UnfitPayload("no number"), Retry("later", delay_s=5)]
 )
-def test_a_verdict_is_raised_again(verdict: Exception) -> None:
+def test_retry_and_give_up_are_raised_again(verdict: Exception) -> None:
     with pytest.raises(type(verdict), match=str(verdict)) as caught:
         sent(reply_failed(verdict))
     assert getattr(caught.value, "delay_s", None) == getattr(verdict, "delay_s", None)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
-def test_any_other_error_comes_as_its_text(error: BaseException) -> None:
+def test_any_other_error_arrives_as_text(error: BaseException) -> None:
     with pytest.raises(HandlerFailed, match=type(error).__name__):
         sent(reply_failed(error))
 

@@ -22,9 +22,9 @@ def test_a_signal_is_seen_besides_its_handler_and_others_are_left_alone() -> Non
             os.kill(os.getpid(), signal.SIGUSR1)
             assert seen.get(timeout=20) == "seen"
             assert seen.empty()
-            # The loop whose place was taken hears of both.
-            told = reader.recv(1) + reader.recv(1)
-            assert sorted(told) == sorted(_BOTH)
+            # The loop that was replaced gets both.
+            received = reader.recv(1) + reader.recv(1)
+            assert sorted(received) == sorted(_BOTH)
     finally:
         kept = signal.set_wakeup_fd(-1)
         for number, handler in before.items():

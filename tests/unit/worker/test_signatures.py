@@ -1,4 +1,4 @@
-"""What a handler's signature says of its payload, where several parameters speak of it."""
+"""The payload type of a handler, if several parameters declare one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_two_types_for_one_payload_are_refused() -> None:
 
 
 class Letter:
-    """A class of which msgspec knows nothing."""
+    """A class that msgspec does not support."""
 
     def __init__(self, to: str) -> None:
         self.to = to

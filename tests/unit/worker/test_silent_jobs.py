@@ -7,7 +7,7 @@ from pathlib import Path
 
 import bucketq
 from tests.unit.commit.worlds import virtual
-from tests.unit.worker.stage import burst, engine_of, handler, opened
+from tests.unit.worker.engine_harness import burst, engine_of, handler, opened
 
 
 @handler()
@@ -17,40 +17,40 @@ def nothing() -> None:
 
 @virtual
 async def test_a_burst_waits_for_the_job_of_a_worker_that_is_gone() -> None:
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 1)
         await queue.claim("mail", worker="gone")
         await asyncio.sleep(31)
-        engine = await burst(way, nothing)
+        engine = await burst(faulty, nothing)
         assert engine.counters.count("done") == 1
         assert (await queue.stats()).total("running") == 0
 
 
 @virtual
-async def test_a_burst_does_not_wait_for_a_worker_that_is_heard() -> None:
+async def test_a_burst_does_not_wait_for_a_worker_that_sends_heartbeats() -> None:
     loop = asyncio.get_running_loop()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 1)
         (job,) = await queue.claim("mail", worker="there")
         for _ in range(5):
             await asyncio.sleep(10)
             await queue.heartbeat(job)
         began_s = loop.time()
-        await burst(way, nothing)
+        await burst(faulty, nothing)
         assert loop.time() - began_s < 1
         assert (await queue.stats()).total("running") == 1
 
 
 @virtual
 async def test_a_burst_waits_no_longer_than_it_takes_to_know() -> None:
-    """Somebody else is faster, say, and the job never comes."""
+    """Another worker gets the job first, so it never comes."""
     loop = asyncio.get_running_loop()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 1)
         (job,) = await queue.claim("mail", worker="slow")
         await asyncio.sleep(31)
         began_s = loop.time()
-        bursting = asyncio.create_task(burst(way, nothing))
+        bursting = asyncio.create_task(burst(faulty, nothing))
         await asyncio.sleep(5)
         await queue.complete(job)
         await bursting
@@ -58,26 +58,26 @@ async def test_a_burst_waits_no_longer_than_it_takes_to_know() -> None:
 
 
 @virtual
-async def test_jobs_of_other_kinds_are_none_of_its_business() -> None:
+async def test_a_burst_ignores_jobs_of_other_kinds() -> None:
     loop = asyncio.get_running_loop()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("fax", 1)
         await queue.claim("fax", worker="gone")
         await asyncio.sleep(31)
         began_s = loop.time()
-        await burst(way, nothing)
+        await burst(faulty, nothing)
         assert loop.time() - began_s < 1
 
 
 @virtual
 async def test_a_burst_that_waits_ends_when_it_is_stopped() -> None:
     loop = asyncio.get_running_loop()
-    async with opened() as (queue, way):
+    async with opened() as (queue, faulty):
         await queue.push("mail", 1)
         await queue.claim("mail", worker="gone")
         await asyncio.sleep(31)
         began_s = loop.time()
-        engine = engine_of(way, nothing, burst=True)
+        engine = engine_of(faulty, nothing, burst=True)
         running = asyncio.create_task(engine.run())
         await asyncio.sleep(1)
         engine.stop()

@@ -1,4 +1,4 @@
-"""Handlers in threads, and those of another loop: they end when they end, and nobody hangs."""
+"""Handlers in threads, and those of another loop: cancelling and closing never hang."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import bind
 from bucketq.worker.runner import HandlerExit, Runners
 from bucketq.worker.threads import ThreadRunner
-from tests.unit.worker.stage import claimed_job
+from tests.unit.worker.engine_harness import claimed_job
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def test_as_many_threads_are_started_as_run_at_once(threads: ThreadRunner)
     assert set(again) == set(names), "they are kept for the next"
 
 
-async def test_a_handler_in_a_thread_is_over_when_it_is_over_and_not_when_it_is_cancelled(
+async def test_a_cancelled_handler_in_a_thread_is_waited_for(
     threads: ThreadRunner,
 ) -> None:
     began, gate = threading.Event(), threading.Event()
@@ -111,7 +111,7 @@ async def test_what_a_handler_raises_in_a_thread_is_raised(threads: ThreadRunner
 
 
 async def test_a_plain_function_that_returns_a_coroutine_is_an_error(threads: ThreadRunner) -> None:
-    """Such is what a decorator makes that does not know of async functions."""
+    """A decorator that does not support async functions makes one like this."""
 
     async def work() -> None:
         """Never be run."""
@@ -129,7 +129,7 @@ async def test_a_thread_sees_the_context_variables_of_its_caller(threads: Thread
     assert await threads.call(wish.get) == "tea"
 
 
-async def test_handlers_run_at_home_and_are_heard_elsewhere() -> None:
+async def test_handlers_run_on_the_callers_loop_for_an_engine_on_another() -> None:
     home = asyncio.get_running_loop()
     seen: list[asyncio.AbstractEventLoop] = []
 
@@ -155,7 +155,7 @@ async def test_handlers_run_at_home_and_are_heard_elsewhere() -> None:
     assert set(seen) == {home}
 
 
-async def test_a_handler_at_home_is_cancelled_there_and_may_end_all_the_same() -> None:
+async def test_a_handler_on_the_callers_loop_is_cancelled_there_and_may_still_return() -> None:
     home = asyncio.get_running_loop()
     inside = threading.Event()
 
@@ -188,7 +188,7 @@ async def test_a_handler_at_home_is_cancelled_there_and_may_end_all_the_same() -
     assert isinstance(second, asyncio.CancelledError)
 
 
-async def test_a_handler_that_was_to_stop_before_home_came_to_it_is_never_run() -> None:
+async def test_a_handler_that_is_cancelled_before_its_loop_starts_it_never_runs() -> None:
     home = asyncio.get_running_loop()
     ran: list[str] = []
 
@@ -215,7 +215,7 @@ async def test_a_handler_that_was_to_stop_before_home_came_to_it_is_never_run() 
     assert not ran
 
 
-async def test_closing_waits_for_no_handler_at_home() -> None:
+async def test_closing_does_not_wait_for_handlers_on_the_callers_loop() -> None:
     home = asyncio.get_running_loop()
     inside, gate = asyncio.Event(), asyncio.Event()
 

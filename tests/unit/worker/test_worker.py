@@ -40,7 +40,7 @@ async def test_a_worker_that_is_stopped_before_it_has_begun_ends() -> None:
     assert not bucketq_threads()
 
 
-async def test_a_worker_that_is_cancelled_gives_its_jobs_back_and_leaves_no_thread() -> None:
+async def test_a_worker_that_is_cancelled_releases_its_jobs_and_leaves_no_thread() -> None:
     inside = asyncio.Event()
     worker = Worker(url())
 
@@ -168,7 +168,7 @@ async def test_a_stop_while_the_queue_is_being_closed_interrupts_nothing(
 
     monkeypatch.setattr(UnopenedQueue, "__aexit__", close_slowly)
     running = asyncio.create_task(worker.run(burst=burst))
-    while not worker.is_ready:  # noqa: ASYNC110 - it is looked at, not told
+    while not worker.is_ready:  # noqa: ASYNC110 - polled on purpose
         await asyncio.sleep(0.01)
     if not burst:
         worker.stop()

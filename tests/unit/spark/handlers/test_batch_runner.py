@@ -21,7 +21,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import bind
 from bucketq.worker.reply import how_it_ended, reply_done, reply_failed
-from tests.unit.worker.stage import claimed_job, until
+from tests.unit.worker.engine_harness import claimed_job, until
 
 PATIENCE_S = 20
 

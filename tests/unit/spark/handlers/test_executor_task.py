@@ -25,8 +25,8 @@ from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.reply import Reply, value_of
-from tests.unit.worker import crafts
-from tests.unit.worker.stage import claimed_job
+from tests.unit.worker import process_handlers
+from tests.unit.worker.engine_harness import claimed_job
 
 
 def settings(*handlers: Handler, concurrency: int = 10, **fields: Any) -> TaskSettings:
@@ -176,7 +176,8 @@ def test_outcomes_say_how_long_handlers_kept_a_task_busy() -> None:
 
 def test_a_job_whose_own_process_dies_fails_alone() -> None:
     task = settings(
-        bind("die", crafts.die, run_in="process"), bind("echo", crafts.echo, run_in="process")
+        bind("die", process_handlers.die, run_in="process"),
+        bind("echo", process_handlers.echo, run_in="process"),
     )
     died, echoed = replies(run_jobs(task, [body("die", "exit"), body("echo", 5)]))
     assert value_of(echoed) == 5

@@ -17,7 +17,7 @@ from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_hand
 from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.handlers import bind
 from bucketq.worker.reply import value_of
-from tests.unit.worker.stage import claimed_job
+from tests.unit.worker.engine_harness import claimed_job
 
 JAVA = """An error occurred while calling o172.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: python worker exited

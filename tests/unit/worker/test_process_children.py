@@ -17,16 +17,16 @@ from bucketq.worker import processes
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import bind
 from bucketq.worker.processes import ProcessDied, ProcessRunner
-from tests.unit.worker import families
-from tests.unit.worker.stage import claimed_job
+from tests.unit.worker import forking_handlers
+from tests.unit.worker.engine_harness import claimed_job
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "fork": families.fork_and_die,
-    "leak": families.die_without_hooks,
-    "hang": families.start_and_hang,
-    "compute": families.compute,
-    "terminate": families.terminate,
-    "terminate-fork": families.terminate_a_fork,
+    "fork": forking_handlers.fork_and_die,
+    "leak": forking_handlers.die_without_hooks,
+    "hang": forking_handlers.start_and_hang,
+    "compute": forking_handlers.compute,
+    "terminate": forking_handlers.terminate,
+    "terminate-fork": forking_handlers.terminate_a_fork,
 }
 HANDLERS = {
     kind: bind(kind, function, run_in="process", timeout_s=0.1)
@@ -69,7 +69,7 @@ def noted(mark: Path) -> list[int]:
 async def test_the_death_of_a_process_is_noticed_while_one_that_it_started_lives(
     runner: ProcessRunner, tmp_path: Path, kind: str
 ) -> None:
-    """It has inherited the pipe that would tell of it; and it is ended, too."""
+    """It has inherited the pipe that would show the death; it is killed, too."""
     mark = tmp_path / "mark"
     async with asyncio.timeout(45):
         with pytest.raises(ProcessDied, match="exit code 7"):
@@ -109,7 +109,7 @@ async def test_multiprocessing_works_in_a_handler(runner: ProcessRunner, method:
 
 @pytest.mark.parametrize("kind", ["terminate", "terminate-fork"])
 async def test_what_a_handler_starts_can_be_terminated(runner: ProcessRunner, kind: str) -> None:
-    """The process of a handler ignores SIGTERM, and nobody inherits that."""
+    """The process of a handler ignores SIGTERM, and its children do not inherit that."""
     async with asyncio.timeout(45):
         assert await run(runner, kind) == -signal.SIGTERM
 

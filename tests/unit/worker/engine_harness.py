@@ -1,4 +1,4 @@
-"""A worker's engine on virtual time, over a queue that fails as a test tells it to."""
+"""A worker's engine on virtual time, over a queue that fails as a test plans."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ VERBS = (
 )
 
 
-class Way:
-    """The way to a real queue: it notes what goes by, and what becomes of it is planned.
+class FaultyQueue:
+    """A real queue behind planned faults; it records every call.
 
-    Faults that were planned strike one call each, in order; the standing one every other.
+    Each planned fault hits one call, in order; the standing one hits every other call.
     """
 
     def __init__(self, queue: Queue[Any]) -> None:
@@ -84,7 +84,7 @@ class Way:
 
 
 async def unheard(_: Effect) -> None:
-    """Never reach the queue, and say so after a while."""
+    """Never reach the queue, and raise after a while."""
     await asyncio.sleep(1.0)
     raise UnavailableError("the connection was reset", request=None)
 
@@ -99,17 +99,21 @@ def failing(error: Exception) -> Fault:
 
 
 @asynccontextmanager
-async def opened(**options: Any) -> AsyncIterator[tuple[Queue[Any], Way]]:
-    """A queue, and a way to it for a worker."""
+async def opened(**options: Any) -> AsyncIterator[tuple[Queue[Any], FaultyQueue]]:
+    """A queue, and the same queue behind planned faults, for a worker."""
     async with World().embedded(**options) as queue:
-        yield queue, Way(queue)
+        yield queue, FaultyQueue(queue)
 
 
 def engine_of(
-    way: Way, *handlers: Handler, concurrency: int = 2, runner: Runner | None = None, **options: Any
+    faulty: FaultyQueue,
+    *handlers: Handler,
+    concurrency: int = 2,
+    runner: Runner | None = None,
+    **options: Any,
 ) -> Engine:
     return Engine(
-        cast("Queue[Any]", way),
+        cast("Queue[Any]", faulty),
         {handler.kind: handler for handler in handlers},
         runner or TaskRunner(),
         SimulatedClock(current_loop()),
@@ -120,9 +124,9 @@ def engine_of(
 
 
 @asynccontextmanager
-async def working(way: Way, *handlers: Handler, **options: Any) -> AsyncIterator[Engine]:
-    """An engine that works until the block is left, and then ends in a hurry."""
-    engine = engine_of(way, *handlers, **options)
+async def working(faulty: FaultyQueue, *handlers: Handler, **options: Any) -> AsyncIterator[Engine]:
+    """Run an engine until the block ends, and then stop it with hurry."""
+    engine = engine_of(faulty, *handlers, **options)
     running = asyncio.create_task(engine.run())
     await asyncio.sleep(0)
     try:
@@ -133,16 +137,16 @@ async def working(way: Way, *handlers: Handler, **options: Any) -> AsyncIterator
     check_empty(engine)
 
 
-async def burst(way: Way, *handlers: Handler, **options: Any) -> Engine:
-    """Work until there is nothing to do."""
-    engine = engine_of(way, *handlers, burst=True, **options)
+async def burst(faulty: FaultyQueue, *handlers: Handler, **options: Any) -> Engine:
+    """Work until no job is available."""
+    engine = engine_of(faulty, *handlers, burst=True, **options)
     await engine.run()
     check_empty(engine)
     return engine
 
 
 def check_empty(engine: Engine) -> None:
-    """See that nothing is left behind of any job."""
+    """Check that the engine holds nothing of any job."""
     assert not engine._attempts
     assert not engine._tasks
     assert not engine._backlog
@@ -156,7 +160,7 @@ def handler(kind: str = "mail", **options: Any) -> Callable[[Callable[..., Any]]
 
 
 class Recorder:
-    """A handler that notes who is in it, and lets a test say when each goes on."""
+    """A handler that records its runs, and waits until the test lets it continue."""
 
     def __init__(self) -> None:
         self.began: list[Any] = []
@@ -190,7 +194,7 @@ class Recorder:
 
 
 async def until(is_so: Callable[[], bool], patience_s: float = 120.0) -> None:
-    """Let virtual time pass until something is so."""
+    """Let virtual time pass until a condition holds."""
     loop = asyncio.get_running_loop()
     late_s = loop.time() + patience_s
     while not is_so():
@@ -201,7 +205,7 @@ async def until(is_so: Callable[[], bool], patience_s: float = 120.0) -> None:
 def claimed_job(payload: Any = None, **fields: Any) -> Job[Any]:
     """A job as a claim returns it, for tests that need no queue."""
     raw, encoding = payloads.encode(payload, "payload")
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "id": "job-1",
         "kind": "mail",
         "seq": 1,
@@ -212,7 +216,7 @@ def claimed_job(payload: Any = None, **fields: Any) -> Job[Any]:
         "payload_encoding": encoding,
         "pushed_at": datetime(2026, 1, 1, tzinfo=UTC),
     } | fields
-    return Job(JobRecord(**told), Any)
+    return Job(JobRecord(**record), Any)
 
 
 async def only(queue: Queue[Any]) -> Job[Any]:

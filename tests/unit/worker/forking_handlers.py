@@ -1,4 +1,4 @@
-"""Handlers that start processes, for tests that see what becomes of those."""
+"""Handlers that start processes, for tests of how those end."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def compute(method: str) -> list[int]:
 
 
 def terminate() -> int:
-    """End a program as programs are ended."""
+    """Terminate a program with SIGTERM."""
     program = subprocess.Popen(["sleep", "600"])
     program.terminate()
     return program.wait()

@@ -1,4 +1,4 @@
-"""Handlers that run in processes of their own, which find them here."""
+"""Handlers that run in separate processes, which import them from here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Picture(Struct):
 
 
 def who() -> int:
-    """Tell which process this is."""
+    """Return the id of this process."""
     return os.getpid()
 
 
@@ -64,7 +64,7 @@ def refuse(how: str) -> None:
 
 
 def hang(path: str) -> None:
-    """Tell who this is, and stay for long."""
+    """Write the id of this process, and run for long."""
     mark = Path(f"{path}.new")
     mark.write_text(str(os.getpid()))
     mark.rename(path)
