@@ -93,7 +93,7 @@ def test_calm_ends_power_cuts() -> None:
 _REPLAY = """
 import sys
 from simulator.simulated_network import NetworkFaults
-from tests.unit.simulator import test_network as t
+from tests.unit.simulator import test_network_replay as t
 
 async def scenario(world):
     garbage = [object() for _ in range(int(sys.argv[1]))]  # moves what is allocated next
