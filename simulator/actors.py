@@ -19,7 +19,9 @@ from simulator.call_history import RecordingQueue
 
 KINDS = ("index", "image", "etl")
 _TRIES = 4
+"""How often an actor that may give up sends a request: then it has met several brokers."""
 _LONGEST_AT_THE_END_S = 1.0
+"""How long work takes at most once the faults are over, so that simulations end soon."""
 
 
 @dataclass

@@ -19,6 +19,7 @@ _CONSUMERS = ("spark", "spark", "flink")
 _WRITERS = ("sink", "sink", "tap")
 _LONGEST_AT_THE_END_S = 1.0
 _SLICE = 2
+"""Smaller than most batches, so that reading one takes several calls."""
 
 
 async def consume(actor: Actor, longest_s: float, lease_s: float) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from simulator.simulated_network import SimulatedNetwork
 
 _YIELDS_BEFORE_SENDING = 0.5
+"""A probability: a cancelled caller has sent its calls, or has not, equally often."""
 
 
 class Flow:

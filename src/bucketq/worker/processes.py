@@ -43,6 +43,7 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM)
 _END_S = 2.0
 """How long to wait for the end of a process that was killed or closed its pipe."""
 _STEP_S = 0.01
+"""How often it is polled for its end meanwhile: usually it has ended already."""
 _START_S = 20.0
 """The least time for a process to start, even if its handler's timeout is shorter: importing the
 modules of handlers takes seconds on a busy host."""
