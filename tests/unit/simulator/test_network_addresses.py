@@ -35,7 +35,7 @@ def test_port_0_takes_the_next_free_port_and_a_port_is_bound_once() -> None:
         assert listener.address == "broker:4003"
         assert world.network.addresses() == [ADDRESS, "broker:4002", "broker:4003"]
         for wrong in ("elsewhere:0", "broker", "broker:http", "broker:65536", ":0", ""):
-            with pytest.raises(InvalidRequestError, match="no address of broker"):
+            with pytest.raises(InvalidRequestError, match="not an address of broker"):
                 await host.listen(wrong, world.echo)
 
     simulate(scenario)
@@ -92,7 +92,7 @@ def test_an_address_may_be_reused_by_something_that_is_not_a_broker() -> None:
         world.broker.kill()
         world.network.squat(ADDRESS)
         for ask in (world.ping, world.open):
-            with pytest.raises(NoBrokerThereError, match="no broker"):
+            with pytest.raises(NoBrokerThereError, match="not a broker"):
                 await ask()
         with pytest.raises(InvalidRequestError, match="in use"):
             await world.network.host("broker").listen(ADDRESS, world.echo)
