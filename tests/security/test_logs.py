@@ -110,6 +110,6 @@ def test_what_holds_a_token_does_not_show_it() -> None:
     token = "bq_0123abcd_" + "5e" * 32
     connection = bucketq.connect("bucketq://127.0.0.1:1/jobs", token=token)
     hello = Hello(token=token)
-    shown = repr(connection) + repr(connection._wishes) + repr(hello) + str(vars(connection))
+    shown = repr(connection) + repr(connection._arguments) + repr(hello) + str(vars(connection))
     assert "5e5e" not in shown
     assert "0123abcd" in shown
