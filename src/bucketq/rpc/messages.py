@@ -59,7 +59,7 @@ OFFERED = (
 )
 """Operations that clients may send. The others are used by brokers only."""
 
-ADDED = ("release_many", "parts")
+ADDED = ("release_many", "parts", "withdraw")
 """Features that the first brokers did not have, by their names on the wire: operations, and that a
 large message may come in parts."""
 

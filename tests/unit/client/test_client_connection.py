@@ -21,7 +21,7 @@ from bucketq.errors import (
 )
 from bucketq.model.operations import Claim, Push, ReadStats, Release, Request, Withdraw
 from bucketq.model.records import JobRecord
-from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
+from bucketq.rpc.messages import ADDED, Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ConnectionLostError
 from tests.unit.commit.worlds import settle, start, virtual
@@ -88,7 +88,7 @@ class FakeWire:
 class Way:
     """A connection over a fake wire."""
 
-    def __init__(self, operations: tuple[str, ...] = ("withdraw", "release_many")) -> None:
+    def __init__(self, operations: tuple[str, ...] = ADDED) -> None:
         self.wire = FakeWire(operations)
         self.connection = ClientConnection(self.wire, "host1:4001", "test://queue")
 
@@ -239,7 +239,7 @@ async def test_a_broker_that_takes_no_messages_does_not_hold_up_the_end() -> Non
         await claiming
 
 
-@pytest.mark.parametrize("operations", [(), ("withdraw", "release_many")])
+@pytest.mark.parametrize("operations", [(), ADDED])
 @virtual
 async def test_jobs_of_a_cancelled_claim_are_released_if_the_broker_cannot_withdraw(
     operations: tuple[str, ...],
