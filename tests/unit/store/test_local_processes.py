@@ -213,7 +213,7 @@ async def test_a_stopped_writer_blocks_no_other_and_is_refused_when_it_resumes(
     with nursery() as one:
         pid = one.start("stop_while_syncing", folder)
         try:
-            assert one.read() == "stopping"
+            assert one.read() == "stopped"
             async with asyncio.timeout(60):
                 assert await replace_counts(folder, 5) == 7
             assert await read_count(folder) == 7
@@ -234,7 +234,7 @@ async def test_a_writer_stopped_at_its_rename_blocks_writers_and_no_reader(
     with nursery() as one:
         pid = one.start("stop_while_renaming", folder)
         try:
-            assert one.read() == "stopping"
+            assert one.read() == "stopped"
             others = asyncio.create_task(replace_counts(folder, 5))
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(others), 0.3)
@@ -278,7 +278,7 @@ async def test_a_process_that_gave_up_on_the_lock_of_a_stopped_one_can_exit(
         assert process.stdout.readline() == "open\n"
         pid = one.start("stop_while_renaming", folder)
         try:
-            assert one.read() == "stopping"
+            assert one.read() == "stopped"
             reported, _ = process.communicate("\n", timeout=30)
         finally:
             os.kill(pid, signal.SIGKILL)
@@ -311,7 +311,7 @@ async def test_waiting_too_long_for_the_lock_is_an_error_that_names_its_holder(
         with nursery() as one:
             pid = one.start("stop_while_renaming", folder)
             try:
-                assert one.read() == "stopping"
+                assert one.read() == "stopped"
                 with pytest.raises(
                     UnavailableError, match=r"holds the lock .*/\.bucketq\.lock; .*kill"
                 ):

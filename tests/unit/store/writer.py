@@ -2,7 +2,8 @@
 
 It imports what it needs once and then forks a fresh writer for each line on its standard
 input: ``COMMAND FOLDER NUMBER``. The writer's first line of output is its process id; what
-follows is the command's. When it has ended, however it did, there is a line ``ended``.
+follows is the command's. When it has been stopped there is a line ``stopped``, and when it has
+ended, however it did, a line ``ended``.
 """
 
 from __future__ import annotations
@@ -133,7 +134,6 @@ async def _stop_before(folder: Path, call_name: str) -> None:
     call = getattr(os, call_name)
 
     def stopping_call(*args: Any, **kwargs: Any) -> None:
-        say("stopping")
         # To this thread: sent to the process, it would let this one run on for a while.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         call(*args, **kwargs)
@@ -176,7 +176,8 @@ def main() -> None:
             say(os.getpid())
             asyncio.run(COMMANDS[command](Path(folder), int(number)))
             os._exit(0)
-        os.waitpid(pid, 0)
+        while os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1]):
+            say("stopped")
         say("ended")
 
 
