@@ -73,9 +73,13 @@ def nursery() -> Iterator[Nursery]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield Nursery(process)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # A writer that is stopped would never end.
+            raise
         finally:
             assert process.stdin is not None
             process.stdin.close()
