@@ -10,13 +10,11 @@ from msgspec.structs import replace
 from bucketq.admin.queue_object import (
     QueueObject,
     Summary,
-    is_tombstone,
     summarize,
-    tombstone,
 )
 from bucketq.archive import Layout
 from bucketq.clock import new_id
-from bucketq.codec import decode
+from bucketq.codec import decode, is_tombstone, tombstone
 from bucketq.errors import CorruptStateError, NewerFormatError, RejectedError, UnavailableError
 from bucketq.model.operations import Release, Request
 from bucketq.model.sessions import Sessions
@@ -81,7 +79,7 @@ async def delete(target: QueueObject, seen: StoredObject, *, archive: bool = Fal
     """
     stone = seen.body
     if not is_tombstone(stone):
-        stone = tombstone(target)
+        stone = tombstone(target.clock.now(), target.new_commit())
         await target.write(stone, seen.etag)
     await _remove(target, stone)
     if not archive:

@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NoReturn, TypeVar
 
-import msgspec
-
 from bucketq.clock import Clock
-from bucketq.codec import Document, decode
+from bucketq.codec import Document, decode, is_tombstone
 from bucketq.commit.register import judge_commit
 from bucketq.errors import CorruptStateError, QueueNotFoundError, RejectedError, UnavailableError
 from bucketq.model.state import State
@@ -53,13 +51,6 @@ class Summary:
     size_bytes: int
     jobs: dict[str, int]
     """How many jobs have each status."""
-
-
-class _Tombstone(msgspec.Struct):
-    """Replaces a queue for the moment before its object is deleted."""
-
-    deleted_at: datetime
-    commit: str
 
 
 @dataclass(frozen=True)
@@ -229,17 +220,3 @@ def summarize(state: State) -> Summary:
     for (_, status), count in sorted(state.counts.items()):
         jobs[status] = jobs.get(status, 0) + count
     return Summary(state.version, state.incarnation, state.created_at, state.size_bytes, jobs)
-
-
-def tombstone(target: QueueObject) -> bytes:
-    """Bytes that are not a queue: a process that opens the object meanwhile is rejected."""
-    return msgspec.json.encode(_Tombstone(target.clock.now(), target.new_commit())) + b"\n"
-
-
-def is_tombstone(body: bytes) -> bool:
-    """Whether a deletion was interrupted between its two steps."""
-    try:
-        msgspec.json.decode(body, type=_Tombstone)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bucketq.admin.queue_object import QueueObject, Summary, is_tombstone, summarize
-from bucketq.codec import decode
+from bucketq.admin.queue_object import QueueObject, Summary, summarize
+from bucketq.codec import decode, is_tombstone
 from bucketq.errors import CorruptStateError, NewerFormatError
 
 

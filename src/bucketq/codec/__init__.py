@@ -21,6 +21,7 @@ from bucketq.codec.document import Document, Prepared
 from bucketq.codec.heading import Heading, read_heading
 from bucketq.codec.layout import FORMAT, TABLES
 from bucketq.codec.lines import read_job_lines
+from bucketq.codec.tombstone import is_tombstone, tombstone
 
 __all__ = [
     "FORMAT",
@@ -29,6 +30,8 @@ __all__ = [
     "Heading",
     "Prepared",
     "decode",
+    "is_tombstone",
     "read_heading",
     "read_job_lines",
+    "tombstone",
 ]

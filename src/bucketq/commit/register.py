@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bucketq.clock import Clock, new_id
-from bucketq.codec import Document, Heading, Prepared, decode, read_heading
+from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, read_heading
 from bucketq.commit.pacing import Pacer
 from bucketq.errors import (
     CorruptStateError,
@@ -195,6 +195,7 @@ class Register:
             if changed is None:
                 return heading
             found = changed
+        self._refuse_if_deleted(found)
         heading = read_heading(found.body, self.where)
         self._peeked = (found.etag, heading)
         return heading
@@ -351,6 +352,7 @@ class Register:
 
     def _take(self, found: StoredObject, seen: _Seen | None) -> Document:
         """Decode what was read, and check it against what was known when the read began."""
+        self._refuse_if_deleted(found)
         document = decode(found.body, self.where)
         state = document.state
         line = found.body[: found.body.index(b"\n")]
@@ -380,6 +382,14 @@ class Register:
                 "committed: something else writes this object; find out what before you continue"
             )
             raise CorruptStateError(message)
+
+    def _refuse_if_deleted(self, found: StoredObject) -> None:
+        if is_tombstone(found.body):
+            self._refuse_if_seen()
+            raise QueueNotFoundError(
+                f"{self.where} is being deleted, or its deletion was interrupted: run "
+                "`bucketq delete` again to finish it, or `bucketq create` for a new queue"
+            )
 
     def _refuse_if_seen(self) -> None:
         if self._seen is not None:

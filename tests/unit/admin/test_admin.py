@@ -129,7 +129,7 @@ async def test_no_client_can_push_between_the_two_steps_of_a_deletion() -> None:
     world.store.memory.delete = killed  # type: ignore[assignment,method-assign]
     with pytest.raises(RuntimeError):
         await admin.delete(stored(world), await stored(world).read())
-    with pytest.raises(CorruptStateError):
+    with pytest.raises(QueueNotFoundError):
         await world.rival_pushes()
     diagnosis = await admin.repair(stored(world), accept=True)
     assert diagnosis.problem == "its deletion was interrupted"

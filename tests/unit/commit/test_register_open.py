@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.codec import decode
+from bucketq.codec import decode, tombstone
 from bucketq.commit.register import Register
 from bucketq.errors import (
     CorruptStateError,
     NewerFormatError,
     QueueNotFoundError,
     StoreRefusedError,
+    SupersededError,
     UnavailableError,
 )
 from bucketq.store.resolve_write import Verdict
@@ -128,3 +129,22 @@ async def test_a_store_that_ignores_conditions_is_refused_at_the_creation_of_a_q
     with pytest.raises(StoreRefusedError, match="ignores conditional writes"):
         await register.open(create=True)
     assert store.peek("careless.json") is None
+
+
+@virtual
+async def test_a_queue_that_is_being_deleted_is_not_called_damaged() -> None:
+    world = World()
+    register, beside = world.register(), world.register()
+    document = await register.open(create=True)
+    await beside.open(create=False)
+    found = await world.store.get(KEY)
+    await world.store.replace(KEY, tombstone(world.clock.now(), "c0ffee"), found.etag)
+    with pytest.raises(SupersededError, match="was deleted while it was in use"):
+        await register.refresh(document)
+    with pytest.raises(SupersededError, match="was deleted while it was in use"):
+        await beside.load()
+    for create in (True, False):
+        with pytest.raises(QueueNotFoundError, match="is being deleted, or its deletion was"):
+            await world.register().open(create=create)
+    with pytest.raises(QueueNotFoundError, match="`bucketq delete` again"):
+        await world.register().peek()
