@@ -1,7 +1,8 @@
 """Each promise is kept for a reason: take the reason away, and the simulator finds out.
 
 Every test breaks the real code in one naive way and expects a world in which the breach shows,
-under the name of the promise that it breaks.
+under the name of the promise that it breaks. Those that many worlds survive take long, and are for
+full runs.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def expect(
     pytest.fail(f"{seeds} worlds did not notice")
 
 
+@pytest.mark.full
 def test_without_deduplication_a_retry_is_refused_although_it_took_effect(
     monkeypatch: Patch,
 ) -> None:
@@ -182,6 +184,7 @@ def test_an_unconditional_creation_is_noticed(monkeypatch: Patch) -> None:
     expect("conditional writes")
 
 
+@pytest.mark.full
 def test_a_completion_without_fencing_is_noticed(monkeypatch: Patch) -> None:
     def complete(state: State, operation: Complete, now: datetime) -> None:
         job = state.jobs.by_id.get(operation.job)

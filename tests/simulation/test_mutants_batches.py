@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from bucketq.model import consumers, pushes, transitions
@@ -64,6 +65,7 @@ def test_without_the_epoch_an_older_driver_goes_on(monkeypatch: Patch) -> None:
     expect("an older driver is fenced", scenario="batches")
 
 
+@pytest.mark.full
 def test_an_acknowledgement_of_jobs_that_others_hold_is_noticed(monkeypatch: Patch) -> None:
     def sort(
         state: State, record: ConsumerRecord, ids: tuple[str, ...]

@@ -47,6 +47,7 @@ def test_a_deposed_broker_that_goes_on_is_noticed(monkeypatch: Patch) -> None:
     expect("only the broker that is recorded writes", faults="freezes", scenario="brokers")
 
 
+@pytest.mark.full
 def test_a_takeover_that_does_not_say_what_it_follows_is_noticed(monkeypatch: Patch) -> None:
     def lead(state: State, operation: Lead, now: datetime) -> BrokerRecord:
         return brokers.lead(state, replace(operation, after=state.epoch), now)
@@ -68,6 +69,7 @@ def test_a_broker_that_answers_before_the_commit_is_noticed(monkeypatch: Patch) 
     expect("acknowledged means durable", "no answer before its commit", scenario="brokers")
 
 
+@pytest.mark.full
 def test_heartbeats_answered_without_a_proof_are_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(leader_module, "PROOF_S", 1e9)
     expect("held means held", "a claim finds what is there", scenario=None, seeds=100)
@@ -159,6 +161,7 @@ def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:
     )
 
 
+@pytest.mark.full
 def test_sending_again_without_saying_since_when_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(remote_module, "_sent_before", lambda request, _version: request)
     expect(
@@ -250,6 +253,7 @@ def test_a_broker_that_fights_is_noticed(monkeypatch: Patch) -> None:
     expect("a living broker is left alone", faults="nothing", scenario="brokers")
 
 
+@pytest.mark.full
 def test_jobs_for_claims_of_clients_that_are_gone_are_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Leader, "forget", lambda *_: None)
     monkeypatch.setattr(RemoteRequest, "is_resolved", property(lambda self: self._is_resolved))
