@@ -43,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(end_children)
 
 
+@pytest.hookimpl(tryfirst=True)  # Before xdist, which groups tests by their markers.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only a full run has, put the longest first, and say what stays together.
 
