@@ -39,7 +39,7 @@ java: ## check for Java 17 or newer, which Spark needs, and install it if that n
 
 # Three processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
 # the next group of tests, in the order that tests/conftest.py sets.
-PYTEST := $(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev servers typing java ## run the tests
 	@$(PYTEST)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.environ import IS_ALL_REQUIRED
 from tests.leftovers import end_children, mark_children
@@ -14,20 +17,14 @@ settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if IS_ALL_REQUIRED else "here")
 
-_LONGEST_FIRST = (
-    "tests/spark/table",
-    "tests/spark/stream/test_stream_reader",
-    "tests/spark/stream/test_stream_writer",
-    "tests/spark/archive",
-    "tests/spark/stream/test_stream_killed",
-    "tests/spark/handlers/test_executor_lost",
-    "tests/spark/",
-    "tests/simulation/",
-    "tests/chaos/",
-    "tests/integration/",
+_OWN_SPARK = (
+    "tests/spark/stream/test_stream_killed.py",
+    "tests/spark/handlers/test_executor_lost.py",
+    "tests/spark/test_clusters.py",
 )
-"""What takes long is begun early, or one process would be left alone with it at the end: first the
-tests that share a Spark session, then those that start a Spark of their own."""
+"""What starts a Spark of its own; all other tests of Spark share a session."""
+_LONGEST_FIRST = ("shared Spark", *_OWN_SPARK, "tests/simulation/", "tests/chaos/")
+"""What takes long is begun early, or one process would be left alone with it at the end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,24 +40,33 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(end_children)
 
 
-@pytest.hookimpl(tryfirst=True)  # Before xdist, which groups tests by their markers.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only a full run has, put the longest first, and say what stays together.
-
-    A process runs whole files, and one of them all that use the shared Spark session: a second one
-    would have to start and warm up a Java process of its own.
-    """
+    """Leave out what only a full run has, and put the longest first."""
     if not config.getoption("full"):
         left_out = [item for item in items if item.get_closest_marker("full") is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("full") is None]
     items.sort(key=_rank)
-    for item in items:
-        has_session = "spark" in getattr(item, "fixturenames", ())
-        group = "spark" if has_session else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Let one process run all tests that share a Spark session, and whole files otherwise."""
+    return _Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+class _Files(LoadScopeScheduling):  # type: ignore[misc]
+    """A second process with a session would have to start and warm up a Java of its own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid)
+
+
+def _group(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    has_session = file.startswith("tests/spark/") and file not in _OWN_SPARK
+    return "shared Spark" if has_session else file
 
 
 def _rank(item: pytest.Item) -> int:
-    starts = [item.nodeid.startswith(prefix) for prefix in _LONGEST_FIRST]
+    starts = [_group(item.nodeid).startswith(prefix) for prefix in _LONGEST_FIRST]
     return starts.index(True) if any(starts) else len(starts)
