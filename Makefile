@@ -37,9 +37,9 @@ typing: $(PYRIGHT) ## install pyright, which tests the types that users see
 java: ## check for Java 17 or newer, which Spark needs, and install it if that needs no password
 	@sh tools/java.sh
 
-# Four processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
+# Three processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
 # the next group of tests, in the order that tests/conftest.py sets.
-PYTEST := $(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev servers typing java ## run the tests
 	@$(PYTEST)
