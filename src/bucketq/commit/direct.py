@@ -34,7 +34,7 @@ from bucketq.store.resolve_write import Verdict
 _FIRST_RETRY_S = 0.01
 _LAST_RETRY_S = 1.0
 """Retries while the storage does not answer: from about the latency of a fast store up to a rate
-that a store in trouble can bear."""
+that does not add to the trouble of a store."""
 _LAST_RACE_S = 0.2
 """The longest pause after losing to another writer: shorter than the pauses that busy writers make
 (``pacing.FairnessPause``), or they are missed."""

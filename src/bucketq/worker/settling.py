@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
+    InvalidRequestError,
     LeaseLostError,
     OverloadedError,
-    RejectedError,
+    PayloadTooLargeError,
     SupersededError,
     UnavailableError,
 )
@@ -34,6 +35,10 @@ _FIRST_PAUSE_S = 0.1
 """The pause before the first retry; it doubles up to the longest one, with jitter."""
 _LONGEST_PAUSE_S = 5.0
 """Short beside the default lease, so that outcomes are reported soon after an outage."""
+
+_OF_ONE_ITEM = (InvalidRequestError, PayloadTooLargeError)
+"""Rejections that may be for one item of a batch. Others, of a store that refuses or of a missing
+right, are for all of them: sending each by itself would only ask a thousand times more."""
 
 _Ready = tuple[Item, asyncio.Future[bool]]
 """An item, and the future of its caller: whether its lease was still held."""
@@ -82,7 +87,7 @@ class _Batches(Generic[Item]):
                 lambda request: self._verb(items, request=request)
             )
         except Exception as error:  # noqa: BLE001 - passed on to the callers
-            if isinstance(error, RejectedError) and len(batch) > 1:
+            if isinstance(error, _OF_ONE_ITEM) and len(batch) > 1:
                 # They are too many or too large together, or the queue rejects one of them. Sending
                 # halves isolates that one in few requests.
                 middle = len(batch) // 2

@@ -201,13 +201,13 @@ async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
 async def test_a_rejected_batch_is_an_error_for_each_of_its_callers() -> None:
     async with opened() as (queue, faulty):
         jobs = await claimed(queue, 3)
-        for verb in ("complete", "complete_many"):
-            faulty.stand(verb, failing(RejectedError("no")))
+        faulty.stand("complete_many", failing(RejectedError("no")))
         settling = settling_of(faulty)
         ends = await asyncio.gather(
             *(settling.complete(job, None) for job in jobs), return_exceptions=True
         )
         assert [type(end) for end in ends] == [RejectedError] * 3
+        assert faulty.count("complete_many") == 1, "each by itself would be rejected alike"
         assert settling.is_empty
 
 
