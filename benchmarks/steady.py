@@ -110,7 +110,7 @@ async def measure_window(queue: Queue[Any], load: Load, options: argparse.Namesp
         cpu_s += process_time() - start_cpu
         stats = await queue.stats()
         sizes.append(stats.bytes // 1024)
-        new_rates.append(await work_on_new(options, slice_s * NEW_SHARE))
+        new_rates.append(await work_on_new(options, max(slice_s * NEW_SHARE, 0.5)))
     new_rate = sum(new_rates) / len(new_rates)
     return Window(cycles / busy_s, cycles / cpu_s, new_rate, sizes, stats.total("done"))
 
