@@ -13,17 +13,24 @@ from tests.simulation.failovers import (
     takeovers_in_stalls,
 )
 
-SEEDS = range(12)
+SEEDS = range(4)
+MORE_SEEDS = range(4, 12)
 LIMIT_S = 4.0
 
 
+@pytest.mark.parametrize(
+    "seeds", [SEEDS, pytest.param(MORE_SEEDS, marks=pytest.mark.full)], ids=["some", "more"]
+)
 @pytest.mark.parametrize("successor", SUCCESSORS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_failover_takes_less_than_four_seconds(fault: Fault, successor: Successor) -> None:
-    times_s = {seed: failover_s(seed, fault, successor) for seed in SEEDS}
+def test_a_failover_takes_less_than_four_seconds(
+    fault: Fault, successor: Successor, seeds: range
+) -> None:
+    times_s = {seed: failover_s(seed, fault, successor) for seed in seeds}
     worst = max(times_s, key=lambda seed: times_s[seed])
     assert times_s[worst] < LIMIT_S, f"seed {worst}"
 
 
-def test_a_leader_that_stands_still_for_two_seconds_is_not_replaced() -> None:
-    assert [takeovers_in_stalls(seed, 2.0, stalls=8) for seed in range(3)] == [0] * 3
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2))])
+def test_a_leader_that_stands_still_for_two_seconds_is_not_replaced(seed: int) -> None:
+    assert takeovers_in_stalls(seed, 2.0, stalls=8) == 0
