@@ -17,6 +17,9 @@ from tests.leftovers import end_children, mark_children
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if IS_ALL_REQUIRED else "here")
+_EXAMPLES = 25
+"""Of each property in an ordinary run; a full one tries a hundred. Each run tries others, unless it
+is an automatic build, so all of them together try many more."""
 
 _OWN_SPARK = (
     "tests/spark/stream/test_stream_killed.py",
@@ -36,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leave no process behind; the one that only hands out tests starts none but its workers."""
+    if not config.getoption("full"):
+        profile = settings.get_current_profile_name()
+        settings.register_profile("some", settings.get_profile(profile), max_examples=_EXAMPLES)
+        settings.load_profile("some")
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         mark_children()
         config.add_cleanup(end_children)

@@ -67,14 +67,20 @@ CLAIMS: list[Callable[[Watcher], Awaitable[None]]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    "worlds",
+    # The outage begins at another moment between two heartbeats in each world.
+    [range(0, 20, 5), pytest.param(range(20), marks=pytest.mark.full)],
+    ids=["four", "twenty"],
+)
 @pytest.mark.parametrize("outage", [lose_request, say_nothing], ids=["reset", "silent"])
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("kind", ["embedded", "direct"])
 @virtual
 async def test_a_healthy_worker_keeps_its_lease_through_an_outage(
-    kind: str, claim: Callable[[Watcher], Awaitable[None]], outage: Any
+    kind: str, claim: Callable[[Watcher], Awaitable[None]], outage: Any, worlds: range
 ) -> None:
-    for world_number in range(20):
+    for world_number in worlds:
         world = World()
         worker = Worker(world)
         watcher: Watcher = world.embedded() if kind == "embedded" else world.direct()

@@ -113,12 +113,13 @@ def read_singly(job: JobRecord) -> dict[str, Any]:
 
 
 BODIES = st.sampled_from([(Raw(b'{"n":"\xc3\xbc"}'), None), (Raw(b'"AP8="'), "base64")])
-TIMES = st.none() | st.datetimes(
+MOMENTS = st.datetimes(
     timezones=st.sampled_from([UTC, timezone(timedelta(hours=-3, minutes=-30))]),
     min_value=datetime(1900, 1, 1),  # noqa: DTZ001 - the strategy adds the zone
 )
+TIMES = st.none() | MOMENTS
 COUNTS = st.integers(0, 2**31 - 1)
-ERRORS = st.lists(st.builds(Failure, TIMES.filter(bool), COUNTS, st.just("failed"), st.text()))
+ERRORS = st.lists(st.builds(Failure, MOMENTS, COUNTS, st.just("failed"), st.text()))
 
 
 @st.composite
