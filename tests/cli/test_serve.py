@@ -48,22 +48,38 @@ def test_the_help_of_serve_says_how_to_stop_it(console: Console) -> None:
         (["--listen", "10.0.0.7:7700"], "--insecure"),
         (["--listen", "0.0.0.0:7700"], "--insecure"),
         (["--listen", "0.0.0.0:7700", "--insecure"], "--advertise"),
-        (["--listen", "192.0.2.1:7700", "--insecure"], "cannot listen at 192.0.2.1:7700"),
         (["--advertise", "there"], "HOST:PORT"),
         (["--advertise", "there:0"], "--advertise HOST:PORT"),
         (["--idle-exit", "soon"], "--idle-exit"),
         (["--idle-exit", "-5"], "--idle-exit"),
         (["--log-format", "xml"], "--log-format"),
-        (["URL"], "name them apart"),
         (["--timeout", "0"], "--timeout"),
-        (["ftp://host/queue.json"], "scheme"),
-        (["Bad Name=memory://x"], "scheme"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_invalid_options_are_rejected_before_anything_is_served(
     console: Console, words: list[str], said: str
 ) -> None:
+    ran = console.run("serve", "URL", *words)
+    assert ran.code == 2, ran
+    assert said in ran.err
+    assert not console.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--listen", "192.0.2.1:7700", "--insecure"], "cannot listen at 192.0.2.1:7700"),
+        (["URL"], "name them apart"),
+        (["ftp://host/queue.json"], "scheme"),
+        (["Bad Name=memory://x"], "scheme"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_rejected_after_the_process_was_set_up_creates_no_queue(
+    console: Console, words: list[str], said: str
+) -> None:
+    """By then a broker has changed the limits and the log of its process: it needs its own."""
     ran = console.spawn("serve", "URL", *words)
     assert ran.code == 2, ran
     assert said in ran.err

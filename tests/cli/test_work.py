@@ -268,10 +268,9 @@ def test_invalid_arguments_of_work_are_rejected(
     home: Console, words: tuple[str, ...], said: str
 ) -> None:
     # The address is not taken for the worker.
-    ran = home.spawn("work", *words, env={"BUCKETQ_URL": home.url})
+    ran = home.run("work", *words, env={"BUCKETQ_URL": home.url})
     assert ran.code == 2, ran
     assert said in ran.err
-    assert "Traceback" not in ran.err
 
 
 def test_without_an_address_the_error_lists_its_sources(home: Console) -> None:
