@@ -38,8 +38,9 @@ java: ## check for Java 17 or newer, which Spark needs, and install it if that n
 	@sh tools/java.sh
 
 # Three processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
-# the next group of tests, in the order that tests/conftest.py sets.
-PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# the next group of tests, in the order that tests/conftest.py sets. What pytest makes of the tests'
+# asserts is kept for the next run, whatever the environment says.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev servers typing java ## run the tests
 	@$(PYTEST)
