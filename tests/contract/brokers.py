@@ -23,7 +23,7 @@ from bucketq.store.url import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "queue"
-"""What every queue is called by its broker."""
+"""What a queue is called by its broker, unless a test has another name for it."""
 
 
 class Brokers:
@@ -36,10 +36,10 @@ class Brokers:
     def is_serving(self, url: str) -> bool:
         return url in self._addresses
 
-    def serve(self, url: str) -> str:
+    def serve(self, url: str, name: str = NAME) -> str:
         """See that a broker leads a queue; returns its address."""
         if url not in self._addresses:
-            self._addresses[url] = self._send(f"serve {url}")
+            self._addresses[url] = self._send(f"serve {url} {name}")
         return self._addresses[url]
 
     def stop(self, url: str) -> None:
@@ -70,13 +70,13 @@ class Brokers:
         return answer
 
 
-async def _serve(url: str) -> Server:
+async def _serve(url: str, name: str) -> Server:
     transport, clock, location = GrpcTransport(), SystemClock(), open_store(url)
     register = Register(location.store, location.key, location.url, clock)
     archive = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
     broker = Broker(register, clock, transport, archive=archive)
     server = Server(transport, clock, this_host())
-    server.add(NAME, broker)
+    server.add(name, broker)
     await server.start("127.0.0.1:0")
     await broker.leading.wait()
     return server
@@ -85,9 +85,9 @@ async def _serve(url: str) -> Server:
 async def _main() -> None:
     servers: dict[str, Server] = {}
     while line := await asyncio.to_thread(sys.stdin.readline):
-        verb, url = line.split()
+        verb, url, *names = line.split()
         if verb == "serve":
-            servers[url] = await _serve(url)
+            servers[url] = await _serve(url, *names)
             answer = servers[url].address
         else:
             await servers.pop(url).stop()

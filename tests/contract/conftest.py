@@ -21,8 +21,10 @@ def brokers() -> Iterator[Brokers]:
     several.close()
 
 
-_ONE_MORE = {"direct-memory", "embedded-file"}
-"""Places of full runs only: the others have each mode and each store, if not each pair of them."""
+_ONE_MORE = {"direct-memory", "embedded-file", "remote-file"}
+"""Places of full runs only: the others have each way to commit and each store, if not each pair of
+them. What differs in ``remote-file`` from ``address-file`` is how the broker is found, which
+``tests/integration/test_brokers.py`` and ``tests/security`` do in every run."""
 
 
 def _places() -> list[pytest.ParameterSet]:

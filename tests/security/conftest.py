@@ -6,13 +6,14 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc.aio
 import pytest
 
 import bucketq
 from tests.chaos.fleet import BrokerProcess, Fleet, fleet
+from tests.contract.brokers import Brokers
 from tests.security.certificates import Authority
 
 
@@ -60,6 +61,27 @@ async def channel(broker: BrokerProcess) -> AsyncIterator[Any]:
     channel = grpc.aio.insecure_channel(broker.address)
     yield channel
     await channel.close(None)
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[Brokers]:
+    """Brokers that share a process."""
+    several = Brokers()
+    yield several
+    several.close()
+
+
+class Served(NamedTuple):
+    """A broker of which a test needs no more than its address."""
+
+    address: str
+
+
+@pytest.fixture
+def served(brokers: Brokers, url: str) -> Iterator[Served]:
+    """A broker that leads, in a process that all tests share: one takes half a second to start."""
+    yield Served(brokers.serve(url, "jobs"))
+    brokers.stop(url)
 
 
 @pytest.fixture(scope="session")

@@ -217,14 +217,22 @@ NO_ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize("address", NO_ADDRESSES)
 async def test_an_invalid_address_is_never_dialled(
-    url: str, address: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = dials(monkeypatch)
-    write_broker(url, BrokerRecord(address, "impostor", 7, NOW))
-    async with asyncio.timeout(60), bucketq.connect(url, launch="never") as queue:
-        await queue.push("mail", 1)
+
+    async def push(number: int, address: str) -> None:
+        url = (folder / f"queue-{number}.json").as_uri()
+        async with bucketq.connect(url, mode="direct"):
+            write_broker(url, BrokerRecord(address, "impostor", 7, NOW))
+        async with bucketq.connect(url, launch="never") as queue:
+            await queue.push("mail", 1)
+
+    # At once: each client looks for a broker for seconds before it writes by itself.
+    async with asyncio.timeout(SOON_S), asyncio.TaskGroup() as group:
+        for number, address in enumerate(NO_ADDRESSES):
+            group.create_task(push(number, address))
     assert dialled == []
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import bucketq
 from bucketq import InvalidRequestError
+from bucketq.cli.commands.brokers import serve
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from tests.chaos.fleet import BrokerProcess, Fleet
 from tests.security.strangers import push_of, unary
@@ -72,23 +73,27 @@ async def test_a_job_with_a_hostile_id_leads_nowhere(
         assert len([job async for job in archive.jobs(since=BEGINNING)]) == taken
 
 
-@pytest.mark.parametrize("name", [name for name in HOSTILE if name])
 async def test_a_queue_with_a_hostile_name_is_not_there(
-    broker: BrokerProcess, channel: Any, name: str
+    broker: BrokerProcess, channel: Any
 ) -> None:
-    request = pb.PushRequest(target=pb.Target(queue=name), push=push_of())
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await unary(channel, "Push", request)
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    assert broker.returncode is None
+    for name in filter(None, HOSTILE):
+        request = pb.PushRequest(target=pb.Target(queue=name), push=push_of())
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await unary(channel, "Push", request)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND, name
+        assert broker.returncode is None, name
 
 
 @pytest.mark.parametrize("name", ["../x", "X", "a b", "a%2e", ".hidden", "", "a" * 65])
-def test_a_queue_is_not_served_under_a_hostile_name(
-    processes: Fleet, folder: Path, name: str
-) -> None:
+def test_a_queue_is_not_found_under_a_hostile_name(folder: Path, name: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        serve._locations([f"{name}={(folder / 'q.json').as_uri()}"])
+    assert files(folder) == set()
+
+
+def test_a_queue_is_not_served_under_a_hostile_name(processes: Fleet, folder: Path) -> None:
     before = files(folder)
-    ended = processes.command("serve", f"{name}={(folder / 'q.json').as_uri()}")
+    ended = processes.command("serve", f"../x={(folder / 'q.json').as_uri()}")
     assert ended.returncode == 2, ended
     assert "Traceback" not in ended.stderr
     assert files(folder) == before

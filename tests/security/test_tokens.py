@@ -14,14 +14,19 @@ from bucketq import AccessDeniedError
 from bucketq.model.tokens import parse_token, token_digest
 from bucketq.rpc.credentials import broker_proof
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
-from tests.chaos.fleet import BrokerProcess
-from tests.security.conftest import granted, granted_by
+from tests.security.conftest import Served, granted, granted_by
 from tests.security.strangers import NONCE, Stream, push_of, unary
 
 SOON_S = 60.0
 """Long before a client gives up, and long enough for a busy machine."""
 WRONG = "bq_0123abcd_" + "5e" * 32
 TARGET = pb.Target(queue="jobs")
+
+
+@pytest.fixture
+def broker(served: Served) -> Served:
+    """A broker for this queue alone, in the process of others: no test here ends its process."""
+    return served
 
 
 def forged(token: str) -> str:
@@ -55,7 +60,7 @@ async def status(ending: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("way", ["address", "object"])
 async def test_a_client_with_a_token_is_served(
-    url: str, admin: str, broker: BrokerProcess, way: str, monkeypatch: pytest.MonkeyPatch
+    url: str, admin: str, broker: Served, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = url if way == "object" else f"bucketq://{broker.address}/jobs"
     async with bucketq.connect(place, token=admin, mode="remote") as queue:
@@ -68,7 +73,7 @@ async def test_a_client_with_a_token_is_served(
 
 @pytest.mark.parametrize("way", ["address", "object"])
 async def test_a_client_without_a_valid_token_is_rejected_at_once(
-    url: str, admin: str, broker: BrokerProcess, way: str
+    url: str, admin: str, broker: Served, way: str
 ) -> None:
     place = url if way == "object" else f"bucketq://{broker.address}/jobs"
     assert "BUCKETQ_TOKEN" in await refusal(place, None, mode="remote")
@@ -86,7 +91,7 @@ async def test_a_text_that_is_not_a_token_is_rejected_without_being_shown() -> N
 
 
 async def test_a_client_that_may_write_does_so_and_says_why_once(
-    url: str, admin: str, broker: BrokerProcess, caplog: pytest.LogCaptureFixture
+    url: str, admin: str, broker: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.timeout(SOON_S), bucketq.connect(url) as queue:
         for number in range(3):
@@ -104,7 +109,7 @@ async def test_a_client_that_may_write_does_so_and_says_why_once(
 
 
 async def test_clients_of_a_queue_that_begins_to_ask_for_tokens_write_directly_or_are_told(
-    url: str, broker: BrokerProcess
+    url: str, broker: Served
 ) -> None:
     async with (
         asyncio.timeout(60),
@@ -120,9 +125,7 @@ async def test_clients_of_a_queue_that_begins_to_ask_for_tokens_write_directly_o
         assert len((await free.jobs()).jobs) == 3
 
 
-async def test_each_right_allows_what_it_says_and_nothing_else(
-    admin: str, broker: BrokerProcess
-) -> None:
+async def test_each_right_allows_what_it_says_and_nothing_else(admin: str, broker: Served) -> None:
     place = f"bucketq://{broker.address}/jobs"
     push, claim, read = [
         await granted_by(admin, place, right) for right in ("push", "claim", "read")
@@ -156,7 +159,7 @@ async def test_each_right_allows_what_it_says_and_nothing_else(
 
 
 async def test_a_revoked_token_stops_working_on_streams_that_are_open(
-    admin: str, broker: BrokerProcess
+    admin: str, broker: Served
 ) -> None:
     place = f"bucketq://{broker.address}/jobs"
     token = await granted_by(admin, place, "push", "claim")
@@ -178,7 +181,7 @@ async def test_a_revoked_token_stops_working_on_streams_that_are_open(
 
 
 async def test_a_token_written_to_the_object_takes_effect_within_seconds_and_so_does_its_removal(
-    url: str, admin: str, broker: BrokerProcess
+    url: str, admin: str, broker: Served
 ) -> None:
     place, token = f"bucketq://{broker.address}/jobs", granted(url, "push")
     async with asyncio.timeout(60):
@@ -206,7 +209,7 @@ async def push_for_ever(client: Any) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_a_token_stops_working_when_it_expires(admin: str, broker: BrokerProcess) -> None:
+async def test_a_token_stops_working_when_it_expires(admin: str, broker: Served) -> None:
     place = f"bucketq://{broker.address}/jobs"
     token = await granted_by(admin, place, "push", ttl_s=2.5)
     async with asyncio.timeout(60), bucketq.connect(place, token=token) as client:
@@ -215,9 +218,7 @@ async def test_a_token_stops_working_when_it_expires(admin: str, broker: BrokerP
     await refusal(place, token)
 
 
-async def test_a_token_of_another_queue_opens_nothing(
-    url: str, admin: str, broker: BrokerProcess
-) -> None:
+async def test_a_token_of_another_queue_opens_nothing(url: str, admin: str, broker: Served) -> None:
     elsewhere = url.replace("queue.json", "other.json")
     with bucketq.connect_sync(elsewhere, mode="direct") as other:
         token = other.create_token("other", "admin")
@@ -226,7 +227,7 @@ async def test_a_token_of_another_queue_opens_nothing(
 
 
 async def test_two_tokens_are_good_at_once_so_that_one_can_replace_the_other(
-    admin: str, broker: BrokerProcess
+    admin: str, broker: Served
 ) -> None:
     place = f"bucketq://{broker.address}/jobs"
     async with bucketq.connect(place, token=await granted_by(admin, place, "push")) as client:
@@ -323,7 +324,7 @@ async def test_the_proof_is_that_of_the_token_and_of_this_stream(admin: str, cha
 
 
 async def test_unary_calls_show_the_token_in_their_metadata(
-    admin: str, broker: BrokerProcess, channel: Any
+    admin: str, broker: Served, channel: Any
 ) -> None:
     request = pb.PushRequest(target=TARGET, push=push_of())
     assert (await status(unary(channel, "Push", request)))[0] == "UNAUTHENTICATED"
