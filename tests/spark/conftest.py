@@ -21,7 +21,7 @@ from tests.environ import IS_ALL_REQUIRED
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 from tests.spark.class_data_sharing import java_options
-from tests.spark.session import configured
+from tests.spark.session import PLAIN_PLANS, configured
 from tests.spark.spark_home import ROOT, spark_home
 
 TIMEOUT_S = 600
@@ -63,18 +63,42 @@ def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def spark(
-    spark_environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    spark_environ: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SparkSession]:
-    """The session, with the format registered."""
+    """The session, with the format registered.
+
+    Its plans are plain, except in a full run and with ``usual_plans``. Those of the programs that
+    start a Spark of their own are Spark's usual ones.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_environ.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("spark")
         session = configured("local[2,2]", folder).getOrCreate()
         session.sparkContext.setLogLevel("OFF")
+        if not request.config.getoption("full"):
+            plan_plainly(session)
         bucketq.spark.register(session)
         yield session
         session.stop()
+
+
+def plan_plainly(spark: SparkSession) -> None:
+    for name, value in PLAIN_PLANS.items():
+        spark.conf.set(name, value)
+
+
+@pytest.fixture
+def usual_plans(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """Let Spark adapt and compile its plans during a test, as it does for users."""
+    for name in PLAIN_PLANS:
+        spark.conf.unset(name)
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+    yield
+    if not request.config.getoption("full"):
+        plan_plainly(spark)
 
 
 _SERVER = pytest.param("seaweedfs", marks=[pytest.mark.servers, pytest.mark.full])

@@ -19,6 +19,13 @@ CONFIG = {
     # Far from UTC, with a summer time, so that tests find times that depend on the session's zone.
     "spark.sql.session.timeZone": "America/St_Johns",
 }
+PLAIN_PLANS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Run a query as it was planned, and interpret it: to plan again and to compile takes 40 % of the
+CPU time of a query over the few rows of a test."""
 
 
 def configured(master: str, folder: Path) -> SparkSession.Builder:

@@ -118,6 +118,9 @@ def test_an_error_of_spark_is_translated_to_a_sentence(spark: SparkSession) -> N
     assert "\n" not in text
 
 
+# Every run kills compactions and runs two at once, without Spark: `integration/test_compaction`. A
+# command with a Spark of its own is in `test_a_signal_lets_handlers_finish_and_claims_no_more`.
+@pytest.mark.full
 def test_a_command_that_is_killed_beside_another_loses_nothing(
     spark_environ: dict[str, str], file_url: str, tmp_path: Path
 ) -> None:
