@@ -351,26 +351,6 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(processes: Fleet, url: str) 
     assert head(url) is None
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:7700", "192.0.2.1:0"])
-def test_nobody_listens_beyond_this_host_by_accident(
-    processes: Fleet, url: str, listen: str
-) -> None:
-    done = processes.command("serve", url, "--listen", listen)
-    assert done.returncode == 2
-    assert "--insecure" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "words", [["[::]:0"], ["0.0.0.0:7700"], ["0.0.0.0:0", "--advertise", "host:0"]]
-)
-def test_an_address_that_leads_nowhere_is_not_given_to_clients(
-    processes: Fleet, url: str, words: list[str]
-) -> None:
-    done = processes.command("serve", url, "--insecure", "--listen", *words)
-    assert done.returncode == 2
-    assert "add --advertise HOST:PORT" in done.stderr
-
-
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_a_broker_whose_object_is_deleted_stops_and_says_so(
     processes: Fleet, url: str, folder: Path, is_busy: bool

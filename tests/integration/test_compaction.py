@@ -46,7 +46,14 @@ POINTS: dict[str, Callable[[Seen], bool]] = {
 }
 
 
-@pytest.fixture(params=["file", pytest.param("seaweedfs", marks=pytest.mark.servers)])
+_FULL = pytest.mark.full
+_SERVER = pytest.mark.servers
+_KILLED_ON = ["file", pytest.param("seaweedfs", marks=[_SERVER, _FULL])]
+_AT_ONCE_ON = [pytest.param("file", marks=_FULL), pytest.param("seaweedfs", marks=_SERVER)]
+"""Each store in every run, and both for both tests in a full one."""
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "file":
         return (tmp_path / "queue.json").as_uri()
@@ -109,6 +116,7 @@ def demand_whole(found: list[str]) -> None:
     assert sorted(found) == sorted(f"job{number}" for number in range(DAYS * FILES * JOBS))
 
 
+@pytest.mark.parametrize("url", _KILLED_ON, indirect=True)
 async def test_a_compaction_that_is_killed_loses_nothing_and_is_ended_by_the_next(
     url: str, place: Location
 ) -> None:
@@ -126,6 +134,7 @@ async def test_a_compaction_that_is_killed_loses_nothing_and_is_ended_by_the_nex
     assert await doubled(place.store, Layout.of(place.store.url, place.key)) == 0
 
 
+@pytest.mark.parametrize("url", _AT_ONCE_ON, indirect=True)
 async def test_compactions_at_once_and_readers_beside_them_see_every_job_once(
     url: str, place: Location
 ) -> None:
