@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -101,29 +103,45 @@ def test_jobs_that_were_fetched_ahead_go_back_in_time_where_writes_are_slow(
         assert {job.lost_leases for job in queue.jobs(limit=3000).jobs} == {0}
 
 
-@pytest.mark.parametrize(
-    ("kind", "cause"),
-    [
-        ("block", "blocks the event loop"),
-        ("native", "blocks the event loop"),
-        ("stubborn", "go on although they were cancelled: job "),
-        ("executor", "threads have not ended: "),
-    ],
-)
+CAUSES = {
+    "block": "blocks the event loop",
+    "native": "blocks the event loop",
+    "stubborn": "go on although they were cancelled: job ",
+    "executor": "threads have not ended: ",
+}
+"""What a worker reports, by the kind of its handler that does not stop."""
+
+
+@pytest.fixture(scope="module")
+def ended(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, tuple[Ending, tuple[int, float]]]]:
+    """Workers of each kind, and their exit codes and times; stopped at once, as each takes long."""
+    with ExitStack() as stack, ThreadPoolExecutor(len(CAUSES)) as threads:
+        started = {kind: Ending(tmp_path_factory.mktemp(kind)) for kind in CAUSES}
+        for kind, one in started.items():
+            stack.enter_context(closing(one))
+            with bucketq.connect_sync(one.url, mode="direct") as queue:
+                queue.push(kind, None, id="job")
+            one.start_program()
+        for kind, one in started.items():
+            one.until_noted(kind)
+        ends = list(threads.map(Ending.terminate, started.values()))
+        yield {kind: (started[kind], end) for kind, end in zip(started, ends, strict=True)}
+
+
+@pytest.mark.parametrize("kind", CAUSES)
 def test_a_handler_that_does_not_stop_does_not_keep_the_process(
-    ending: Ending, kind: str, cause: str
+    ended: dict[str, tuple[Ending, tuple[int, float]]], kind: str
 ) -> None:
+    ending, (code, took) = ended[kind]
+    assert code == 1
+    assert "drain time is over" in ending.errors()
+    assert CAUSES[kind] in ending.errors()
+    assert took < ROOM
     with bucketq.connect_sync(ending.url, mode="direct") as queue:
-        job_id = queue.push(kind, None)
-        ending.start_program()
-        ending.until_noted(kind)
-        code, took = ending.terminate()
-        assert code == 1
-        assert "drain time is over" in ending.errors()
-        assert cause in ending.errors()
-        assert took < ROOM
-        job = queue.get(job_id)
-        assert (job.status, job.failures, job.lost_leases) == ("queued", 0, 0)
+        job = queue.get("job")
+    assert (job.status, job.failures, job.lost_leases) == ("queued", 0, 0)
 
 
 def test_a_thread_that_does_not_end_does_not_keep_the_command(ending: Ending) -> None:

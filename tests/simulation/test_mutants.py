@@ -155,7 +155,7 @@ def test_calling_a_commit_with_others_on_top_failed_is_noticed(monkeypatch: Patc
 
     judge_really = register_module.judge_commit
     monkeypatch.setattr(register_module, "judge_commit", judge)
-    expect("nothing refused takes effect")
+    expect("nothing refused takes effect", first=3)
 
 
 def test_a_loser_that_writes_its_memory_over_the_winner_is_noticed(monkeypatch: Patch) -> None:

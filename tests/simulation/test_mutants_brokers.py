@@ -110,7 +110,7 @@ def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch:
 
     follow_really = HeartbeatTracker._follow
     monkeypatch.setattr(HeartbeatTracker, "_follow", follow)
-    expect("no lease is taken from a healthy worker", faults="nothing", scenario="mixed", first=19)
+    expect("no lease is taken from a healthy worker", faults="nothing", scenario="mixed", first=22)
 
 
 def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
@@ -141,7 +141,7 @@ def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
         "no lease is taken from a healthy worker",
         faults="freezes",
         scenario="brokers",
-        first=10,
+        first=14,
         seeds=100,
     )
 
@@ -157,6 +157,7 @@ def test_sending_again_under_another_id_is_noticed(monkeypatch: Patch) -> None:
         "nothing takes effect twice",
         "a job that has left stays away",
         scenario="brokers",
+        first=9,
         seeds=100,
     )
 
@@ -199,7 +200,7 @@ def test_a_server_that_serves_whatever_it_has_is_noticed(monkeypatch: Patch) -> 
         "acknowledged means durable",
         "a claim finds what is there",
         scenario="brokers",
-        first=50,
+        first=56,
         seeds=150,
     )
 
@@ -238,7 +239,7 @@ def test_replacing_a_broker_that_does_not_know_yet_that_it_leads_is_noticed(
         "a living broker is left alone",
         faults="slow-storage",
         scenario="brokers",
-        first=50,
+        first=54,
         seeds=100,
     )
 
