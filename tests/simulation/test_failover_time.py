@@ -13,8 +13,9 @@ from tests.simulation.failovers import (
     takeovers_in_stalls,
 )
 
-SEEDS = range(4)
-MORE_SEEDS = range(4, 12)
+SEEDS = (2, 5, 6, 7)
+"""In these a failover takes longest."""
+MORE_SEEDS = (0, 1, 3, 4, 8, 9, 10, 11)
 LIMIT_S = 4.0
 
 
@@ -24,7 +25,7 @@ LIMIT_S = 4.0
 @pytest.mark.parametrize("successor", SUCCESSORS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failover_takes_less_than_four_seconds(
-    fault: Fault, successor: Successor, seeds: range
+    fault: Fault, successor: Successor, seeds: tuple[int, ...]
 ) -> None:
     times_s = {seed: failover_s(seed, fault, successor) for seed in seeds}
     worst = max(times_s, key=lambda seed: times_s[seed])

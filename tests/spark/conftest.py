@@ -69,8 +69,8 @@ def spark(
 ) -> Iterator[SparkSession]:
     """The session, with the format registered.
 
-    Its plans are plain, except in a full run and with ``usual_plans``. Those of the programs that
-    start a Spark of their own are Spark's usual ones.
+    Its plans are plain, except in a full run and with ``usual_plans``. Commands, the program that
+    loses executors and the Connect server have Spark's usual ones.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_environ.items():

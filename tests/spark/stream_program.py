@@ -26,7 +26,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import bucketq.spark
 from tests.spark.features import statuses
-from tests.spark.session import configured
+from tests.spark.session import PLAIN_PLANS, configured
 
 DEADLINE_S = 150
 """Generous, for a busy machine."""
@@ -107,6 +107,8 @@ def main(folder: Path) -> None:
     """Run the streams until this process is killed."""
     spark = configured("local[2]", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    for name, value in PLAIN_PLANS.items():
+        spark.conf.set(name, value)
     bucketq.spark.register(spark)
     queues = json.loads((folder / "queues.json").read_text())
     source, sink = queues["source"], queues["sink"]

@@ -38,10 +38,11 @@ class Watched:
         lease = self.state.jobs.by_id[job_id].lease or ""
         self._apply(Heartbeat(leases=(LeaseRef(job_id, lease),)), at_s)
 
-    def stale_at(self, at_s: float) -> list[str]:
+    def stale_at(self, at_s: float, look_age_s: float = 0.0) -> list[str]:
         now = BEGAN + timedelta(seconds=at_s + self.wall_error_s)
         at_s += 1000
-        return [expire.job for expire in self.watch.stale(self.state, now, at_s, at_s)]
+        stale = self.watch.stale(self.state, now, at_s, at_s - look_age_s)
+        return [expire.job for expire in stale]
 
     def first_stale(self, begin_s: float, end_s: float, step_s: float = 1.0) -> float | None:
         """Look again and again; return when the first job was found stale."""
@@ -75,6 +76,14 @@ def test_a_heartbeat_begins_the_count_anew() -> None:
         assert watched.first_stale(at_s, at_s + 9) is None
         watched.beat(at_s + 9.5)
     assert watched.first_stale(200, 1000) == 200 + LEASE_S + GRACE_S
+
+
+def test_a_look_that_is_not_the_newest_shows_silence_until_then_only() -> None:
+    """Heartbeats may have come since, which this process could not see: the storage was away."""
+    watched = Watched()
+    assert watched.first_stale(0, LEASE_S + GRACE_S - 3) is None
+    assert watched.stale_at(LEASE_S + GRACE_S + 4, look_age_s=5) == []
+    assert watched.stale_at(LEASE_S + GRACE_S + 9, look_age_s=5) == ["job-0"]
 
 
 def test_a_new_attempt_begins_the_count_anew() -> None:
