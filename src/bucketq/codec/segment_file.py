@@ -1,0 +1,328 @@
+"""The format of a segment: rows as lines, then the hashes of their ids, then an index.
+
+::
+
+    {"id":"01J…","kind":"email","status":"queued",…}     a row, as in the queue object
+    …
+    "mFtz…"                                               ids: base64 of sorted hashes and positions
+    {"class":"ready","kinds":[…],"runs":[…],"blocks":[…],…}    index
+
+The entry in the queue object has the length and the checksum of the index, and the index has those
+of everything else. So a reader fetches the index with one ranged GET, then only the blocks that it
+needs, and checks all that it reads.
+
+The bytes of a segment depend on its rows alone, so that two processes that write the same rows
+write the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, NoReturn
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from bucketq.errors import CorruptStateError
+from bucketq.model.segments import (
+    Block,
+    Run,
+    SegmentClass,
+    SegmentIds,
+    SegmentIndex,
+    SegmentRecord,
+    hash_id,
+)
+
+SEGMENT_BYTES = 8 << 20
+"""A segment holds at most this many bytes of rows, or one row: a PUT of it takes about a second on
+the slowest stores, and a queue of 10 million small jobs has about 300."""
+_BLOCK_BYTES = 32 << 10
+"""Rows are read in blocks of about this size. A request costs as much time as it takes to send
+some 100 KiB, so much smaller ones would not be read faster."""
+
+_ID = re.compile(r"\d{20}-[0-9a-f]{16}")
+_UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
+
+
+class SortFields(Struct, frozen=True, gc=False):
+    """The fields of a row that decide its place in a segment."""
+
+    id: str
+    seq: int
+    kind: str = ""
+    priority: int = 0
+    run_at: datetime | None = None
+    finished_at: datetime | None = None
+    pushed_at: datetime | None = None
+    at: datetime | None = None
+
+
+class SegmentRow(Struct, frozen=True, gc=False):
+    """A row that goes into a segment."""
+
+    fields: SortFields
+    line: bytes
+    """Its JSON on one line, without a line feed; unknown fields are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSegment:
+    """The bytes of a segment that has no name yet."""
+
+    cls: SegmentClass
+    body: bytes
+    index: SegmentIndex
+    index_length: int
+    crc: int
+    seqs: array[int]
+    """The number of the row at each position."""
+
+    def record(self, until: int, at: datetime) -> SegmentRecord:
+        """Return the entry of a segment that may be introduced up to a version."""
+        return SegmentRecord(
+            id=f"{until:020d}-{blake2b(self.body, digest_size=8).hexdigest()}",
+            cls=self.cls,
+            seq=min(self.seqs),
+            last=max(self.seqs),
+            rows=len(self.seqs),
+            live=len(self.seqs),
+            bytes=len(self.body),
+            index=self.index_length,
+            crc32=f"{self.crc:08x}",
+            at=at,
+        )
+
+
+class _IndexFields(Struct, omit_defaults=True):
+    """The index as it is written; numbers in a row are written as one flat list."""
+
+    cls: SegmentClass = msgspec.field(name="class")
+    kinds: list[str] = []
+    runs: list[tuple[int, int, int, int]] = []
+    """Of each run: place of its kind, priority, rows, lowest number."""
+    kind_runs: list[tuple[int, int]] = []
+    """Of rows that have one kind: place of the kind, rows."""
+    blocks: list[tuple[int, int, str]] = []
+    """Of each block: rows, bytes, checksum."""
+    times: tuple[datetime, datetime] | None = None
+    ids: tuple[int, str] = (0, "")
+    """The length and the checksum of the line of hashes."""
+
+
+_decode_fields = msgspec.json.Decoder(SortFields).decode
+_decode_index = msgspec.json.Decoder(_IndexFields).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def segment_row(line: bytes) -> SegmentRow:
+    """Return the row of a line."""
+    return SegmentRow(_decode_fields(line), line)
+
+
+def is_segment_id(name: str) -> bool:
+    """Whether a name has the form of a segment's id."""
+    return _ID.fullmatch(name) is not None
+
+
+def split_rows(rows: Sequence[SegmentRow]) -> Iterable[Sequence[SegmentRow]]:
+    """Cut rows, in their order, into what goes in one segment each."""
+    start, size_bytes = 0, 0
+    for place, row in enumerate(rows):
+        length = len(row.line) + 1
+        if place > start and size_bytes + length > SEGMENT_BYTES:
+            yield rows[start:place]
+            start, size_bytes = place, 0
+        size_bytes += length
+    if start < len(rows):
+        yield rows[start:]
+
+
+def sort_rows(cls: SegmentClass, rows: Iterable[SegmentRow]) -> list[SegmentRow]:
+    """Sort rows into the order of a class of segments."""
+    return sorted(rows, key=lambda row: _order(cls, row.fields))
+
+
+def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegment:
+    """Encode rows that are sorted, at least one."""
+    ids = _encode_ids(rows)
+    kinds = list(dict.fromkeys(row.fields.kind for row in rows)) if cls != "keys" else []
+    numbers = {kind: place for place, kind in enumerate(kinds)}
+    fields = _IndexFields(
+        cls=cls,
+        kinds=kinds,
+        blocks=_measure_blocks(rows),
+        ids=(len(ids), f"{crc32(ids):08x}"),
+    )
+    if cls == "ready":
+        runs = [list(run) for _, run in groupby(rows, lambda row: _run_of(row.fields))]
+        fields.runs = [
+            (
+                numbers[run[0].fields.kind],
+                run[0].fields.priority,
+                len(run),
+                run[0].fields.seq,
+            )
+            for run in runs
+        ]
+    else:
+        fields.times = (_time(cls, rows[0].fields), _time(cls, rows[-1].fields))
+        if cls != "keys":
+            places = (numbers[row.fields.kind] for row in rows)
+            fields.kind_runs = [(place, len(list(run))) for place, run in groupby(places)]
+    text = _encode(fields) + b"\n"
+    body = b"".join([*(row.line + b"\n" for row in rows), ids, text])
+    return EncodedSegment(
+        cls=cls,
+        body=body,
+        index=_index_of(fields, len(body) - len(text)),
+        index_length=len(text),
+        crc=crc32(text),
+        seqs=array("Q", (row.fields.seq for row in rows)),
+    )
+
+
+def decode_index(record: SegmentRecord, text: bytes, where: str) -> SegmentIndex:
+    """Decode the index of a segment; ``where`` is what an error calls the segment.
+
+    Raises:
+        CorruptStateError: It is not the index that the queue object names.
+    """
+    if len(text) != record.index or f"{crc32(text):08x}" != record.crc32:
+        _refuse(where, "its index is not the one that the queue names")
+    try:
+        fields = _decode_index(text)
+        index = _index_of(fields, record.bytes - len(text))
+    except (*_UNREADABLE, IndexError) as error:
+        _refuse(where, f"its index cannot be decoded ({error})")
+    if fields.cls != record.cls or index.blocks[-1].stop != record.rows:
+        _refuse(where, "its index does not fit the entry in the queue")
+    return index
+
+
+def decode_ids(index: SegmentIndex, text: bytes, where: str) -> SegmentIds:
+    """Decode the hashes of a segment's ids, which are in the bytes that its index names.
+
+    Raises:
+        CorruptStateError: They are not what the index says.
+    """
+    if len(text) != index.ids_length or crc32(text) != index.ids_crc:
+        _refuse(where, "its line of ids does not fit its index")
+    rows = index.blocks[-1].stop
+    try:
+        packed = b64decode(text[1:-2], validate=True)
+    except ValueError as error:
+        _refuse(where, f"its line of ids cannot be decoded ({error})")
+    hashes, positions = array("Q"), array("I")
+    hashes.frombytes(packed[: 8 * rows])
+    positions.frombytes(packed[8 * rows :])
+    if sys.byteorder == "little":
+        hashes.byteswap()
+        positions.byteswap()
+    return SegmentIds(hashes, positions)
+
+
+def split_block(block: Block, text: bytes, where: str) -> list[bytes]:
+    """Return the lines of a block.
+
+    Raises:
+        CorruptStateError: They are not what the index says.
+    """
+    if len(text) != block.length or crc32(text) != block.crc:
+        _refuse(where, f"the rows from position {block.start} on do not fit its index")
+    return text[:-1].split(b"\n")
+
+
+def _order(cls: SegmentClass, fields: SortFields) -> tuple[Any, ...]:
+    if cls == "ready":
+        return (fields.kind, fields.priority, fields.seq)
+    if cls == "keys":
+        return (fields.seq,)
+    return (_time(cls, fields), fields.seq)
+
+
+def _run_of(fields: SortFields) -> tuple[str, int]:
+    return (fields.kind, fields.priority)
+
+
+def _time(cls: SegmentClass, fields: SortFields) -> datetime:
+    found = {
+        "later": fields.run_at,
+        "dead": fields.finished_at or fields.pushed_at,
+        "keys": fields.at,
+    }[cls]
+    if found is None:
+        message = f"row {fields.id} has no time, and cannot be in a segment of class {cls!r}"
+        raise ValueError(message)
+    return found
+
+
+def _measure_blocks(rows: Sequence[SegmentRow]) -> list[tuple[int, int, str]]:
+    blocks = []
+    count = length = crc = 0
+    for row in rows:
+        if count and length + len(row.line) + 1 > _BLOCK_BYTES:
+            blocks.append((count, length, f"{crc:08x}"))
+            count = length = crc = 0
+        count += 1
+        length += len(row.line) + 1
+        crc = crc32(b"\n", crc32(row.line, crc))
+    blocks.append((count, length, f"{crc:08x}"))
+    return blocks
+
+
+def _encode_ids(rows: Sequence[SegmentRow]) -> bytes:
+    pairs = sorted((hash_id(row.fields.id), position) for position, row in enumerate(rows))
+    hashes = array("Q", (id_hash for id_hash, _ in pairs))
+    positions = array("I", (position for _, position in pairs))
+    if sys.byteorder == "little":
+        hashes.byteswap()
+        positions.byteswap()
+    return b'"' + b64encode(hashes.tobytes() + positions.tobytes()) + b'"\n'
+
+
+def _index_of(fields: _IndexFields, index_offset: int) -> SegmentIndex:
+    """Make the index from its fields. Raises ``ValueError`` if they contradict each other."""
+    blocks, position, offset = [], 0, 0
+    for rows, length, crc in fields.blocks:
+        blocks.append(Block(position, position + rows, offset, length, int(crc, 16)))
+        position += rows
+        offset += length
+    runs, start = [], 0
+    for number, priority, rows, seq in fields.runs:
+        runs.append(Run(fields.kinds[number], priority, start, start + rows, seq))
+        start += rows
+    kind_numbers = array("H")
+    for number, rows in fields.kind_runs:
+        kind_numbers.extend([number] * rows)
+    counted = {"ready": start, "keys": position}.get(fields.cls, len(kind_numbers))
+    if not blocks or counted != position or offset + fields.ids[0] != index_offset:
+        message = f"{counted} rows in its runs, {position} in its blocks, which end at {offset}"
+        raise ValueError(message)
+    return SegmentIndex(
+        kinds=tuple(fields.kinds),
+        runs=tuple(runs),
+        kind_numbers=kind_numbers,
+        blocks=tuple(blocks),
+        times=fields.times,
+        ids_offset=offset,
+        ids_length=fields.ids[0],
+        ids_crc=int(fields.ids[1], 16),
+    )
+
+
+def _refuse(where: str, reason: str) -> NoReturn:
+    message = (
+        f"segment {where} cannot be trusted: {reason}; it is left as it is, and only its own rows "
+        "are affected (`bucketq doctor --deep` checks all segments)"
+    )
+    raise CorruptStateError(message)

@@ -1,0 +1,260 @@
+"""Rows that are in segments: which there are, and how they are reached without being kept.
+
+A queue may have millions of waiting jobs. Of those in segments a process knows the entries of the
+queue object and, once it needs them, the indexes; rows are decoded when their turn comes. What has
+to be read first is asked for by raising ``ColdRowsNeededError``: the committer fetches it and
+applies the request again. Segments never change, so what was fetched stays valid for every state.
+
+A row that was decoded is *warm* until it is changed: then it becomes *hot*, which means that the
+queue object holds it, and its position in the segment is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segments import (
+    Block,
+    Gone,
+    SegmentClass,
+    SegmentIds,
+    SegmentIndex,
+    SegmentRecord,
+    hash_id,
+)
+
+
+class Part(NamedTuple):
+    """A part of a segment that has to be read."""
+
+    segment: SegmentRecord
+    what: Literal["index", "ids"] | Block
+
+
+class ColdRowsNeededError(Exception):
+    """A request cannot be applied before these parts of segments have been read.
+
+    It is raised before anything is changed, so the same request can be applied again.
+    """
+
+    def __init__(self, parts: list[Part]) -> None:
+        """Name the parts."""
+        super().__init__(f"{len(parts)} parts of segments have to be read first")
+        self.parts = parts
+
+
+class SegmentCache(Protocol):
+    """What was read of segments. A part that is not there returns None."""
+
+    def index(self, segment: SegmentRecord) -> SegmentIndex | None:
+        """Return the index of a segment."""
+        ...
+
+    def ids(self, segment: SegmentRecord) -> SegmentIds | None:
+        """Return the hashes of a segment's ids."""
+        ...
+
+    def jobs(self, segment: SegmentRecord, block: Block) -> list[JobRecord] | None:
+        """Return the jobs of a block."""
+        ...
+
+    def keys(self, segment: SegmentRecord, block: Block) -> list[KeyRecord] | None:
+        """Return the idempotency keys of a block."""
+        ...
+
+
+class Segment:
+    """A segment that a state names, and what is known of it."""
+
+    __slots__ = ("gone", "index", "record")
+
+    def __init__(self, record: SegmentRecord) -> None:
+        """Begin with the entry of the queue object."""
+        self.record = record
+        self.gone = Gone(record.gone)
+        self.index: SegmentIndex | None = None
+
+    @property
+    def live(self) -> int:
+        """How many of its rows have not left."""
+        return self.record.rows - self.gone.count
+
+    def entry(self) -> SegmentRecord:
+        """Return the entry for the queue object, as it is now."""
+        if self.live == self.record.live:
+            return self.record
+        self.record = replace(self.record, live=self.live, gone=self.gone.ranges)
+        return self.record
+
+
+class Place(NamedTuple):
+    """Where a cold row is."""
+
+    segment: Segment
+    position: int
+
+
+class ColdRun:
+    """Rows of one kind and priority, in a segment, that have not been decoded yet."""
+
+    __slots__ = ("position", "priority", "segment", "seq", "stop")
+
+    def __init__(self, segment: Segment, priority: int, position: int, stop: int, seq: int) -> None:
+        """Begin at a position; no row from there on has a number below ``seq``."""
+        self.segment = segment
+        self.priority = priority
+        self.position = position
+        self.stop = stop
+        self.seq = seq
+
+    @property
+    def bound(self) -> tuple[int, int]:
+        """No row of it comes before this in the order of claims."""
+        return (self.priority, self.seq)
+
+
+class ColdRows:
+    """The segments of one state."""
+
+    def __init__(self, cache: SegmentCache | None = None) -> None:
+        """Begin without segments; ``cache`` has what was read of them."""
+        self.segments: dict[str, Segment] = {}
+        self.is_touched = False
+        """Whether an entry was changed since the table was last encoded."""
+        self._cache = cache
+
+    def __len__(self) -> int:
+        """How many segments there are."""
+        return len(self.segments)
+
+    def of_class(self, *classes: SegmentClass) -> Iterator[Segment]:
+        """Yield the segments of some classes."""
+        return (each for each in self.segments.values() if each.record.cls in classes)
+
+    def count(self, *classes: SegmentClass) -> int:
+        """Count the rows of some classes that have not left."""
+        return sum(each.live for each in self.of_class(*classes))
+
+    @property
+    def live_bytes(self) -> int:
+        """About how many bytes the rows take that have not left."""
+        return sum(
+            each.record.bytes * each.live // each.record.rows for each in self.segments.values()
+        )
+
+    def add(self, record: SegmentRecord) -> Segment:
+        """Name a segment."""
+        segment = self.segments[record.id] = Segment(record)
+        self.is_touched = True
+        return segment
+
+    def drop(self, segment: Segment) -> None:
+        """Name a segment no more."""
+        del self.segments[segment.record.id]
+        self.is_touched = True
+
+    def leave(self, place: Place) -> None:
+        """Note that a row has left its segment; one without rows is named no more."""
+        place.segment.gone.add(place.position)
+        self.is_touched = True
+        if not place.segment.live:
+            self.drop(place.segment)
+
+    def indexes(self, *classes: SegmentClass) -> list[tuple[Segment, SegmentIndex]]:
+        """Return the segments of some classes with their indexes.
+
+        Raises:
+            ColdRowsNeededError: Some have not been read.
+        """
+        found, missing = [], []
+        for segment in self.of_class(*classes):
+            index = segment.index
+            if index is None and self._cache is not None:
+                index = segment.index = self._cache.index(segment.record)
+            if index is None:
+                missing.append(Part(segment.record, "index"))
+            else:
+                found.append((segment, index))
+        if missing:
+            raise ColdRowsNeededError(missing)
+        return found
+
+    def find_job(self, job_id: str) -> tuple[JobRecord, Place] | None:
+        """Find a job in segments by its id. Raises ``ColdRowsNeededError``."""
+        for place, index in self._candidates(job_id, "ready", "later", "dead"):
+            for position, job in self.jobs_of(
+                place.segment, index, place.position, place.position + 1
+            ):
+                if job.id == job_id:
+                    return job, Place(place.segment, position)
+        return None
+
+    def find_key(self, key: str) -> tuple[KeyRecord, Place] | None:
+        """Find an idempotency key in segments. Raises ``ColdRowsNeededError``."""
+        for place, index in self._candidates(key, "keys"):
+            block = index.blocks_of(place.position, place.position + 1)[0]
+            keys = None if self._cache is None else self._cache.keys(place.segment.record, block)
+            if keys is None:
+                raise ColdRowsNeededError([Part(place.segment.record, block)])
+            record = keys[place.position - block.start]
+            if record.id == key:
+                return record, place
+        return None
+
+    def jobs_of(
+        self, segment: Segment, index: SegmentIndex, start: int, stop: int
+    ) -> list[tuple[int, JobRecord]]:
+        """Return the jobs at some positions that have not left. Raises ``ColdRowsNeededError``."""
+        found, missing = list[tuple[int, JobRecord]](), []
+        for block in index.blocks_of(start, stop):
+            jobs = None if self._cache is None else self._cache.jobs(segment.record, block)
+            if jobs is None:
+                missing.append(Part(segment.record, block))
+                continue
+            first, last = max(start, block.start), min(stop, block.stop)
+            found += [
+                (position, jobs[position - block.start])
+                for position in range(first, last)
+                if position not in segment.gone
+            ]
+        if missing:
+            raise ColdRowsNeededError(missing)
+        return found
+
+    def next_jobs(self, run: ColdRun) -> tuple[list[tuple[int, JobRecord]], int]:
+        """Return the next jobs of a run, and the position behind them.
+
+        Raises ``ColdRowsNeededError``.
+        """
+        position = run.segment.gone.next_live(run.position)
+        if position >= run.stop:
+            return [], run.stop
+        index = run.segment.index
+        if index is None:
+            message = f"segment {run.segment.record.id} has runs but no index"
+            raise AssertionError(message)
+        stop = min(run.stop, index.blocks_of(position, position + 1)[0].stop)
+        return self.jobs_of(run.segment, index, position, stop), stop
+
+    def _candidates(
+        self, row_id: str, *classes: SegmentClass
+    ) -> Iterator[tuple[Place, SegmentIndex]]:
+        """Yield the places where a row with this id may be."""
+        id_hash, missing, found = hash_id(row_id), list[Part](), list[tuple[Place, SegmentIndex]]()
+        for segment, index in self.indexes(*classes):
+            ids = None if self._cache is None else self._cache.ids(segment.record)
+            if ids is None:
+                missing.append(Part(segment.record, "ids"))
+                continue
+            found += [
+                (Place(segment, position), index)
+                for position in ids.find(id_hash)
+                if position not in segment.gone
+            ]
+        if missing:
+            raise ColdRowsNeededError(missing)
+        return iter(found)

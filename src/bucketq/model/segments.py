@@ -1,0 +1,212 @@
+"""Segments: immutable objects that hold rows which are not running, so that a commit stays small.
+
+A queue object names its segments in a table. An entry says what the segment is and which of its
+rows have left since; the segment's own index says where its rows stand. Rows are addressed by
+their position in the segment, from 0.
+
+Everything here is plain data: ``codec.segment`` reads and writes segments, ``commit`` fetches them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+SegmentClass = Literal["ready", "later", "dead", "keys"]
+"""What the rows of a segment are: jobs to be claimed, jobs with a time before which they may not
+be claimed, dead jobs, or idempotency keys. Each class has the order in which such rows leave."""
+
+CLASSES: tuple[SegmentClass, ...] = ("ready", "later", "dead", "keys")
+
+Range = tuple[int, int]
+"""The first and the last of some positions."""
+
+
+class SegmentRecord(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """The entry of a segment in the queue object."""
+
+    id: str
+    """The last version that may introduce it, and a digest of its bytes; also its key."""
+    cls: SegmentClass
+    seq: int
+    """The lowest number of its rows."""
+    last: int
+    """The highest number of its rows."""
+    rows: int
+    live: int
+    """How many of its rows have not left."""
+    bytes: int
+    index: int
+    """The length of its last line, the index."""
+    crc32: str
+    """The checksum of the index, which has the checksums of everything else."""
+    at: datetime
+    """When it was written; old segments are written anew, before a lifecycle rule deletes them."""
+    gone: tuple[Range, ...] = ()
+    """The positions of rows that have left, in order, as ranges that do not touch."""
+
+    @property
+    def until(self) -> int:
+        """The last version that may introduce it."""
+        return int(self.id[: self.id.index("-")])
+
+
+class Run(NamedTuple):
+    """Rows of a ``ready`` segment that have one kind and one priority, in the order of pushes."""
+
+    kind: str
+    priority: int
+    start: int
+    stop: int
+    """The position behind the last one."""
+    seq: int
+    """The lowest number of its rows."""
+
+
+class Block(NamedTuple):
+    """Rows that are read together, because they have one checksum."""
+
+    start: int
+    stop: int
+    """The position behind the last one."""
+    offset: int
+    """Where its first row begins in the segment."""
+    length: int
+    crc: int
+
+
+class Gone:
+    """The positions of a segment whose rows have left, as sorted ranges that do not touch."""
+
+    __slots__ = ("_firsts", "_lasts", "count")
+
+    def __init__(self, ranges: Sequence[Range] = ()) -> None:
+        """Take ranges in order. Raises ``ValueError`` if they are not, or overlap."""
+        self._firsts = [first for first, _ in ranges]
+        self._lasts = [last for _, last in ranges]
+        self.count = 0
+        before = -2
+        for first, last in ranges:
+            if first <= before + 1 or last < first:
+                message = f"ranges out of order: {first} to {last} follows {before}"
+                raise ValueError(message)
+            self.count += last - first + 1
+            before = last
+
+    def __contains__(self, position: int) -> bool:
+        """Whether the row at a position has left."""
+        place = bisect_right(self._firsts, position) - 1
+        return place >= 0 and position <= self._lasts[place]
+
+    def __len__(self) -> int:
+        """How many ranges there are."""
+        return len(self._firsts)
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """The ranges, in order."""
+        return tuple(zip(self._firsts, self._lasts, strict=True))
+
+    def add(self, position: int) -> None:
+        """Note that the row at a position, which was there, has left."""
+        firsts, lasts = self._firsts, self._lasts
+        place = bisect_right(firsts, position)
+        if place and position <= lasts[place - 1]:
+            message = f"the row at {position} has left before"
+            raise ValueError(message)
+        self.count += 1
+        joins_left = place > 0 and lasts[place - 1] == position - 1
+        joins_right = place < len(firsts) and firsts[place] == position + 1
+        if joins_left and joins_right:
+            lasts[place - 1] = lasts.pop(place)
+            del firsts[place]
+        elif joins_left:
+            lasts[place - 1] = position
+        elif joins_right:
+            firsts[place] = position
+        else:
+            firsts.insert(place, position)
+            lasts.insert(place, position)
+
+    def next_live(self, position: int) -> int:
+        """Return the first position from ``position`` on whose row has not left."""
+        place = bisect_right(self._firsts, position) - 1
+        if place >= 0 and position <= self._lasts[place]:
+            return self._lasts[place] + 1
+        return position
+
+    def count_between(self, start: int, stop: int) -> int:
+        """Count the rows that have left from ``start`` to before ``stop``."""
+        place = max(0, bisect_right(self._firsts, start) - 1)
+        count = 0
+        while place < len(self._firsts) and self._firsts[place] < stop:
+            first, last = max(self._firsts[place], start), min(self._lasts[place], stop - 1)
+            count += max(0, last - first + 1)
+            place += 1
+        return count
+
+
+class SegmentIndex(NamedTuple):
+    """Where the rows of a segment stand."""
+
+    kinds: tuple[str, ...]
+    """The kinds of its jobs."""
+    runs: tuple[Run, ...]
+    """The runs of a ``ready`` segment, in order."""
+    kind_numbers: array[int]
+    """For each row of a ``later`` or ``dead`` segment, the place of its kind in ``kinds``."""
+    blocks: tuple[Block, ...]
+    times: tuple[datetime, datetime] | None
+    """The first and the last ``run_at``, ``finished_at`` or ``at``; None in a ``ready`` segment."""
+    ids_offset: int
+    ids_length: int
+    ids_crc: int
+
+    def count_kinds(self, gone: Gone) -> dict[str, int]:
+        """Count the rows of each kind that have not left."""
+        counts = Counter[str]()
+        for run in self.runs:
+            counts[run.kind] += run.stop - run.start - gone.count_between(run.start, run.stop)
+        for number, count in Counter(self.kind_numbers).items():
+            counts[self.kinds[number]] += count
+        if self.kind_numbers:
+            for first, last in gone.ranges:
+                for number in self.kind_numbers[first : last + 1]:
+                    counts[self.kinds[number]] -= 1
+        return {kind: count for kind, count in counts.items() if count}
+
+    def blocks_of(self, start: int, stop: int) -> Sequence[Block]:
+        """Return the blocks that hold the positions from ``start`` to before ``stop``."""
+        first = bisect_right(self.blocks, start, key=_start) - 1
+        last = bisect_left(self.blocks, stop, key=_start)
+        return self.blocks[first:last]
+
+
+class SegmentIds(NamedTuple):
+    """The hashes of the ids of a segment's rows, sorted, and the position of each."""
+
+    hashes: array[int]
+    positions: array[int]
+
+    def find(self, id_hash: int) -> Iterator[int]:
+        """Yield the positions of the rows whose ids have this hash; mostly none or one."""
+        place = bisect_left(self.hashes, id_hash)
+        while place < len(self.hashes) and self.hashes[place] == id_hash:
+            yield self.positions[place]
+            place += 1
+
+
+def hash_id(row_id: str) -> int:
+    """Return the hash by which a segment finds a row; it is the same in every process."""
+    return int.from_bytes(blake2b(row_id.encode(), digest_size=8).digest(), "big")
+
+
+def _start(block: Block) -> int:
+    return block.start
