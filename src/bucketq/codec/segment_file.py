@@ -1,9 +1,10 @@
-"""The format of a segment: rows as lines, then the hashes of their ids, then an index.
+"""The format of a segment: rows as lines, their numbers, the hashes of their ids, and an index.
 
 ::
 
     {"id":"01J…","kind":"email","status":"queued",…}     a row, as in the queue object
     …
+    "AAAA…"                                               seqs: base64 of the number of each row
     "mFtz…"                                               ids: base64 of sorted hashes and positions
     {"class":"ready","kinds":[…],"runs":[…],"blocks":[…],…}    index
 
@@ -35,6 +36,7 @@ from msgspec import Struct
 from bucketq.errors import CorruptStateError
 from bucketq.model.segments import (
     Block,
+    Line,
     Run,
     SegmentClass,
     SegmentIds,
@@ -115,6 +117,8 @@ class _IndexFields(Struct, omit_defaults=True):
     blocks: list[tuple[int, int, str]] = []
     """Of each block: rows, bytes, checksum."""
     times: tuple[datetime, datetime] | None = None
+    seqs: tuple[int, str] = (0, "")
+    """The length and the checksum of the line of numbers."""
     ids: tuple[int, str] = (0, "")
     """The length and the checksum of the line of hashes."""
 
@@ -154,14 +158,16 @@ def sort_rows(cls: SegmentClass, rows: Iterable[SegmentRow]) -> list[SegmentRow]
 
 def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegment:
     """Encode rows that are sorted, at least one."""
-    ids = _encode_ids(rows)
+    seqs = array("Q", (row.fields.seq for row in rows))
+    seqs_text, ids_text = _encode_arrays(seqs), _encode_ids(rows)
     kinds = list(dict.fromkeys(row.fields.kind for row in rows)) if cls != "keys" else []
     numbers = {kind: place for place, kind in enumerate(kinds)}
     fields = _IndexFields(
         cls=cls,
         kinds=kinds,
         blocks=_measure_blocks(rows),
-        ids=(len(ids), f"{crc32(ids):08x}"),
+        seqs=(len(seqs_text), f"{crc32(seqs_text):08x}"),
+        ids=(len(ids_text), f"{crc32(ids_text):08x}"),
     )
     if cls == "ready":
         runs = [list(run) for _, run in groupby(rows, lambda row: _run_of(row.fields))]
@@ -180,14 +186,14 @@ def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegm
             places = (numbers[row.fields.kind] for row in rows)
             fields.kind_runs = [(place, len(list(run))) for place, run in groupby(places)]
     text = _encode(fields) + b"\n"
-    body = b"".join([*(row.line + b"\n" for row in rows), ids, text])
+    body = b"".join([*(row.line + b"\n" for row in rows), seqs_text, ids_text, text])
     return EncodedSegment(
         cls=cls,
         body=body,
         index=_index_of(fields, len(body) - len(text)),
         index_length=len(text),
         crc=crc32(text),
-        seqs=array("Q", (row.fields.seq for row in rows)),
+        seqs=seqs,
     )
 
 
@@ -209,26 +215,23 @@ def decode_index(record: SegmentRecord, text: bytes, where: str) -> SegmentIndex
     return index
 
 
+def decode_seqs(index: SegmentIndex, text: bytes, where: str) -> array[int]:
+    """Decode the number of each row, which are in the bytes that the index names.
+
+    Raises:
+        CorruptStateError: They are not what the index says.
+    """
+    (seqs,) = _decode_arrays(index.seqs, text, "Q", where)
+    return seqs
+
+
 def decode_ids(index: SegmentIndex, text: bytes, where: str) -> SegmentIds:
     """Decode the hashes of a segment's ids, which are in the bytes that its index names.
 
     Raises:
         CorruptStateError: They are not what the index says.
     """
-    if len(text) != index.ids_length or crc32(text) != index.ids_crc:
-        _refuse(where, "its line of ids does not fit its index")
-    rows = index.blocks[-1].stop
-    try:
-        packed = b64decode(text[1:-2], validate=True)
-    except ValueError as error:
-        _refuse(where, f"its line of ids cannot be decoded ({error})")
-    hashes, positions = array("Q"), array("I")
-    hashes.frombytes(packed[: 8 * rows])
-    positions.frombytes(packed[8 * rows :])
-    if sys.byteorder == "little":
-        hashes.byteswap()
-        positions.byteswap()
-    return SegmentIds(hashes, positions)
+    return SegmentIds(*_decode_arrays(index.ids, text, "QI", where))
 
 
 def split_block(block: Block, text: bytes, where: str) -> list[bytes]:
@@ -283,11 +286,37 @@ def _measure_blocks(rows: Sequence[SegmentRow]) -> list[tuple[int, int, str]]:
 def _encode_ids(rows: Sequence[SegmentRow]) -> bytes:
     pairs = sorted((hash_id(row.fields.id), position) for position, row in enumerate(rows))
     hashes = array("Q", (id_hash for id_hash, _ in pairs))
-    positions = array("I", (position for _, position in pairs))
-    if sys.byteorder == "little":
-        hashes.byteswap()
-        positions.byteswap()
-    return b'"' + b64encode(hashes.tobytes() + positions.tobytes()) + b'"\n'
+    return _encode_arrays(hashes, array("I", (position for _, position in pairs)))
+
+
+def _encode_arrays(*arrays: array[int]) -> bytes:
+    """Encode whole numbers, big end first, as a line of base64."""
+    packed = b""
+    for each in arrays:
+        copy = array(each.typecode, each)
+        if sys.byteorder == "little":
+            copy.byteswap()
+        packed += copy.tobytes()
+    return b'"' + b64encode(packed) + b'"\n'
+
+
+def _decode_arrays(line: Line, text: bytes, typecodes: str, where: str) -> list[array[int]]:
+    """Decode what ``_encode_arrays`` has written, arrays of the same length."""
+    if len(text) != line.length or crc32(text) != line.crc:
+        _refuse(where, "a line of its numbers does not fit its index")
+    try:
+        packed = b64decode(text[1:-2], validate=True)
+    except ValueError as error:
+        _refuse(where, f"a line of its numbers cannot be decoded ({error})")
+    arrays = [array(typecode) for typecode in typecodes]
+    rows, start = len(packed) // sum(each.itemsize for each in arrays), 0
+    for each in arrays:
+        stop = start + rows * each.itemsize
+        each.frombytes(packed[start:stop])
+        if sys.byteorder == "little":
+            each.byteswap()
+        start = stop
+    return arrays
 
 
 def _index_of(fields: _IndexFields, index_offset: int) -> SegmentIndex:
@@ -305,7 +334,9 @@ def _index_of(fields: _IndexFields, index_offset: int) -> SegmentIndex:
     for number, rows in fields.kind_runs:
         kind_numbers.extend([number] * rows)
     counted = {"ready": start, "keys": position}.get(fields.cls, len(kind_numbers))
-    if not blocks or counted != position or offset + fields.ids[0] != index_offset:
+    seqs = Line(offset, fields.seqs[0], int(fields.seqs[1], 16))
+    ids = Line(offset + seqs.length, fields.ids[0], int(fields.ids[1], 16))
+    if not blocks or counted != position or ids.offset + ids.length != index_offset:
         message = f"{counted} rows in its runs, {position} in its blocks, which end at {offset}"
         raise ValueError(message)
     return SegmentIndex(
@@ -314,9 +345,8 @@ def _index_of(fields: _IndexFields, index_offset: int) -> SegmentIndex:
         kind_numbers=kind_numbers,
         blocks=tuple(blocks),
         times=fields.times,
-        ids_offset=offset,
-        ids_length=fields.ids[0],
-        ids_crc=int(fields.ids[1], 16),
+        seqs=seqs,
+        ids=ids,
     )
 
 

@@ -11,6 +11,7 @@ queue object holds it, and its position in the segment is gone.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, Protocol
 
@@ -32,7 +33,7 @@ class Part(NamedTuple):
     """A part of a segment that has to be read."""
 
     segment: SegmentRecord
-    what: Literal["index", "ids"] | Block
+    what: Literal["index", "seqs", "ids"] | Block
 
 
 class ColdRowsNeededError(Exception):
@@ -52,6 +53,10 @@ class SegmentCache(Protocol):
 
     def index(self, segment: SegmentRecord) -> SegmentIndex | None:
         """Return the index of a segment."""
+        ...
+
+    def seqs(self, segment: SegmentRecord) -> array[int] | None:
+        """Return the number of each row of a segment."""
         ...
 
     def ids(self, segment: SegmentRecord) -> SegmentIds | None:

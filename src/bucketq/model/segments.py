@@ -82,6 +82,14 @@ class Block(NamedTuple):
     crc: int
 
 
+class Line(NamedTuple):
+    """A line of a segment that is read by itself."""
+
+    offset: int
+    length: int
+    crc: int
+
+
 class Gone:
     """The positions of a segment whose rows have left, as sorted ranges that do not touch."""
 
@@ -165,9 +173,10 @@ class SegmentIndex(NamedTuple):
     blocks: tuple[Block, ...]
     times: tuple[datetime, datetime] | None
     """The first and the last ``run_at``, ``finished_at`` or ``at``; None in a ``ready`` segment."""
-    ids_offset: int
-    ids_length: int
-    ids_crc: int
+    seqs: Line
+    """The line that holds the number of each row."""
+    ids: Line
+    """The line that holds the hashes of the ids."""
 
     def count_kinds(self, gone: Gone) -> dict[str, int]:
         """Count the rows of each kind that have not left."""

@@ -16,6 +16,7 @@ from bucketq.codec.segment_file import (
     SegmentRow,
     decode_ids,
     decode_index,
+    decode_seqs,
     encode_segment,
     is_segment_id,
     segment_row,
@@ -24,7 +25,15 @@ from bucketq.codec.segment_file import (
     split_rows,
 )
 from bucketq.errors import CorruptStateError
-from bucketq.model.segments import Gone, SegmentClass, SegmentIndex, SegmentRecord, hash_id
+from bucketq.model.segments import (
+    Block,
+    Gone,
+    Line,
+    SegmentClass,
+    SegmentIndex,
+    SegmentRecord,
+    hash_id,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CLASSES: list[SegmentClass] = ["ready", "later", "dead", "keys"]
@@ -55,11 +64,14 @@ def read_index(encoded: EncodedSegment, record: SegmentRecord) -> SegmentIndex:
     return decode_index(record, encoded.body[-record.index :], "s")
 
 
+def part(body: bytes, line: Line | Block) -> bytes:
+    return body[line.offset : line.offset + line.length]
+
+
 def lines_of(encoded: EncodedSegment, index: SegmentIndex) -> list[bytes]:
     lines = []
     for block in index.blocks:
-        text = encoded.body[block.offset : block.offset + block.length]
-        lines += split_block(block, text, "s")
+        lines += split_block(block, part(encoded.body, block), "s")
     return lines
 
 
@@ -76,24 +88,31 @@ def test_rows_are_read_back_in_the_order_of_their_class(cls: SegmentClass) -> No
     assert (record.rows, record.live, record.seq, record.last) == (20, 20, 1, 20)
     assert (record.until, is_segment_id(record.id), record.bytes) == (105, True, len(encoded.body))
     found = [segment_row(line).fields for line in lines]
-    order = {
+    orders: dict[SegmentClass, list[Any]] = {
         "ready": [(each.kind, each.priority, each.seq) for each in found],
         "later": [(each.run_at, each.seq) for each in found],
         "dead": [(each.finished_at, each.seq) for each in found],
         "keys": [each.seq for each in found],
-    }[cls]
-    assert order == sorted(order)
+    }
+    assert orders[cls] == sorted(orders[cls])
 
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_every_row_is_found_by_the_hash_of_its_id(cls: SegmentClass) -> None:
     encoded = encode(cls, rows_of(20))
     index = encoded.index
-    text = encoded.body[index.ids_offset : index.ids_offset + index.ids_length]
-    ids = decode_ids(index, text, "s")
+    ids = decode_ids(index, part(encoded.body, index.ids), "s")
     for position, line in enumerate(lines_of(encoded, index)):
         assert list(ids.find(hash_id(segment_row(line).fields.id))) == [position]
     assert list(ids.find(hash_id("job-21"))) == []
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_the_number_of_every_row_is_known_without_the_row(cls: SegmentClass) -> None:
+    encoded = encode(cls, rows_of(20))
+    seqs = decode_seqs(encoded.index, part(encoded.body, encoded.index.seqs), "s")
+    lines = lines_of(encoded, encoded.index)
+    assert list(seqs) == [segment_row(line).fields.seq for line in lines]
 
 
 def test_a_ready_segment_has_a_run_for_each_kind_and_priority() -> None:
@@ -168,9 +187,10 @@ def test_a_truncated_segment_is_refused() -> None:
 def read_all(body: bytes, record: SegmentRecord) -> None:
     start = record.bytes - record.index
     index = decode_index(record, body[start : record.bytes], "s")
-    decode_ids(index, body[index.ids_offset : index.ids_offset + index.ids_length], "s")
+    decode_seqs(index, part(body, index.seqs), "s")
+    decode_ids(index, part(body, index.ids), "s")
     for block in index.blocks:
-        split_block(block, body[block.offset : block.offset + block.length], "s")
+        split_block(block, part(body, block), "s")
 
 
 def test_names_of_other_objects_are_not_segment_ids() -> None:
