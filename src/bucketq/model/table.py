@@ -8,7 +8,7 @@ bits, so a row is found in its block without a further index.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -120,6 +120,24 @@ class Table(Generic[R]):
                 self.touched.add(number)
             block.append(row)
             by_id[row.id] = row
+
+    def insert(self, row: R) -> None:
+        """Add a row wherever its number belongs; one that was lent becomes a row of the table."""
+        number = row.seq >> BLOCK_BITS
+        block = self.blocks.get(number)
+        if block is None:
+            last = next(reversed(self.blocks), -1)
+            self.blocks[number] = [row]
+            if number < last:
+                self.blocks = dict(sorted(self.blocks.items()))
+        else:
+            insort(block, row, key=_number)
+        self.touched.add(number)
+        self.by_id[row.id] = row
+
+    def lend(self, row: R) -> None:
+        """Let a row that is kept elsewhere be found by its id; it is in no block."""
+        self.by_id[row.id] = row
 
     def replace(self, rows: Iterable[R]) -> None:
         """Replace the rows with the same ids and numbers, which are there."""

@@ -1,0 +1,270 @@
+"""The jobs in segments, in the order in which their turns come.
+
+For the claims of a kind the next cold job is the head of one of many runs, and of a run only a
+bound is known until its next rows are decoded. So a claim compares its best decoded job with the
+smallest bound, and decodes the next rows of that run if the bound is smaller. Delayed and dead
+jobs are reached in the same way, by their times.
+
+A job that was decoded is lent to the table of jobs: it can be found there by its id like any other,
+but is written to the queue object only when it is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from bucketq.model.cold_rows import ColdRows, ColdRun, Place, Segment
+from bucketq.model.records import JobRecord, Status
+from bucketq.model.segments import SegmentClass, SegmentIndex, SegmentRecord
+from bucketq.model.table import Table
+
+_STATUS: dict[SegmentClass, Status] = {"ready": "queued", "later": "queued", "dead": "dead"}
+"""The status of the jobs of each class."""
+
+
+class _Lent(NamedTuple):
+    """A decoded job: where it is, and whether it was handed to its lane."""
+
+    place: Place
+    is_lined_up: bool
+
+
+class _Cursor(NamedTuple):
+    """How far the jobs of a ``later`` or ``dead`` segment have been decoded.
+
+    The first two fields order cursors; no two have the same number.
+    """
+
+    bound: datetime
+    number: int
+    run: ColdRun
+
+
+class ColdJobs:
+    """The jobs in the segments of one state."""
+
+    def __init__(self, rows: ColdRows, table: Table[JobRecord]) -> None:
+        """Lend jobs of ``rows`` to ``table``."""
+        self.rows = rows
+        self._table = table
+        self._unread = {segment.record.id: segment for segment in rows.of_class(*_STATUS)}
+        """The segments whose indexes have not been read."""
+        self._lanes: dict[str, list[tuple[int, int, int, ColdRun]]] = {}
+        """For each kind, a heap of runs by their bounds."""
+        self._later: list[_Cursor] = []
+        self._dead: list[_Cursor] = []
+        self._lent: dict[str, _Lent] = {}
+        self._next = 0
+
+    @property
+    def lent(self) -> int:
+        """How many jobs are decoded and unchanged."""
+        return len(self._lent)
+
+    @property
+    def kinds(self) -> Iterator[str]:
+        """The kinds that have cold jobs to be claimed now."""
+        return iter(self._lanes)
+
+    def attach(self) -> dict[tuple[str, Status], int]:
+        """Take the indexes of all segments; return how many jobs they add to the counts.
+
+        Raises:
+            ColdRowsNeededError: An index has not been read.
+        """
+        added: dict[tuple[str, Status], int] = {}
+        if not self._unread:
+            return added
+        for segment, index in self.rows.indexes(*_STATUS):
+            if segment.record.id in self._unread:
+                status = _STATUS[segment.record.cls]
+                for kind, count in index.count_kinds(segment.gone).items():
+                    added[kind, status] = added.get((kind, status), 0) + count
+                self._line_up(segment, index)
+        self._unread.clear()
+        return added
+
+    def count_undecoded(self, kind: str) -> int:
+        """Count the jobs of a kind that wait to be claimed and have not been decoded."""
+        runs = (run for *_, run in self._lanes.get(kind, ()))
+        return sum(
+            run.stop - run.position - run.segment.gone.count_between(run.position, run.stop)
+            for run in runs
+        )
+
+    def bound_of(self, kind: str) -> tuple[int, int] | None:
+        """No cold job of a kind comes before this in the order of claims; None: there is none."""
+        lane = self._lanes.get(kind)
+        while lane:
+            run = lane[0][3]
+            position = run.segment.gone.next_live(run.position)
+            if position < run.stop and run.segment.record.id in self.rows.segments:
+                return lane[0][:2]
+            heappop(lane)
+        self._lanes.pop(kind, None)
+        return None
+
+    def decode_next(self, kind: str) -> list[JobRecord]:
+        """Decode the next jobs of the run that ``bound_of`` stands for; return those to line up.
+
+        Raises:
+            ColdRowsNeededError: They have not been read.
+        """
+        lane = self._lanes[kind]
+        run = lane[0][3]
+        jobs, stop = self.rows.next_jobs(run)
+        run.position = stop
+        if jobs:
+            run.seq = jobs[-1][1].seq + 1
+        if stop < run.stop:
+            heapreplace(lane, (run.priority, run.seq, self._number(), run))
+        else:
+            heappop(lane)
+        return self._lend_all(run.segment, jobs)
+
+    def next_due(self) -> datetime | None:
+        """No cold delayed job is due before this; None: there is none."""
+        return self._first(self._later)
+
+    def release_due(self, now: datetime) -> None:
+        """Let cold delayed jobs that are due be claimed in their order.
+
+        Raises:
+            ColdRowsNeededError: They have not been read.
+        """
+        while (bound := self._first(self._later)) is not None and bound <= now:
+            run = self._later[0].run
+            jobs, stop = self.rows.next_jobs(run)
+            heappop(self._later)
+            bound = now
+            for position, job in jobs:
+                bound = job.run_at or now
+                if bound > now:
+                    stop = position
+                    break
+                single = ColdRun(run.segment, job.priority, position, position + 1, job.seq)
+                self._push(job.kind, single)
+            run.position = stop
+            if stop < run.stop:
+                heappush(self._later, _Cursor(bound, self._number(), run))
+
+    def next_death(self) -> datetime | None:
+        """No cold dead job that has not been decoded died before this; None: there is none."""
+        return self._first(self._dead)
+
+    def decode_next_dead(self) -> list[JobRecord]:
+        """Decode the next dead jobs. Raises ``ColdRowsNeededError``."""
+        run = self._dead[0].run
+        jobs, stop = self.rows.next_jobs(run)
+        heappop(self._dead)
+        run.position = stop
+        if stop < run.stop:
+            bound = jobs[-1][1].finished_at or jobs[-1][1].pushed_at
+            heappush(self._dead, _Cursor(bound, self._number(), run))
+        return self._lend_all(run.segment, jobs)
+
+    def read(self, job_id: str) -> JobRecord | None:
+        """Find a job by its id, to be looked at. Raises ``ColdRowsNeededError``."""
+        if not self.rows.segments:
+            return None
+        found = self.rows.find_job(job_id)
+        return None if found is None else found[0]
+
+    def borrow(self, job_id: str) -> JobRecord | None:
+        """Find a job by its id, to be changed. Raises ``ColdRowsNeededError``."""
+        if not self.rows.segments:
+            return None
+        found = self.rows.find_job(job_id)
+        if found is None:
+            return None
+        job, place = found
+        self._table.lend(job)
+        self._lent[job.id] = _Lent(place, is_lined_up=False)
+        return job
+
+    def give_up(self, job_id: str) -> bool:
+        """Let the row of a lent job leave its segment; return whether the job was lent."""
+        lent = self._lent.pop(job_id, None)
+        if lent is None:
+            return False
+        self.rows.leave(lent.place)
+        return True
+
+    def add(self, record: SegmentRecord, index: SegmentIndex) -> Segment:
+        """Name a segment of jobs that were counted before."""
+        segment = self.rows.add(record)
+        segment.index = index
+        self._line_up(segment, index)
+        return segment
+
+    def move(self, sources: list[Segment], targets: dict[int, Place]) -> None:
+        """Drop segments whose jobs are in others now; ``targets`` has their places by number."""
+        dropped = {source.record.id for source in sources}
+        for source in sources:
+            self.rows.drop(source)
+            self._unread.pop(source.record.id, None)
+        for job_id, lent in list(self._lent.items()):
+            if lent.place.segment.record.id in dropped:
+                place = targets[self._table.by_id[job_id].seq]
+                self._lent[job_id] = _Lent(place, lent.is_lined_up)
+        for kind, lane in list(self._lanes.items()):
+            kept = [each for each in lane if each[3].segment.record.id not in dropped]
+            if len(kept) < len(lane):
+                heapify(kept)
+                self._lanes[kind] = kept
+        self._later = _without(self._later, dropped)
+        self._dead = _without(self._dead, dropped)
+
+    def _line_up(self, segment: Segment, index: SegmentIndex) -> None:
+        if segment.record.cls == "ready":
+            for run in index.runs:
+                if run.stop > segment.gone.next_live(run.start):
+                    cold = ColdRun(segment, run.priority, run.start, run.stop, run.seq)
+                    self._push(run.kind, cold)
+            return
+        if index.times is None:
+            message = f"segment {segment.record.id} has no times"
+            raise AssertionError(message)
+        cursors = self._later if segment.record.cls == "later" else self._dead
+        whole = ColdRun(segment, 0, 0, segment.record.rows, segment.record.seq)
+        heappush(cursors, _Cursor(index.times[0], self._number(), whole))
+
+    def _push(self, kind: str, run: ColdRun) -> None:
+        entry = (run.priority, run.seq, self._number(), run)
+        heappush(self._lanes.setdefault(kind, []), entry)
+
+    def _first(self, cursors: list[_Cursor]) -> datetime | None:
+        while cursors:
+            run = cursors[0].run
+            is_named = run.segment.record.id in self.rows.segments
+            if is_named and run.segment.gone.next_live(run.position) < run.stop:
+                return cursors[0].bound
+            heappop(cursors)
+        return None
+
+    def _lend_all(self, segment: Segment, jobs: list[tuple[int, JobRecord]]) -> list[JobRecord]:
+        """Lend jobs to the table; return those that were not handed to their lanes before."""
+        fresh = []
+        for position, found in jobs:
+            lent = self._lent.get(found.id)
+            job = found if lent is None else self._table.by_id[found.id]
+            if lent is None:
+                self._table.lend(job)
+            if lent is None or not lent.is_lined_up:
+                self._lent[job.id] = _Lent(Place(segment, position), is_lined_up=True)
+                fresh.append(job)
+        return fresh
+
+    def _number(self) -> int:
+        """A number that no other entry of a heap has, so that runs are never compared."""
+        self._next += 1
+        return self._next
+
+
+def _without(cursors: list[_Cursor], dropped: set[str]) -> list[_Cursor]:
+    kept = [each for each in cursors if each.run.segment.record.id not in dropped]
+    heapify(kept)
+    return kept
