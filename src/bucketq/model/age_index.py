@@ -34,7 +34,7 @@ class AgeIndex(Generic[R]):
         self._when = when
         known = rows.values() if first is None else first
         self._entries = [(at, row.seq, row.id) for row in known if (at := when(row)) is not None]
-        self._sweep()
+        self.sweep()
 
     def __len__(self) -> int:
         """How many entries there are, counting those of rows that have changed since."""
@@ -47,7 +47,7 @@ class AgeIndex(Generic[R]):
             return
         heappush(self._entries, (at, row.seq, row.id))
         if len(self._entries) > self._sweep_at:
-            self._sweep()
+            self.sweep()
 
     def first(self) -> R | None:
         """The row with the earliest time, or None."""
@@ -73,14 +73,15 @@ class AgeIndex(Generic[R]):
             heappush(self._entries, entry)
         return list(found.values())
 
+    def sweep(self) -> None:
+        """Drop the entries of rows that have changed or left."""
+        current = {entry[2]: entry for entry in self._entries if self._row(entry) is not None}
+        self._entries = list(current.values())
+        self._sweep_at = 2 * len(self._entries) + _SWEEP_ABOVE
+        heapify(self._entries)
+
     def _row(self, entry: tuple[Any, int, str]) -> R | None:
         """The row of an entry, unless it has changed; its id may belong to a later row by now."""
         at, seq, row_id = entry
         row = self._rows.get(row_id)
         return row if row is not None and row.seq == seq and self._when(row) == at else None
-
-    def _sweep(self) -> None:
-        current = {entry[2]: entry for entry in self._entries if self._row(entry) is not None}
-        self._entries = list(current.values())
-        self._sweep_at = 2 * len(self._entries) + _SWEEP_ABOVE
-        heapify(self._entries)

@@ -64,6 +64,10 @@ class ColdJobs:
         """How many jobs are decoded and unchanged."""
         return len(self._lent)
 
+    def is_lent(self, job_id: str) -> bool:
+        """Whether a job is decoded and unchanged."""
+        return job_id in self._lent
+
     @property
     def kinds(self) -> Iterator[str]:
         """The kinds that have cold jobs to be claimed now."""
@@ -165,6 +169,25 @@ class ColdJobs:
             bound = jobs[-1][1].finished_at or jobs[-1][1].pushed_at
             heappush(self._dead, _Cursor(bound, self._number(), run))
         return self._lend_all(run.segment, jobs)
+
+    def oldest_queued(self, below: int | None) -> JobRecord | None:
+        """Find the waiting job with the lowest number, if that is lower than ``below``.
+
+        Raises:
+            ColdRowsNeededError: Something that decides it has not been read.
+        """
+        best: tuple[int, Place] | None = None
+        queued = sorted(self.rows.indexes("ready", "later"), key=lambda each: each[0].record.seq)
+        for segment, _ in queued:
+            limit = best[0] if best else below
+            if limit is not None and segment.record.seq >= limit:
+                break
+            seqs = self.rows.seqs_of(segment)
+            live = (p for p in range(len(seqs)) if p not in segment.gone)
+            position = min(live, key=seqs.__getitem__)
+            if limit is None or seqs[position] < limit:
+                best = (seqs[position], Place(segment, position))
+        return None if best is None else self.rows.jobs_at([best[1]])[0]
 
     def read(self, job_id: str) -> JobRecord | None:
         """Find a job by its id, to be looked at. Raises ``ColdRowsNeededError``."""

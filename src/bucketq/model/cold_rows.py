@@ -12,7 +12,8 @@ queue object holds it, and its position in the segment is gone.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush, heapreplace
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -72,6 +73,25 @@ class SegmentCache(Protocol):
         ...
 
 
+class _NothingRead:
+    """The cache of a state whose segments were never read."""
+
+    def index(self, segment: SegmentRecord) -> None:
+        """Return None."""
+
+    def seqs(self, segment: SegmentRecord) -> None:
+        """Return None."""
+
+    def ids(self, segment: SegmentRecord) -> None:
+        """Return None."""
+
+    def jobs(self, segment: SegmentRecord, block: Block) -> None:
+        """Return None."""
+
+    def keys(self, segment: SegmentRecord, block: Block) -> None:
+        """Return None."""
+
+
 class Segment:
     """A segment that a state names, and what is known of it."""
 
@@ -125,12 +145,13 @@ class ColdRun:
 class ColdRows:
     """The segments of one state."""
 
-    def __init__(self, cache: SegmentCache | None = None) -> None:
-        """Begin without segments; ``cache`` has what was read of them."""
-        self.segments: dict[str, Segment] = {}
+    def __init__(self, records: Iterable[SegmentRecord] = ()) -> None:
+        """Take the entries of a queue object."""
+        self.segments = {record.id: Segment(record) for record in records}
         self.is_touched = False
         """Whether an entry was changed since the table was last encoded."""
-        self._cache = cache
+        self.cache: SegmentCache = _NothingRead()
+        """What was read of the segments; it outlives the state."""
 
     def __len__(self) -> int:
         """How many segments there are."""
@@ -178,8 +199,8 @@ class ColdRows:
         found, missing = [], []
         for segment in self.of_class(*classes):
             index = segment.index
-            if index is None and self._cache is not None:
-                index = segment.index = self._cache.index(segment.record)
+            if index is None:
+                index = segment.index = self.cache.index(segment.record)
             if index is None:
                 missing.append(Part(segment.record, "index"))
             else:
@@ -202,7 +223,7 @@ class ColdRows:
         """Find an idempotency key in segments. Raises ``ColdRowsNeededError``."""
         for place, index in self._candidates(key, "keys"):
             block = index.blocks_of(place.position, place.position + 1)[0]
-            keys = None if self._cache is None else self._cache.keys(place.segment.record, block)
+            keys = self.cache.keys(place.segment.record, block)
             if keys is None:
                 raise ColdRowsNeededError([Part(place.segment.record, block)])
             record = keys[place.position - block.start]
@@ -216,7 +237,7 @@ class ColdRows:
         """Return the jobs at some positions that have not left. Raises ``ColdRowsNeededError``."""
         found, missing = list[tuple[int, JobRecord]](), []
         for block in index.blocks_of(start, stop):
-            jobs = None if self._cache is None else self._cache.jobs(segment.record, block)
+            jobs = self.cache.jobs(segment.record, block)
             if jobs is None:
                 missing.append(Part(segment.record, block))
                 continue
@@ -229,6 +250,67 @@ class ColdRows:
         if missing:
             raise ColdRowsNeededError(missing)
         return found
+
+    def jobs_at(self, places: Iterable[Place]) -> list[JobRecord]:
+        """Return the jobs at places, in that order. Raises ``ColdRowsNeededError``."""
+        found, missing = list[JobRecord](), dict[tuple[str, int], Part]()
+        blocks: dict[tuple[str, int], list[JobRecord]] = {}
+        for segment, position in places:
+            block = self.index_of(segment).blocks_of(position, position + 1)[0]
+            slot = (segment.record.id, block.start)
+            if slot in missing:
+                continue
+            jobs = blocks.get(slot) or self.cache.jobs(segment.record, block)
+            if jobs is None:
+                missing[slot] = Part(segment.record, block)
+            else:
+                blocks[slot] = jobs
+                found.append(jobs[position - block.start])
+        if missing:
+            raise ColdRowsNeededError(list(missing.values()))
+        return found
+
+    def places_after(self, seq: int, classes: Sequence[SegmentClass]) -> Iterator[Place]:
+        """Yield the places of rows with larger numbers, in the order of their numbers.
+
+        Raises ``ColdRowsNeededError`` if the numbers of a segment have not been read. A segment is
+        looked into when its turn comes, for a page of jobs needs few of them.
+        """
+        heap: list[tuple[int, int, int]] = []
+        segments = [each for each in self.of_class(*classes) if each.record.last > seq]
+        orders: list[Iterator[tuple[int, int]] | None] = [None] * len(segments)
+        for number, segment in enumerate(segments):
+            heappush(heap, (max(segment.record.seq, seq + 1), number, -1))
+        while heap:
+            _, number, position = heap[0]
+            segment, order = segments[number], orders[number]
+            if order is None:
+                self.index_of(segment)
+                seqs = enumerate(self.seqs_of(segment))
+                live = ((n, place) for place, n in seqs if n > seq and place not in segment.gone)
+                order = orders[number] = iter(sorted(live))
+            else:
+                yield Place(segment, position)
+            following = next(order, None)
+            if following is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (following[0], number, following[1]))
+
+    def index_of(self, segment: Segment) -> SegmentIndex:
+        """Return the index of a segment. Raises ``ColdRowsNeededError``."""
+        if segment.index is None:
+            segment.index = self.cache.index(segment.record)
+        if segment.index is None:
+            raise ColdRowsNeededError([Part(segment.record, "index")])
+        return segment.index
+
+    def seqs_of(self, segment: Segment) -> array[int]:
+        """Return the number of each row of a segment. Raises ``ColdRowsNeededError``."""
+        seqs = self.cache.seqs(segment.record)
+        if seqs is None:
+            raise ColdRowsNeededError([Part(segment.record, "seqs")])
+        return seqs
 
     def next_jobs(self, run: ColdRun) -> tuple[list[tuple[int, JobRecord]], int]:
         """Return the next jobs of a run, and the position behind them.
@@ -251,7 +333,7 @@ class ColdRows:
         """Yield the places where a row with this id may be."""
         id_hash, missing, found = hash_id(row_id), list[Part](), list[tuple[Place, SegmentIndex]]()
         for segment, index in self.indexes(*classes):
-            ids = None if self._cache is None else self._cache.ids(segment.record)
+            ids = self.cache.ids(segment.record)
             if ids is None:
                 missing.append(Part(segment.record, "ids"))
                 continue

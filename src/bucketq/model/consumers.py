@@ -104,14 +104,15 @@ def _claim_again(
     Those that no worker holds any more are taken back, even while the queue is paused, because the
     batch was handed out before.
     """
+    state.attach_cold()
     state.promote(now)
     held, lost = _sort(state, record, record.jobs)
+    known = [state.borrow_job(job_id) for job_id in lost]
     for job in held:
         heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=operation.lease_s)
         if heard != job:
             state.replace_job(job, heard)
-    known = (_claimed(state, record, job_id) for job_id in lost)
-    free = [job for job in known if job is not None and _is_free(job, now)]
+    free = [job for job in known if job is not None and record.may_hold(job) and _is_free(job, now)]
     if free:
         state.take_out(free)
         state.start_jobs([leases.started(job, operation, record.secret, now) for job in free])

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
+from bucketq.model.cold_rows import ColdRowsNeededError
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,
@@ -61,7 +62,12 @@ def check_claim(state: State, operation: Claim | ClaimBatch) -> None:
 
 
 def hand_out(state: State, operation: Claim | ClaimBatch, now: datetime) -> tuple[JobRecord, ...]:
-    """Start the smallest jobs that are due, under leases that follow from the claim's secret."""
+    """Start the smallest jobs that are due, under leases that follow from the claim's secret.
+
+    Raises:
+        ColdRowsNeededError: Some that may be among them have not been read.
+    """
+    state.attach_cold()
     state.promote(now)
     if state.paused:
         return ()
@@ -75,24 +81,34 @@ def hand_out(state: State, operation: Claim | ClaimBatch, now: datetime) -> tupl
 
 def _take(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
     """Take the smallest jobs that are due out of their lanes."""
+    taken: list[JobRecord] = []
+    try:
+        _take_in_order(state, operation, now, taken)
+    except ColdRowsNeededError:
+        state.put_back(taken)
+        raise
+    return taken
+
+
+def _take_in_order(
+    state: State, operation: Claim | ClaimBatch, now: datetime, taken: list[JobRecord]
+) -> None:
     heads = [
         (head.priority, head.seq, head)
-        for kind in dict.fromkeys(operation.kinds or state.lanes)
+        for kind in dict.fromkeys(operation.kinds or state.kinds_waiting())
         if kind not in state.paused_kinds and (head := state.head_of(kind, now)) is not None
     ]
     heapify(heads)
-    taken: list[JobRecord] = []
     while heads:
         job: JobRecord | None = heappop(heads)[2]
         while job is not None and (not heads or job.order < heads[0]):
             state.lanes[job.kind].pop(job)
             taken.append(job)
             if len(taken) == operation.limit:
-                return taken
+                return
             job = state.head_of(job.kind, now)
         if job is not None:
             heappush(heads, (job.priority, job.seq, job))
-    return taken
 
 
 def remember_claim(_operation: Claim, answer: tuple[JobRecord, ...]) -> list[tuple[str, int, int]]:

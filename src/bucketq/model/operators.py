@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check, timekeeping
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
-from bucketq.model.reads import existing
+from bucketq.model.reads import not_found
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import ForgettableTable, State
@@ -20,7 +20,7 @@ CancelAnswer = Literal["cancelled", "requested", "finished"]
 
 def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
     """Cancel a waiting job at once; ask the worker of a running one to stop."""
-    job = existing(state, operation.job)
+    job = _existing(state, operation.job)
     if job.status == "queued":
         state.put_job(replace(job, status="done", outcome="cancelled", finished_at=now))
         return "cancelled"
@@ -145,12 +145,22 @@ def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | 
 
 
 def _expired_dead(state: State, now: datetime) -> JobRecord | None:
-    oldest = state.dead_ages.first()
-    if oldest is None or len(state.dead) > state.settings.max_dead:
+    retention = timedelta(seconds=state.settings.dead_retention_s)
+    is_crowded = state.dead_count > state.settings.max_dead
+    oldest = state.oldest_dead(None if is_crowded else now - retention)
+    if oldest is None or is_crowded:
         return oldest
     died_at = oldest.finished_at
-    retention = timedelta(seconds=state.settings.dead_retention_s)
     return oldest if died_at is not None and now - died_at > retention else None
+
+
+def _existing(state: State, job_id: str) -> JobRecord:
+    """Return the job with this id, to be changed; raises ``JobNotFoundError``."""
+    state.attach_cold()
+    job = state.borrow_job(job_id)
+    if job is None:
+        raise not_found(job_id)
+    return job
 
 
 def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[JobRecord]:
@@ -158,7 +168,7 @@ def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[J
     check.kinds(kinds)
     if not jobs:
         return [job for job in state.dead_jobs() if not kinds or job.kind in kinds]
-    chosen = [existing(state, job_id) for job_id in dict.fromkeys(jobs)]
+    chosen = [_existing(state, job_id) for job_id in dict.fromkeys(jobs)]
     for job in chosen:
         if job.status != "dead":
             raise InvalidRequestError(

@@ -162,7 +162,7 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
                     "content; use another key, or push the same content"
                 )
             return known.job
-    there = state.jobs.get(job.id)
+    there = state.find_job(job.id)
     if there is None:
         return None
     if (there.kind, bytes(there.payload), there.priority, there.key) != (
@@ -208,7 +208,7 @@ def _keys_to_drop(state: State, keyed: dict[str, NewJob], now: datetime) -> list
 
 def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None:
     settings, done = state.settings, state.done
-    unfinished = len(state.jobs.by_id) - len(done)
+    unfinished = state.jobs_count - len(done)
     if unfinished + len(fresh) > settings.max_jobs:
         raise QueueFullError(
             f"queue full: it holds {unfinished:,} jobs that are not finished, "

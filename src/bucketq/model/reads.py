@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -17,22 +18,26 @@ from bucketq.model.operations import (
     Stats,
 )
 from bucketq.model.records import STATUSES, JobRecord
+from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
+
+_SNAPSHOT_JOBS = 10_000
+"""So many jobs in segments are asked for at once: some 2 MB of rows, read in parallel."""
 
 
 def get(state: State, operation: Get, _now: datetime) -> JobRecord:
     """Read one job."""
-    return existing(state, operation.job)
-
-
-def existing(state: State, job_id: str) -> JobRecord:
-    """Return the job with this id; raises ``JobNotFoundError`` if there is none."""
-    job = state.jobs.get(job_id)
+    job = state.find_job(operation.job)
     if job is None:
-        raise JobNotFoundError(
-            f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
-        )
+        raise not_found(operation.job)
     return job
+
+
+def not_found(job_id: str) -> JobNotFoundError:
+    """Say that there is no job with this id."""
+    return JobNotFoundError(
+        f"no job {job_id!r} in the queue: it was never pushed, or has been archived"
+    )
 
 
 def page(state: State, operation: List, _now: datetime) -> Page:
@@ -43,7 +48,9 @@ def page(state: State, operation: List, _now: datetime) -> Page:
     for status in operation.statuses:
         if status not in STATUSES:
             raise InvalidRequestError(f"unknown status {status!r}; a job is {', '.join(STATUSES)}")
-    matching = (job for job in state.jobs.after(operation.after) if _matches(job, operation))
+    classes = _classes(operation.statuses)
+    found = _in_order(state, operation.after, operation.limit, classes)
+    matching = (job for job in found if _matches(job, operation))
     jobs = tuple(islice(matching, operation.limit))
     more = next(matching, None) is not None
     return Page(jobs, jobs[-1].seq if more else None)
@@ -51,6 +58,7 @@ def page(state: State, operation: List, _now: datetime) -> Page:
 
 def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
     """Count the jobs."""
+    state.attach_cold()
     counts: dict[str, dict[str, int]] = {}
     for (kind, status), count in sorted(state.counts.items()):
         counts.setdefault(kind, {})[status] = count
@@ -77,8 +85,33 @@ def snapshot(state: State, _operation: ReadSnapshot, now: datetime) -> Snapshot:
         settings=state.settings,
         paused=state.paused,
         paused_kinds=tuple(state.paused_kinds),
-        jobs=tuple(state.jobs),
+        jobs=tuple(_in_order(state, 0, _SNAPSHOT_JOBS, JOB_CLASSES)),
     )
+
+
+def _in_order(
+    state: State, after: int, chunk: int, classes: Sequence[SegmentClass]
+) -> Iterator[JobRecord]:
+    """Yield jobs in the order of their pushes, from the object and from segments."""
+    hot = state.jobs.after(after)
+    waiting = next(hot, None)
+    places = state.cold.rows.places_after(after, classes)
+    while some := list(islice(places, chunk)):
+        for job in state.cold.rows.jobs_at(some):
+            while waiting is not None and waiting.seq < job.seq:
+                yield waiting
+                waiting = next(hot, None)
+            yield job
+    if waiting is not None:
+        yield waiting
+        yield from hot
+
+
+def _classes(statuses: Sequence[str]) -> Sequence[SegmentClass]:
+    """The classes of segments that hold jobs of these statuses; of any if there are none."""
+    queued: tuple[SegmentClass, ...] = ("ready", "later") if "queued" in statuses else ()
+    dead: tuple[SegmentClass, ...] = ("dead",) if "dead" in statuses else ()
+    return queued + dead if statuses else JOB_CLASSES
 
 
 def _matches(job: JobRecord, operation: List) -> bool:

@@ -17,24 +17,26 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 SegmentClass = Literal["ready", "later", "dead", "keys"]
 """What the rows of a segment are: jobs to be claimed, jobs with a time before which they may not
 be claimed, dead jobs, or idempotency keys. Each class has the order in which such rows leave."""
 
-CLASSES: tuple[SegmentClass, ...] = ("ready", "later", "dead", "keys")
+JOB_CLASSES: tuple[SegmentClass, ...] = ("ready", "later", "dead")
 
 Range = tuple[int, int]
 """The first and the last of some positions."""
 
 
-class SegmentRecord(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class SegmentRecord(
+    Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """The entry of a segment in the queue object."""
 
     id: str
     """The last version that may introduce it, and a digest of its bytes; also its key."""
-    cls: SegmentClass
+    cls: SegmentClass = field(name="class")
     seq: int
     """The lowest number of its rows."""
     last: int

@@ -19,10 +19,13 @@ from typing import Any, Literal, TypeVar
 from msgspec import Raw
 
 from bucketq.model.age_index import AgeIndex
+from bucketq.model.cold_jobs import ColdJobs
+from bucketq.model.cold_rows import ColdRows
 from bucketq.model.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
+from bucketq.model.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.table import Row, Table
@@ -52,6 +55,7 @@ class State:
         tokens: Iterable[TokenRecord] = (),
         consumers: Iterable[ConsumerRecord] = (),
         writers: Iterable[WriterRecord] = (),
+        segments: Iterable[SegmentRecord] = (),
     ) -> None:
         """Make a state of rows in the order of their numbers. Raises ``ValueError`` on bad ones."""
         self.incarnation = incarnation
@@ -72,6 +76,9 @@ class State:
         self.consumers = Table(consumers)
         self.writers = Table(writers)
         self.jobs = Table(jobs)
+        """The jobs of the object itself, and by id those that ``cold`` has lent."""
+        self.cold = ColdJobs(ColdRows(segments), self.jobs)
+        """The jobs in segments."""
         self.extra: dict[Change, dict[str, Raw]] = {}
         """Fields that this version of bucketq does not know, by table and row."""
 
@@ -115,6 +122,11 @@ class State:
         """Whether a broker is recorded that has not retired. It alone judges who is silent."""
         return self.broker is not None and self.broker.address != ""
 
+    @property
+    def jobs_count(self) -> int:
+        """How many jobs there are, in the object and in segments."""
+        return len(self.jobs.by_id) - self.cold.lent + self.cold.rows.count(*JOB_CLASSES)
+
     def count(self, kind: str, status: Status) -> int:
         """How many jobs of a kind have a status."""
         return self.counts.get((kind, status), 0)
@@ -143,7 +155,13 @@ class State:
         for job in jobs:
             kinds.setdefault(job.kind, set()).add(job.seq)
         for kind, numbers in kinds.items():
-            self.lanes[kind].remove(numbers)
+            if (lane := self.lanes.get(kind)) is not None:  # It is in a segment otherwise.
+                lane.remove(numbers)
+
+    def put_back(self, jobs: Iterable[JobRecord]) -> None:
+        """Put jobs back that were taken out of their lanes, unchanged."""
+        for job in jobs:
+            self._lane(job.kind).add(job)
 
     def finish_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were running, and are done now."""
@@ -170,7 +188,7 @@ class State:
             self.jobs.replace((job,))  # To the indexes, nothing has changed.
             return
         self._leave(old)
-        self.jobs.replace((job,))
+        self._store((job,))
         self._count(job.kind, job.status, 1)
         self._enter(job)
 
@@ -222,19 +240,44 @@ class State:
         """Note that a field of the object itself was changed."""
         self.changes.append(("head", ""))
 
+    def attach_cold(self) -> None:
+        """Count the jobs in segments, and let them have their turns.
+
+        Raises:
+            ColdRowsNeededError: An index has not been read.
+        """
+        for (kind, status), count in self.cold.attach().items():
+            self._count(kind, status, count)
+
     def promote(self, now: datetime) -> None:
-        """Move delayed jobs that are due to their lanes."""
+        """Move delayed jobs that are due to their lanes. Raises ``ColdRowsNeededError``."""
         while (job := self.delayed.first()) is not None and job.run_at and job.run_at <= now:
             self.delayed.pop()
             self._lane(job.kind).add(job)
+        self.cold.release_due(now)
 
     def next_due(self) -> datetime | None:
-        """When the next delayed job becomes claimable, or None."""
-        job = self.delayed.first()
-        return None if job is None else job.run_at
+        """When the next delayed job becomes claimable, or None; one in a segment may be later."""
+        job, cold = self.delayed.first(), self.cold.next_due()
+        if job is None or job.run_at is None:
+            return cold
+        return job.run_at if cold is None else min(cold, job.run_at)
+
+    def kinds_waiting(self) -> Iterable[str]:
+        """The kinds that may have a job to be claimed."""
+        return dict.fromkeys([*self.lanes, *self.cold.kinds])
 
     def head_of(self, kind: str, now: datetime) -> JobRecord | None:
-        """The next job of a kind that is due, or None."""
+        """The next job of a kind that is due, or None. Raises ``ColdRowsNeededError``."""
+        while True:
+            job = self._decoded_head(kind, now)
+            bound = self.cold.bound_of(kind)
+            if bound is None or (job is not None and job.order < bound):
+                return job
+            for each in self.cold.decode_next(kind):
+                self._lane(kind).add(each)
+
+    def _decoded_head(self, kind: str, now: datetime) -> JobRecord | None:
         lane = self.lanes.get(kind)
         if lane is None:
             return None
@@ -247,16 +290,79 @@ class State:
         return None
 
     def oldest_queued(self) -> JobRecord | None:
-        """The waiting job that was pushed first, or None."""
-        return next((job for job in self.jobs if job.status == "queued"), None)
+        """The waiting job that was pushed first, or None. Raises ``ColdRowsNeededError``."""
+        hot = next((job for job in self.jobs if job.status == "queued"), None)
+        cold = self.cold.oldest_queued(None if hot is None else hot.seq)
+        return hot if cold is None else cold
+
+    def find_job(self, job_id: str) -> JobRecord | None:
+        """Find a job by its id, wherever it is, to look at it. Raises ``ColdRowsNeededError``."""
+        return self.jobs.by_id.get(job_id) or self.cold.read(job_id)
+
+    def borrow_job(self, job_id: str) -> JobRecord | None:
+        """Find a job by its id, wherever it is, to change it. Raises ``ColdRowsNeededError``."""
+        return self.jobs.by_id.get(job_id) or self._borrowed(job_id)
+
+    def _borrowed(self, job_id: str) -> JobRecord | None:
+        job = self.cold.borrow(job_id)
+        if job is not None and job.status == "dead":
+            self._enter(job)
+        return job
+
+    def name_segment(
+        self, record: SegmentRecord, index: SegmentIndex, jobs: Collection[JobRecord]
+    ) -> None:
+        """Move jobs of the object, which are not running, to a segment that holds them."""
+        numbers: dict[str, set[int]] = {}
+        for job in jobs:
+            numbers.setdefault(job.kind, set()).add(job.seq)
+            self.jobs.remove(job.id)
+            self.extra.pop(("jobs", job.id), None)
+            self.dead.pop(job.id, None)
+        for kind, some in numbers.items():
+            if (lane := self.lanes.get(kind)) is not None:
+                lane.remove(some)
+        self.delayed.sweep()
+        self.dead_ages.sweep()
+        self.cold.add(record, index)
+        self.changes.append(("segments", record.id))
+
+    @property
+    def dead_count(self) -> int:
+        """How many dead jobs there are, of those that are counted."""
+        return sum(count for (_, status), count in self.counts.items() if status == "dead")
+
+    def oldest_dead(self, before: datetime | None) -> JobRecord | None:
+        """The job that died first, if it may have died before a time. None: at any time.
+
+        Raises ``ColdRowsNeededError``.
+        """
+        while True:
+            oldest, bound = self.dead_ages.first(), self.cold.next_death()
+            if bound is None or (before is not None and bound >= before):
+                return oldest
+            if oldest is not None and finished_at(oldest) < bound:
+                return oldest
+            self._decode_dead()
+
+    def _decode_dead(self) -> None:
+        for job in self.cold.decode_next_dead():
+            if job.id not in self.dead:
+                self._enter(job)
 
     def dead_jobs(self) -> list[JobRecord]:
-        """The dead jobs in the order of their deaths; of one moment, in that of their pushes."""
+        """The dead jobs in the order of their deaths; of one moment, in that of their pushes.
+
+        Raises ``ColdRowsNeededError``.
+        """
+        self.attach_cold()
+        while self.cold.next_death() is not None:
+            self._decode_dead()
         return sorted(self.dead.values(), key=lambda job: (finished_at(job), job.seq))
 
     def _replace_all(self, jobs: Collection[JobRecord], before: Status, after: Status) -> None:
         """Replace the records of jobs, and count those of a kind that stand together at once."""
-        self.jobs.replace(jobs)
+        self._store(jobs)
         changes = self.changes
         kind, count = "", 0
         for job in jobs:
@@ -266,6 +372,17 @@ class State:
                 kind, count = job.kind, 0
             count += 1
         self._move(kind, before, after, count)
+
+    def _store(self, jobs: Collection[JobRecord]) -> None:
+        """Replace rows; one that was in a segment is written to the object from now on."""
+        if self.cold.lent:
+            for job in jobs:
+                if self.cold.give_up(job.id):
+                    self.jobs.insert(job)
+                else:
+                    self.jobs.replace((job,))
+        else:
+            self.jobs.replace(jobs)
 
     def _move(self, kind: str, before: Status, after: Status, count: int) -> None:
         if count:
@@ -321,7 +438,8 @@ class State:
         if job.status == "queued":
             lane = self.lanes.get(job.kind)
             if lane is not None:
-                lane.sweep(self.jobs.by_id, self.count(job.kind, "queued"))
+                undecoded = self.cold.count_undecoded(job.kind)
+                lane.sweep(self.jobs.by_id, self.count(job.kind, "queued") - undecoded)
         elif job.status == "running":
             del self.running[job.id]
         elif job.status == "done":

@@ -108,6 +108,8 @@ class QueueMachine(OperatorRules):
         self.ids = ["unknown"]
         self.secrets = 0
         self.commits = 0
+        self.last = Applied(None, None, [])
+        """What became of the last request."""
 
     def send(self, operation: AnyOperation, by: tuple[str, int] = ("", 0)) -> None:
         """Send a new request, and see what the reference makes of it."""
@@ -127,6 +129,7 @@ class QueueMachine(OperatorRules):
         applied = apply(self.state, request, self.now)
         self.check_changes(before, applied, request.operation)
         mirrored = apply(self.twin.state, request, self.now)
+        self.last = applied
         assert plain(mirrored.answer) == plain(applied.answer)
         assert type(mirrored.error) is type(applied.error)
         assert mirrored.changes == applied.changes

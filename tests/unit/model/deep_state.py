@@ -1,0 +1,200 @@
+"""A state whose waiting and dead jobs go to segments, and the store that keeps these in memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from bucketq.codec.segment_file import (
+    EncodedSegment,
+    decode_ids,
+    decode_index,
+    decode_seqs,
+    encode_segment,
+    segment_row,
+    sort_rows,
+    split_block,
+)
+from bucketq.model.cold_rows import ColdRowsNeededError, Part, Segment
+from bucketq.model.operations import Request
+from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segment_changes import Merge, Spill, WrittenSegment
+from bucketq.model.segments import (
+    Block,
+    Line,
+    SegmentClass,
+    SegmentIds,
+    SegmentIndex,
+    SegmentRecord,
+)
+from bucketq.model.state import State
+from bucketq.model.transitions import Applied, apply
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(JobRecord).decode
+
+
+class Memory:
+    """Segments, and what was read of them. Nothing is there before it was fetched."""
+
+    def __init__(self) -> None:
+        """Begin without segments."""
+        self.bodies: dict[str, bytes] = {}
+        self.read = dict[tuple[str, object], object]()
+
+    def fetch(self, parts: Sequence[Part]) -> None:
+        """Read parts."""
+        assert parts
+        for segment, what in parts:
+            body = self.bodies[segment.id]
+            start = segment.bytes - segment.index
+            index = decode_index(segment, body[start:], segment.id)
+            found: object = index
+            if what == "seqs":
+                found = decode_seqs(index, _cut(body, index.seqs), segment.id)
+            elif what == "ids":
+                found = decode_ids(index, _cut(body, index.ids), segment.id)
+            elif isinstance(what, Block):
+                found = [*map(_decode, split_block(what, _cut(body, what), segment.id))]
+            slot = (segment.id, what)
+            assert slot not in self.read, "nothing is asked for that is there"
+            self.read[slot] = found
+
+    def index(self, segment: SegmentRecord) -> SegmentIndex | None:
+        return self.read.get((segment.id, "index"))  # type: ignore[return-value]
+
+    def seqs(self, segment: SegmentRecord) -> array[int] | None:
+        return self.read.get((segment.id, "seqs"))  # type: ignore[return-value]
+
+    def ids(self, segment: SegmentRecord) -> SegmentIds | None:
+        return self.read.get((segment.id, "ids"))  # type: ignore[return-value]
+
+    def jobs(self, segment: SegmentRecord, block: Block) -> list[JobRecord] | None:
+        return self.read.get((segment.id, block))  # type: ignore[return-value]
+
+    def keys(self, segment: SegmentRecord, block: Block) -> list[KeyRecord] | None:
+        raise NotImplementedError
+
+
+def _cut(body: bytes, line: Line | Block) -> bytes:
+    return body[line.offset : line.offset + line.length]
+
+
+class DeepState:
+    """A state, and its segments."""
+
+    def __init__(self, state: State) -> None:
+        """Begin without segments."""
+        self.memory = Memory()
+        self.state = state
+        self.state.cold.rows.cache = self.memory
+
+    def apply(self, request: Request, now: datetime) -> Applied:
+        """Apply a request, and fetch what it needs for that."""
+        return self.retry(lambda: apply(self.state, request, now))
+
+    def retry(self, act: Callable[[], Applied]) -> Applied:
+        """Do something as often as it needs more parts of segments."""
+        while True:
+            mark = len(self.state.changes)
+            try:
+                return act()
+            except ColdRowsNeededError as needed:
+                assert len(self.state.changes) == mark, "nothing is changed before all is read"
+                self.memory.fetch(needed.parts)
+
+    def spill(self, cls: SegmentClass, now: datetime, count: int) -> int:
+        """Move the oldest jobs of a class to a segment."""
+        chosen = [job for job in self.state.jobs if class_of(job, now) == cls][:count]
+        if not chosen:
+            return 0
+        encoded = self.write(cls, chosen)
+        segment = self.written(encoded, now)
+        by_seq = {job.seq: job for job in chosen}
+        jobs = tuple(by_seq[seq] for seq in encoded.seqs)
+        answer = self.apply(Request(Spill(segment=segment, jobs=jobs)), now).answer
+        assert answer == len(chosen)
+        return len(chosen)
+
+    def merge(self, cls: SegmentClass, now: datetime) -> int:
+        """Merge all segments of a class."""
+        sources = list(self.state.cold.rows.of_class(cls))
+        rows = [
+            (segment_row(line), (source.record.id, position))
+            for source in sources
+            for position, line in self.lines(source)
+        ]
+        if not rows:
+            return 0
+        origins = {row.fields.seq: origin for row, origin in rows}
+        encoded = encode_segment(cls, sort_rows(cls, [row for row, _ in rows]))
+        merge = Merge(
+            sources=tuple(source.record.id for source in sources),
+            targets=(self.written(encoded, now),),
+            origins=(tuple(origins[seq] for seq in encoded.seqs),),
+        )
+        answer: int = self.apply(Request(merge), now).answer
+        return answer
+
+    def lines(self, segment: Segment) -> list[tuple[int, bytes]]:
+        """The rows of a segment that have not left, with their positions."""
+        body, record = self.memory.bodies[segment.record.id], segment.record
+        index = decode_index(record, body[record.bytes - record.index :], record.id)
+        lines = [line for b in index.blocks for line in split_block(b, _cut(body, b), record.id)]
+        return [(p, line) for p, line in enumerate(lines) if p not in segment.gone]
+
+    def write(self, cls: SegmentClass, jobs: Sequence[JobRecord]) -> EncodedSegment:
+        """Encode jobs as a segment."""
+        return encode_segment(cls, sort_rows(cls, [segment_row(_encode(job)) for job in jobs]))
+
+    def written(self, encoded: EncodedSegment, now: datetime) -> WrittenSegment:
+        """Put a segment into the store."""
+        record = encoded.record(self.state.version + 1, now)
+        self.memory.bodies[record.id] = encoded.body
+        return WrittenSegment(record, encoded.index, encoded.seqs)
+
+    def jobs(self) -> list[JobRecord]:
+        """All jobs, wherever they are, each of them in one place."""
+        jobs = [*self.state.jobs]
+        for segment in self.state.cold.rows.of_class("ready", "later", "dead"):
+            jobs += [_decode(line) for _, line in self.lines(segment)]
+        jobs.sort(key=lambda job: job.seq)
+        assert len({job.seq for job in jobs}) == len(jobs), "a job is in two places"
+        return jobs
+
+    def reload(self) -> None:
+        """Begin anew with the rows of the object and the entries of its segments."""
+        old = self.state
+        records = [each.entry() for each in old.cold.rows.segments.values()]
+        self.state = _copy(old, records)
+        self.state.cold.rows.cache = self.memory
+
+
+def class_of(job: JobRecord, now: datetime) -> SegmentClass | None:
+    """The class of segments that a job can go to."""
+    if job.status == "dead":
+        return "dead"
+    if job.status != "queued":
+        return None
+    return "ready" if job.run_at is None or job.run_at <= now else "later"
+
+
+def _copy(old: State, records: Sequence[SegmentRecord]) -> State:
+    new = State(
+        incarnation=old.incarnation,
+        created_at=old.created_at,
+        jobs=list(old.jobs),
+        keys=list(old.keys),
+        tokens=list(old.tokens),
+        consumers=list(old.consumers),
+        writers=list(old.writers),
+        segments=records,
+    )
+    for name in ("version", "commits", "broker", "settings", "paused", "paused_kinds", "next_seq"):
+        setattr(new, name, getattr(old, name))
+    for name in ("time", "sessions", "extra", "size_bytes", "added_bytes", "changes"):
+        setattr(new, name, getattr(old, name))
+    return new

@@ -1,0 +1,69 @@
+"""A queue whose jobs are in segments answers every request like one that holds them itself."""
+
+from __future__ import annotations
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from bucketq.model.operations import List, ReadStats, Request
+from bucketq.model.segments import SegmentClass
+from bucketq.model.state import State
+from bucketq.model.transitions import apply
+from tests.unit.model.deep_state import DeepState
+from tests.unit.model.driver import START
+from tests.unit.model.test_machine import QueueMachine, plain
+
+classes: st.SearchStrategy[SegmentClass] = st.sampled_from(["ready", "later", "dead"])
+
+
+class DeepMachine(QueueMachine):
+    """The same requests, also sent to a state that spills, merges and reloads."""
+
+    def __init__(self) -> None:
+        """Begin with an empty queue."""
+        super().__init__()
+        self.deep = DeepState(State(incarnation="test", created_at=START))
+
+    def check(self, request: Request) -> None:
+        """Send a request to all of them."""
+        super().check(request)
+        deep = self.deep.apply(request, self.now)
+        assert type(deep.error) is type(self.last.error)
+        assert plain(deep.answer) == plain(self.last.answer)
+        assert deep.changes == self.last.changes
+
+    @rule(cls=classes, count=st.integers(1, 4))
+    def spill(self, cls: SegmentClass, count: int) -> None:
+        self.deep.spill(cls, self.now, count)
+
+    @rule(cls=classes)
+    def merge(self, cls: SegmentClass) -> None:
+        self.deep.merge(cls, self.now)
+
+    @rule()
+    def reload(self) -> None:
+        self.deep.reload()
+
+    @rule(limit=st.integers(1, 5), after=st.integers(0, 6))
+    def list_and_count(self, limit: int, after: int) -> None:
+        page = Request(List(limit=limit, after=after))
+        stats = Request(ReadStats())
+        flat = apply(self.state, page, self.now)
+        assert self.deep.apply(page, self.now).answer == flat.answer
+        shallow, deep = apply(self.state, stats, self.now), self.deep.apply(stats, self.now)
+        assert deep.answer.counts == shallow.answer.counts
+        assert deep.answer.oldest_queued_s == shallow.answer.oldest_queued_s
+
+    @invariant()
+    def every_job_is_in_one_place(self) -> None:
+        assert self.deep.jobs() == list(self.state.jobs)
+
+
+DeepMachine.TestCase.settings = settings(
+    max_examples=100,
+    stateful_step_count=50,
+    deadline=None,
+    phases=set(Phase) - {Phase.explain},
+)
+TestDeepMachine = DeepMachine.TestCase
