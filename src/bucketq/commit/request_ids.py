@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterator
-from hashlib import blake2b
 
 from msgspec import Struct
 
@@ -27,6 +26,7 @@ from bucketq.errors import (
     QueueNotFoundError,
     StoreRefusedError,
 )
+from bucketq.model import job_ids
 from bucketq.model.base import Operation
 from bucketq.model.operations import AnyOperation, Claim, Request
 
@@ -34,12 +34,6 @@ _TOKEN = re.compile(
     r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,15}))?"
 )
 """Verb, session, number, since, and the time; tokens of older releases have no time."""
-_TIME_LENGTH = 10
-_HASH_BYTES = 10
-_HASHES = 2**80
-"""A ULID is a time in 10 letters of 5 bits and 80 bits that are unique, here a hash."""
-_FOUR = 2**20
-"""How many values four letters have; the ids of one push mostly differ in the last four only."""
 _UNJUDGED = (
     StoreRefusedError,
     OverloadedError,
@@ -48,7 +42,6 @@ _UNJUDGED = (
     ClosedError,
 )
 """Rejections that are made before a request is compared with those that took effect."""
-_PAIRS = tuple(crockford(number, 2) for number in range(1024))
 
 
 class RequestId(Struct, frozen=True):
@@ -73,35 +66,19 @@ class RequestId(Struct, frozen=True):
         )
 
     def job_id(self, index: int) -> str:
-        """The id of a job that it pushes: unique, and the same at every try."""
-        number = self._first(index)
-        return self._start(number) + _four(number % _FOUR)
+        """The id of a job that it pushes: the same at every try, like no other job's."""
+        return job_ids.job_id(self._time, self.session, self.number, index)
 
     def job_ids(self) -> Iterator[str]:
-        """Yield the ids of all jobs that it pushes, in order."""
-        number = self._first()
-        while True:
-            start = self._start(number)
-            for last in range(number % _FOUR, _FOUR):
-                yield start + _PAIRS[last >> 10] + _PAIRS[last & 1023]
-            number = (number // _FOUR + 1) * _FOUR % _HASHES
+        """The ids of all jobs that it pushes, in order."""
+        return job_ids.job_ids(self._time, self.session, self.number)
 
-    def _first(self, index: int = 0) -> int:
-        """Hash its name; the job at ``index`` gets the number that far behind the hash."""
-        name = f"{self.session}/{self.number}".encode()
-        digest = blake2b(name, digest_size=_HASH_BYTES).digest()
-        return (int.from_bytes(digest) + index) % _HASHES
-
-    def _start(self, number: int) -> str:
-        """Return all of an id but the last four letters."""
-        upper = _four(number >> 60) + _four((number >> 40) % _FOUR) + _four((number >> 20) % _FOUR)
+    @property
+    def _time(self) -> str:
+        """The first letters of the ids."""
         if self.made_ms is None:
-            return self.session[:_TIME_LENGTH] + upper
-        return crockford(self.made_ms, _TIME_LENGTH) + upper
-
-
-def _four(number: int) -> str:
-    return _PAIRS[number >> 10] + _PAIRS[number & 1023]
+            return self.session[: job_ids.TIME_LENGTH]
+        return crockford(self.made_ms, job_ids.TIME_LENGTH)
 
 
 def token_of(request: Request, version: int) -> str | None:

@@ -190,7 +190,7 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
         job = state.jobs.get(operation.job)
         if job is not None and job.outcome == "completed" and job.lease == operation.lease:
             return
-        raise _lost(operation.job, job)
+        raise _lost(state, operation.job)
     _check_result(state, operation)
     state.finish_jobs((finished_with(held, operation, now),))
 
@@ -341,7 +341,7 @@ def _pulse(state: State, lease: LeaseRef) -> Pulse:
 def _held(state: State, job_id: str, lease: str) -> JobRecord:
     job = _find_held(state, job_id, lease)
     if job is None:
-        raise _lost(job_id, state.jobs.get(job_id))
+        raise _lost(state, job_id)
     return job
 
 
@@ -352,7 +352,14 @@ def _find_held(state: State, job_id: str, lease: str) -> JobRecord | None:
     return job if is_held else None
 
 
-def _lost(job_id: str, job: JobRecord | None) -> LeaseLostError:
+def _lost(state: State, job_id: str) -> LeaseLostError:
+    """Say why a worker lost a job. One in a segment waits or is dead; it is not looked for."""
+    job = state.jobs.get(job_id)
+    if job is None and state.cold.rows.segments:
+        return LeaseLostError(
+            f"lease lost: job {job_id} is not running; it waits, is dead, or has been finished and "
+            "archived; stop working on it"
+        )
     if job is None:
         return JobGoneError(
             f"lease lost: no job {job_id!r} in the queue; it has been finished and archived, or "

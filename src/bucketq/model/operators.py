@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check, timekeeping
+from bucketq.model.finished_jobs import finished_at
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
 from bucketq.model.reads import not_found
 from bucketq.model.records import JobRecord
@@ -145,12 +146,14 @@ def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | 
 
 
 def _expired_dead(state: State, now: datetime) -> JobRecord | None:
-    retention = timedelta(seconds=state.settings.dead_retention_s)
-    is_crowded = state.dead_count > state.settings.max_dead
-    oldest = state.oldest_dead(None if is_crowded else now - retention)
-    if oldest is None or is_crowded:
+    """The next dead job to be finished; None if there is none, or if it is in a segment."""
+    oldest, cold_at = state.dead_ages.first(), state.cold.next_death()
+    if oldest is None or (cold_at is not None and cold_at <= finished_at(oldest)):
+        return None  # ``ExpireDead`` reads those in segments; here nothing can be waited for.
+    if state.dead_count > state.settings.max_dead:
         return oldest
     died_at = oldest.finished_at
+    retention = timedelta(seconds=state.settings.dead_retention_s)
     return oldest if died_at is not None and now - died_at > retention else None
 
 

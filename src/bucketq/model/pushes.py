@@ -24,6 +24,7 @@ from bucketq.errors import (
 )
 from bucketq.model import check
 from bucketq.model.base import NewJob
+from bucketq.model.job_ids import is_made_by
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push
 from bucketq.model.records import JobRecord, KeyRecord
@@ -46,11 +47,16 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _id = attrgetter("id")
 
 
-def push(state: State, operation: Push | Publish, now: datetime) -> tuple[str, ...]:
-    """Add jobs, all or none; return their ids, or those of the jobs that they would repeat."""
+def push(
+    state: State, operation: Push | Publish, now: datetime, made: frozenset[str]
+) -> tuple[str, ...]:
+    """Add jobs, all or none; return their ids, or those of the jobs that they would repeat.
+
+    ``made`` tells which ids were made for this request.
+    """
     jobs = operation.jobs
     payload_bytes = _check_batch(state, jobs)
-    known, keyed = _look_up(state, jobs, now)
+    known, keyed = _look_up(state, jobs, now, made)
     fresh: Sequence[NewJob] = jobs
     if known:
         fresh = [job for job in jobs if job.id not in known]
@@ -66,7 +72,7 @@ def push(state: State, operation: Push | Publish, now: datetime) -> tuple[str, .
     return tuple(known.get(job_id, job_id) for job_id in ids) if known else ids
 
 
-def publish(state: State, operation: Publish, now: datetime) -> bool:
+def publish(state: State, operation: Publish, now: datetime, made: frozenset[str]) -> bool:
     """Add jobs, all or none, unless the position was published; return whether it was new."""
     check.name(operation.writer, "writer")
     check.whole_number(operation.batch, "batch", 0)
@@ -80,7 +86,7 @@ def publish(state: State, operation: Publish, now: datetime) -> bool:
             f"too many writers: the queue remembers {len(state.writers):,}, {limit:,} are allowed "
             "(max_writers); use a name again, or shorten writer_retention_s"
         )
-    push(state, operation, now)
+    push(state, operation, now, made)
     state.put_writer(
         WriterRecord(
             id=operation.writer,
@@ -135,14 +141,15 @@ def _check_different(names: list[str], what: str) -> None:
 
 
 def _look_up(
-    state: State, jobs: tuple[NewJob, ...], now: datetime
+    state: State, jobs: tuple[NewJob, ...], now: datetime, made: frozenset[str]
 ) -> tuple[dict[str, str], dict[str, NewJob]]:
     """The ids of jobs that are there already, by those in the push; the others by their keys."""
     known: dict[str, str] = {}
     keyed: dict[str, NewJob] = {}
-    by_id = state.jobs.by_id
+    by_id, is_deep = state.jobs.by_id, bool(state.cold.rows.segments)
     for job in jobs:
-        if job.key is not None or job.id in by_id:
+        may_be_cold = is_deep and not is_made_by(made, job.id)
+        if job.key is not None or job.id in by_id or may_be_cold:
             known_id = _find(state, job, now)
             if known_id is not None:
                 known[job.id] = known_id

@@ -332,17 +332,9 @@ class State:
         """How many dead jobs there are, of those that are counted."""
         return sum(count for (_, status), count in self.counts.items() if status == "dead")
 
-    def oldest_dead(self, before: datetime | None) -> JobRecord | None:
-        """The job that died first, if it may have died before a time. None: at any time.
-
-        Raises ``ColdRowsNeededError``.
-        """
-        while True:
-            oldest, bound = self.dead_ages.first(), self.cold.next_death()
-            if bound is None or (before is not None and bound >= before):
-                return oldest
-            if oldest is not None and finished_at(oldest) < bound:
-                return oldest
+    def decode_dead(self, before: datetime) -> None:
+        """Decode dead jobs in segments that died before a time; raises ``ColdRowsNeededError``."""
+        while (bound := self.cold.next_death()) is not None and bound < before:
             self._decode_dead()
 
     def _decode_dead(self) -> None:

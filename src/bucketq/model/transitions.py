@@ -26,6 +26,7 @@ from bucketq.model import (
     brokers,
     check,
     consumers,
+    job_ids,
     leases,
     operators,
     pushes,
@@ -61,7 +62,6 @@ _UNRECORDED = frozenset(REPEATABLE)
 _Handler = Callable[[State, Any, datetime], Any]
 
 _HANDLERS: dict[type[Operation], _Handler] = {
-    ops.Push: pushes.push,
     ops.Claim: leases.claim,
     ops.Heartbeat: leases.heartbeat,
     ops.Complete: leases.complete,
@@ -100,8 +100,12 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     batches.ReleaseBatch: consumers.release,
     batches.ReadConsumers: consumers.read_all,
     batches.RemoveConsumer: consumers.remove,
+}
+_PUSHES: dict[type[Operation], Callable[[State, Any, datetime, frozenset[str]], Any]] = {
+    ops.Push: pushes.push,
     batches.Publish: pushes.publish,
 }
+"""Handlers that need to know which ids of jobs were made for the request."""
 
 _Remember = Callable[[Any, Any], Any]
 _Recall = Callable[[State, Any, Any], Any]
@@ -131,7 +135,11 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
             answer = _find_earlier(state, request)
             if answer is not MISSING:
                 return Applied(answer, None, [])
-        answer = _HANDLERS[type(operation)](state, operation, now)
+        if type(operation) in _PUSHES:
+            made = job_ids.made_by(request.session, request.number)
+            answer = _PUSHES[type(operation)](state, operation, now, made)
+        else:
+            answer = _HANDLERS[type(operation)](state, operation, now)
     except (RejectedError, SupersededError, UnavailableError) as error:
         if len(state.changes) != mark:
             raise AssertionError(f"{operation!r} was refused half way") from error

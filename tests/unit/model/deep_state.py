@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -32,6 +33,8 @@ from bucketq.model.segments import (
 )
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
+
+A = TypeVar("A")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(JobRecord).decode
@@ -96,7 +99,7 @@ class DeepState:
         """Apply a request, and fetch what it needs for that."""
         return self.retry(lambda: apply(self.state, request, now))
 
-    def retry(self, act: Callable[[], Applied]) -> Applied:
+    def retry(self, act: Callable[[], A]) -> A:
         """Do something as often as it needs more parts of segments."""
         while True:
             mark = len(self.state.changes)

@@ -1,0 +1,67 @@
+"""Ids of jobs that are pushed without one: derived from the request that pushes them.
+
+A retry of the request makes the same ids, and no other request makes them. They begin with the time
+at which the request was made, as ULIDs do; then come 80 bits: a hash of the request's id, and from
+there on numbers in a row.
+
+A push looks for its ids among the jobs of the queue, to recognise a repetition. Ids that follow
+from the request itself need no such look in segments: ``is_made_by`` tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from bucketq.clock import crockford
+
+TIME_LENGTH = 10
+_HASH_BYTES = 10
+_HASHES = 2**80
+_FOUR = 2**20
+"""How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
+_PAIRS = tuple(crockford(number, 2) for number in range(1024))
+
+
+def job_id(time: str, session: str, number: int, index: int) -> str:
+    """Return the id of a job that a request pushes; ``time`` are its first letters."""
+    found = _first(session, number, index)
+    return time + _upper(found) + _four(found % _FOUR)
+
+
+def job_ids(time: str, session: str, number: int) -> Iterator[str]:
+    """Yield the ids of all jobs that a request pushes, in order."""
+    found = _first(session, number)
+    while True:
+        start = time + _upper(found)
+        for last in range(found % _FOUR, _FOUR):
+            yield start + _PAIRS[last >> 10] + _PAIRS[last & 1023]
+        found = (found // _FOUR + 1) * _FOUR % _HASHES
+
+
+def made_by(session: str, number: int) -> frozenset[str]:
+    """Return what the ids of a request's jobs have after the time and before the last four letters.
+
+    There are two, because the numbers of a large push may pass the end of the last four letters.
+    """
+    found = _first(session, number)
+    return frozenset((_upper(found), _upper((found + _FOUR) % _HASHES)))
+
+
+def is_made_by(made: frozenset[str], job: str) -> bool:
+    """Whether an id follows from the request that ``made`` stands for."""
+    return job[TIME_LENGTH:-4] in made
+
+
+def _first(session: str, number: int, index: int = 0) -> int:
+    digest = blake2b(f"{session}/{number}".encode(), digest_size=_HASH_BYTES).digest()
+    return (int.from_bytes(digest) + index) % _HASHES
+
+
+def _upper(number: int) -> str:
+    """All of an id but the time and the last four letters."""
+    return _four(number >> 60) + _four((number >> 40) % _FOUR) + _four((number >> 20) % _FOUR)
+
+
+def _four(number: int) -> str:
+    return _PAIRS[number >> 10] + _PAIRS[number & 1023]
