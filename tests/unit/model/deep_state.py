@@ -109,38 +109,33 @@ class DeepState:
                 assert len(self.state.changes) == mark, "nothing is changed before all is read"
                 self.memory.fetch(needed.parts)
 
-    def spill(self, cls: SegmentClass, now: datetime, count: int) -> int:
-        """Move the oldest jobs of a class to a segment."""
+    def spill(self, cls: SegmentClass, now: datetime, count: int) -> Spill | None:
+        """Write the oldest jobs of a class to a segment, to be named at any time."""
         chosen = [job for job in self.state.jobs if class_of(job, now) == cls][:count]
         if not chosen:
-            return 0
+            return None
         encoded = self.write(cls, chosen)
-        segment = self.written(encoded, now)
         by_seq = {job.seq: job for job in chosen}
         jobs = tuple(by_seq[seq] for seq in encoded.seqs)
-        answer = self.apply(Request(Spill(segment=segment, jobs=jobs)), now).answer
-        assert answer == len(chosen)
-        return len(chosen)
+        return Spill(segment=self.written(encoded, now), jobs=jobs)
 
-    def merge(self, cls: SegmentClass, now: datetime) -> int:
-        """Merge all segments of a class."""
-        sources = list(self.state.cold.rows.of_class(cls))
+    def merge(self, cls: SegmentClass, now: datetime, count: int) -> Merge | None:
+        """Write the rows of some segments of a class to one, to be named at any time."""
+        sources = list(self.state.cold.rows.of_class(cls))[:count]
         rows = [
             (segment_row(line), (source.record.id, position))
             for source in sources
             for position, line in self.lines(source)
         ]
         if not rows:
-            return 0
+            return None
         origins = {row.fields.seq: origin for row, origin in rows}
         encoded = encode_segment(cls, sort_rows(cls, [row for row, _ in rows]))
-        merge = Merge(
+        return Merge(
             sources=tuple(source.record.id for source in sources),
             targets=(self.written(encoded, now),),
             origins=(tuple(origins[seq] for seq in encoded.seqs),),
         )
-        answer: int = self.apply(Request(merge), now).answer
-        return answer
 
     def lines(self, segment: Segment) -> list[tuple[int, bytes]]:
         """The rows of a segment that have not left, with their positions."""
@@ -155,7 +150,7 @@ class DeepState:
 
     def written(self, encoded: EncodedSegment, now: datetime) -> WrittenSegment:
         """Put a segment into the store."""
-        record = encoded.record(self.state.version + 1, now)
+        record = encoded.record(self.state.version + 2, now)
         self.memory.bodies[record.id] = encoded.body
         return WrittenSegment(record, encoded.index, encoded.seqs)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from bucketq.errors import LeaseLostError
 from bucketq.model.operations import List, ReadStats, Request, Tidy
+from bucketq.model.segment_changes import Merge, Spill
 from bucketq.model.segments import SegmentClass
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import START
+from tests.unit.model.operator_rules import chosen, pick
 from tests.unit.model.test_machine import QueueMachine, plain
 
 classes: st.SearchStrategy[SegmentClass] = st.sampled_from(["ready", "later", "dead"])
@@ -25,6 +29,7 @@ class DeepMachine(QueueMachine):
         """Begin with an empty queue."""
         super().__init__()
         self.deep = DeepState(State(incarnation="test", created_at=START))
+        self.written: list[Spill | Merge] = []
 
     def check(self, request: Request) -> None:
         """Send a request to all of them."""
@@ -39,13 +44,30 @@ class DeepMachine(QueueMachine):
         assert plain(deep.answer) == plain(self.last.answer)
         assert deep.changes == self.last.changes
 
-    @rule(cls=classes, count=st.integers(1, 4))
-    def spill(self, cls: SegmentClass, count: int) -> None:
-        self.deep.spill(cls, self.now, count)
+    @rule(cls=classes, count=st.integers(1, 4), later=st.booleans())
+    def spill(self, cls: SegmentClass, count: int, later: bool) -> None:
+        self.put(self.deep.spill(cls, self.now, count), later=later)
 
-    @rule(cls=classes)
-    def merge(self, cls: SegmentClass) -> None:
-        self.deep.merge(cls, self.now)
+    @rule(cls=classes, count=st.integers(1, 4), later=st.booleans())
+    def merge(self, cls: SegmentClass, count: int, later: bool) -> None:
+        self.put(self.deep.merge(cls, self.now, count), later=later)
+
+    def put(self, written: Spill | Merge | None, *, later: bool) -> None:
+        if written is not None:
+            self.written.append(written)
+        if not later:
+            self.name_what_was_written(0)
+
+    @rule(number=pick)
+    def name_what_was_written(self, number: int) -> None:
+        """Name a segment, maybe again, whatever has happened since it was written."""
+        if self.written:
+            written: Any = chosen(self.written, number)
+            self.deep.apply(Request(written), self.now)
+
+    @rule()
+    def move_to_the_next_version(self) -> None:
+        self.deep.state.version += 1
 
     @rule()
     def reload(self) -> None:
