@@ -1,0 +1,144 @@
+"""Naming segments: every row stays in one place, whatever happened since they were written."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bucketq.model.operations import Cancel, Claim, Push, Request
+from bucketq.model.segment_changes import Merge, Spill
+from bucketq.model.state import State
+from tests.unit.model.deep_state import DeepState
+from tests.unit.model.driver import SECRET, START, new_job
+
+NOW = START + timedelta(seconds=1)
+
+
+class Deep(DeepState):
+    """A queue with three jobs, and short words for what tests do."""
+
+    def __init__(self) -> None:
+        """Push three jobs."""
+        super().__init__(State(incarnation="test", created_at=START))
+        self.do(Push(jobs=tuple(new_job(f"j{number}") for number in (1, 2, 3))))
+
+    def do(self, operation: Any) -> Any:
+        """Apply an operation that must be granted."""
+        applied = self.apply(Request(operation), NOW)
+        assert applied.error is None, applied.error
+        return applied.answer
+
+    def claim(self) -> list[str]:
+        """Claim a job."""
+        return [job.id for job in self.do(Claim(worker="w", secret=SECRET))]
+
+    def written_spill(self, count: int = 3) -> Spill:
+        """Write a spill that is not named yet."""
+        written = self.spill("ready", NOW, count)
+        assert written is not None
+        return written
+
+    def written_merge(self, count: int = 9) -> Merge:
+        """Write a merge that is not named yet."""
+        written = self.merge("ready", NOW, count)
+        assert written is not None
+        return written
+
+    def statuses(self) -> dict[str, str]:
+        """The status of every job; fails if one is in two places."""
+        return {job.id: job.status for job in self.jobs()}
+
+
+QUEUED = {"j1": "queued", "j2": "queued", "j3": "queued"}
+
+
+def test_a_spill_moves_jobs_and_claims_take_them_from_there_in_order() -> None:
+    deep = Deep()
+    assert deep.do(deep.written_spill()) == 3
+    assert list(deep.state.jobs) == []
+    assert deep.statuses() == QUEUED
+    assert [deep.claim() for _ in range(4)] == [["j1"], ["j2"], ["j3"], []]
+    assert not deep.state.cold.rows.segments, "a segment without rows is named no more"
+
+
+def test_a_job_claimed_since_is_gone_from_the_spill() -> None:
+    deep = Deep()
+    spill = deep.written_spill()
+    assert deep.claim() == ["j1"]
+    assert deep.do(spill) == 2
+    assert deep.statuses() == QUEUED | {"j1": "running"}
+    assert [deep.claim() for _ in range(3)] == [["j2"], ["j3"], []]
+
+
+def test_a_spill_that_was_named_is_not_named_again_with_jobs_that_are_cold() -> None:
+    deep = Deep()
+    first, second = deep.written_spill(), deep.written_spill(2)
+    assert deep.do(first) == 3
+    assert deep.do(first) == 0
+    assert deep.do(second) == 0
+    assert deep.statuses() == QUEUED
+
+
+def test_a_job_claimed_since_is_gone_from_the_merge() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill(2))
+    deep.do(deep.written_spill(1))
+    merge = deep.written_merge()
+    assert deep.claim() == ["j1"]
+    assert deep.do(Cancel(job="j3")) == "cancelled"
+    assert deep.do(merge) == 1, "the segment of j3 has no rows any more"
+    assert deep.statuses() == {"j1": "running", "j2": "queued", "j3": "done"}
+    assert [deep.claim() for _ in range(2)] == [["j2"], []]
+
+
+def test_of_two_mergers_of_the_same_segments_one_is_given_up() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill(2))
+    deep.do(deep.written_spill(1))
+    both, one = deep.written_merge(), deep.written_merge(1)
+    assert deep.do(both) == 2
+    assert deep.do(one) == 0
+    assert deep.do(both) == 0
+    assert deep.statuses() == QUEUED
+    assert len(deep.state.cold.rows.segments) == 1
+
+
+def test_a_merge_keeps_what_only_some_of_its_sources_still_hold() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill(2))
+    deep.do(deep.written_spill(1))
+    assert deep.claim() == ["j1"]
+    one, both = deep.written_merge(1), deep.written_merge()
+    assert deep.do(one) == 1
+    assert deep.do(both) == 1, "its other source is not named any more"
+    assert deep.statuses() == QUEUED | {"j1": "running"}
+    assert [deep.claim() for _ in range(3)] == [["j2"], ["j3"], []]
+
+
+@pytest.mark.parametrize("what", ["spill", "merge"])
+def test_nothing_is_introduced_after_the_last_version_that_may(what: str) -> None:
+    deep = Deep()
+    written: Spill | Merge = deep.written_spill(2)
+    if what == "merge":
+        deep.do(written)
+        deep.do(deep.written_spill())
+        written = deep.written_merge()
+    record = (written.segment if isinstance(written, Spill) else written.targets[0]).record
+    deep.state.version = record.until
+    assert deep.do(written) == 0
+    assert record.id not in deep.state.cold.rows.segments
+    deep.state.version = record.until - 1
+    assert deep.do(written) > 0
+    assert deep.statuses() == QUEUED
+
+
+def test_jobs_that_were_decoded_are_found_in_the_merged_segment() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill(2))
+    deep.do(deep.written_spill(1))
+    assert deep.claim() == ["j1"], "its neighbour is decoded with it"
+    deep.do(deep.written_merge())
+    assert [deep.claim() for _ in range(3)] == [["j2"], ["j3"], []]
+    assert deep.statuses() == dict.fromkeys(QUEUED, "running")
