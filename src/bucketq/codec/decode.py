@@ -14,10 +14,12 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from bucketq.codec.document import Document
-from bucketq.codec.layout import END, FORMAT, TABLES
+from bucketq.codec.layout import END, FORMAT, OPENINGS, REQUIRED, TABLES
+from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
+from bucketq.model.segments import Gone, SegmentRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -47,6 +49,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     version: int
     commit: str
     incarnation: str
+    requires: list[str] = []
     created_at: datetime
     broker: BrokerRecord | None
     settings: Settings
@@ -61,7 +64,14 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     tokens: list[TokenRecord] = []
     consumers: list[ConsumerRecord] = []
     writers: list[WriterRecord] = []
+    segments: list[SegmentRecord] = []
     jobs: list[JobRecord]
+
+
+class _Requirements(Struct):
+    """What an object of format 2 requires of its readers."""
+
+    requires: list[str] = []
 
 
 class _Probe(Struct):
@@ -75,7 +85,7 @@ _syntax = msgspec.json.Decoder(Raw)
 _ROWS: dict[str, type[Struct]] = {
     field.name: get_args(field.type)[0]
     for field in structs.fields(_ObjectFields)
-    if field.name in TABLES
+    if field.name in OPENINGS
 }
 """The type of the rows of each table."""
 
@@ -129,6 +139,22 @@ def check_format(body: bytes, where: str) -> None:
         )
     if number < 1:
         _refuse(where, f"there is no format {number}")
+    if number > 1:
+        _check_required(body, where)
+
+
+def _check_required(body: bytes, where: str) -> None:
+    """Refuse an object that requires something of its readers which this code does not know."""
+    try:
+        required = msgspec.json.decode(body, type=_Requirements).requires
+    except _UNREADABLE:
+        return  # It will be refused for what it is.
+    unknown = [name for name in required if name not in REQUIRED]
+    if unknown:
+        raise NewerFormatError(
+            f"{where} requires {', '.join(unknown)}, which this bucketq does not know: upgrade "
+            "bucketq; the object is left as it is"
+        )
 
 
 def check_frame(body: bytes, where: str) -> None:
@@ -223,7 +249,7 @@ def _read_with_unknown(body: bytes, extra: _Extra) -> _ObjectFields:
         if fields is not None:
             slot = (name, _get(fields, "id", str) or "" if name == "broker" else "")
             known[name] = Raw(msgspec.json.encode(_split(fields, shape, slot, extra)))
-    for name in TABLES:
+    for name in OPENINGS:
         rows = _get(known, name, list[dict[str, Raw]])
         if rows is not None:
             split = [
@@ -259,6 +285,9 @@ def _build(found: _ObjectFields) -> State:
     """Make the state. Raises ``ValueError`` on what the types do not say but the model needs."""
     if found.version < 1 or not found.commits or found.commits[-1] != found.commit:
         raise ValueError(f"version {found.version} does not fit its commits")
+    if (found.format == 1) is bool(found.requires) or (found.segments and not found.requires):
+        raise ValueError(f"format {found.format} does not fit what it requires")
+    _check_segments(found.segments, found.next_seq)
     _check_sessions(found.sessions)
     _check_consumers(found.consumers)
     _check_jobs(found.jobs, found.next_seq)
@@ -274,10 +303,12 @@ def _build(found: _ObjectFields) -> State:
             tokens=found.tokens,
             consumers=found.consumers,
             writers=found.writers,
+            segments=found.segments,
         )
     except ValueError:
         _check_order(found)
         raise
+    state.requires = dict.fromkeys(found.requires)
     state.sessions = sessions
     state.version = found.version
     state.commits.extend(found.commits)
@@ -345,6 +376,23 @@ def _check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
             or ((at := job.finished_at) is not None and at.tzinfo is None)
         ):
             raise ValueError(f"jobs[{index}] ({job.id}) has a time without a zone")
+
+
+def _check_segments(segments: list[SegmentRecord], next_seq: int) -> None:
+    seen = set[str]()
+    for index, segment in enumerate(segments):
+        place = f"segments[{index}] ({segment.id})"
+        if not is_segment_id(segment.id) or segment.id in seen:
+            raise ValueError(f"{place} has no id of its own")
+        seen.add(segment.id)
+        if segment.cls != "keys" and segment.last >= next_seq:
+            raise ValueError(f"next_seq is {next_seq}, but {place} goes up to {segment.last}")
+        gone = Gone(segment.gone)
+        last = segment.gone[-1][1] if segment.gone else -1
+        if last >= segment.rows or segment.live != segment.rows - gone.count or not segment.live:
+            raise ValueError(f"{place}: its rows, those that are gone and those left do not fit")
+        if segment.at.tzinfo is None:
+            raise ValueError(f"{place} has a time without a zone")
 
 
 def _check_sessions(sessions: list[Session]) -> None:

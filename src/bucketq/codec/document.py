@@ -17,7 +17,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from bucketq.codec.crc import combine
-from bucketq.codec.layout import COMMA, END, FORMAT, OPENINGS, OPTIONAL, SEPARATOR, Head
+from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPARATOR, Head
+from bucketq.model.cold_rows import ColdRows
+from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
 from bucketq.model.table import Table
 
@@ -147,18 +149,48 @@ def _with_extra(row: Struct, extra: dict[str, Raw] | None) -> bytes:
     return text[:-1] + (b"" if text == b"{}" else b",") + _encoder.encode(extra)[1:]
 
 
+class _SegmentSection:
+    """The encoded form of the table of segments, which is small."""
+
+    def __init__(self, rows: ColdRows) -> None:
+        self.table = rows.segments
+        self._rows = rows
+        self._text = b""
+
+    def adopt(self, body: bytes, start: int, end: int) -> None:
+        """Take the encoded rows, without the table's brackets, from an object just read."""
+        self._text = body[start:end]
+
+    def encode(self, state: State) -> tuple[list[_Text], int, int]:
+        """The parts of the table's text, their checksum and their length."""
+        if self._rows.is_touched or not self._text:
+            self._rows.is_touched = False
+            entries = sorted((each.entry() for each in self.table.values()), key=_segment_order)
+            lines = [_with_extra(each, state.extra.get((SEGMENTS, each.id))) for each in entries]
+            self._text = b"\n" + SEPARATOR.join(lines) if lines else b""
+        return ([self._text] if self._text else []), crc32(self._text), len(self._text)
+
+    def rest_on(self, body: memoryview, start: int) -> None:
+        """Do nothing: the text is small, and kept as it is."""
+
+
+def _segment_order(record: SegmentRecord) -> tuple[str, int, str]:
+    return (record.cls, record.seq, record.id)
+
+
 class Document:
     """A state that can be written."""
 
     def __init__(self, state: State) -> None:
         """Wrap a state of which nothing is encoded yet."""
         self.state = state
-        self._sections = {
+        self._sections: dict[str, _Section | _SegmentSection] = {
             "sessions": _Section("sessions", state.sessions.table),
             "keys": _Section("keys", state.keys),
             "tokens": _Section("tokens", state.tokens),
             "consumers": _Section("consumers", state.consumers),
             "writers": _Section("writers", state.writers),
+            SEGMENTS: _SegmentSection(state.cold.rows),
             "jobs": _Section("jobs", state.jobs),
         }
 
@@ -212,7 +244,8 @@ class Document:
                 starts[name] = length
                 add(texts, text_crc, text_length)
         add_text(END)
-        first = b'{"format":%d,"checksum":"crc32:%08x","bytes":%d,\n' % (FORMAT, crc, length)
+        number = 2 if state.requires else 1
+        first = b'{"format":%d,"checksum":"crc32:%08x","bytes":%d,\n' % (number, crc, length)
         body = b"".join([first, *parts])
         for name, start in starts.items():
             self._sections[name].rest_on(memoryview(body), len(first) + start)
@@ -239,6 +272,7 @@ def _encode_head(state: State) -> bytes:
         version=state.version,
         commit=state.commits[-1],
         incarnation=state.incarnation,
+        requires=list(state.requires) or UNSET,
         created_at=state.created_at,
         broker=Raw(b"null")
         if state.broker is None

@@ -46,7 +46,7 @@ def read_heading(body: bytes, where: str) -> Heading:
         head = msgspec.json.decode(body[:end].rstrip(b",") + b"}", type=_Head)
     except (ValueError, msgspec.MsgspecError):
         head = None
-    if head is None or head.format != FORMAT:
+    if head is None or not 1 <= head.format <= FORMAT:
         state = decode(body, where).state
         return Heading(state.incarnation, state.version, state.broker)
     broker = None if head.broker is None else BrokerRecord(*structs.astuple(head.broker))

@@ -6,8 +6,11 @@ from datetime import datetime
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-FORMAT = 1
-"""The format that this code writes. A newer one is refused, an older one is upgraded."""
+FORMAT = 2
+"""The newest format that this code knows. A newer one is refused, an older one is read. An object
+is written in format 1 until it uses something that older code must not ignore."""
+REQUIRED = frozenset({"segments"})
+"""What an object of format 2 may require of its readers, as far as this code knows it."""
 
 OPENINGS = {
     "sessions": b',\n"sessions":[',
@@ -15,14 +18,17 @@ OPENINGS = {
     "tokens": b'\n],"tokens":[',
     "consumers": b'\n],"consumers":[',
     "writers": b'\n],"writers":[',
+    "segments": b'\n],"segments":[',
     "jobs": b'\n],"jobs":[',
 }
 """The text before the rows of each table, in the order of the tables."""
 COMMA = b","
 SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"
-TABLES = tuple(OPENINGS)
-OPTIONAL = frozenset({"tokens", "consumers", "writers"})
+SEGMENTS = "segments"
+"""The table of segments. It is no matter of people: an edit keeps it as it is."""
+TABLES = tuple(name for name in OPENINGS if name != SEGMENTS)
+OPTIONAL = frozenset({"tokens", "consumers", "writers", SEGMENTS})
 """Tables that are left out if they are empty."""
 
 
@@ -32,6 +38,7 @@ class Head(Struct, frozen=True, kw_only=True):
     version: int
     commit: str
     incarnation: str
+    requires: list[str] | UnsetType = UNSET
     created_at: datetime
     broker: Raw
     settings: Raw

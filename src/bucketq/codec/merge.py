@@ -16,9 +16,12 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from bucketq.codec.layout import TABLES
+from bucketq.codec.layout import SEGMENTS, TABLES
 
-BOOKKEEPING = ("format", "checksum", "bytes", "version", "commit", "incarnation", "commits")
+BOOKKEEPING = (
+    *("requires", SEGMENTS),
+    *("format", "checksum", "bytes", "version", "commit", "incarnation", "commits"),
+)
 """Fields of the head that no edit may change: a merge takes them from the newest object."""
 
 _SETTINGS = "settings"

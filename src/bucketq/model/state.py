@@ -61,6 +61,8 @@ class State:
         self.incarnation = incarnation
         self.created_at = created_at
         self.version = 0
+        self.requires: dict[str, None] = {}
+        """What readers of the object must know; nothing: it is written in format 1."""
         self.commits: deque[str] = deque(maxlen=RING_LENGTH)
         """The commits that made this version and those before it, oldest first."""
         self.broker: BrokerRecord | None = None
@@ -325,6 +327,7 @@ class State:
         self.delayed.sweep()
         self.dead_ages.sweep()
         self.cold.add(record, index)
+        self.requires["segments"] = None
         self.changes.append(("segments", record.id))
 
     @property
