@@ -24,6 +24,7 @@ from tests.simulation.test_mutants import Patch, expect
 
 Settle = Callable[[list[JobRecord]], None]
 HANDLERS: dict[Any, Any] = transitions._HANDLERS
+PUSHES: dict[Any, Any] = transitions._PUSHES
 _ONE_SET = "a batch number stands for one set of jobs"
 
 
@@ -100,18 +101,18 @@ def test_an_acknowledgement_that_leaves_the_batch_open_is_noticed(monkeypatch: P
 
 
 def test_a_writer_whose_position_is_not_kept_publishes_twice(monkeypatch: Patch) -> None:
-    def publish(state: State, operation: Publish, now: datetime) -> bool:
-        pushes.push(state, operation, now)
+    def publish(state: State, operation: Publish, now: datetime, made: frozenset[str]) -> bool:
+        pushes.push(state, operation, now, made)
         return True
 
-    monkeypatch.setitem(HANDLERS, Publish, publish)
+    monkeypatch.setitem(PUSHES, Publish, publish)
     expect("a position is published once", "a job that has left stays away", scenario="batches")
 
 
 def test_a_position_that_is_kept_before_its_jobs_is_noticed(monkeypatch: Patch) -> None:
-    def publish(state: State, operation: Publish, now: datetime) -> bool:
-        return publish_really(state, replace(operation, jobs=operation.jobs[:-1]), now)
+    def publish(state: State, operation: Publish, now: datetime, made: frozenset[str]) -> bool:
+        return publish_really(state, replace(operation, jobs=operation.jobs[:-1]), now, made)
 
     publish_really = pushes.publish
-    monkeypatch.setitem(HANDLERS, Publish, publish)
+    monkeypatch.setitem(PUSHES, Publish, publish)
     expect("acknowledged means durable", "all or none", scenario="batches")

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from bucketq.codec.decode import decode
-from bucketq.codec.layout import FORMAT
+from bucketq.codec.layout import FORMAT, REQUIRED
 from bucketq.model.records import BrokerRecord
 
 
@@ -31,6 +31,7 @@ class _Head(Struct, frozen=True):
     incarnation: str
     version: int
     broker: _Broker | None
+    requires: list[str] = []
 
 
 def read_heading(body: bytes, where: str) -> Heading:
@@ -46,7 +47,7 @@ def read_heading(body: bytes, where: str) -> Heading:
         head = msgspec.json.decode(body[:end].rstrip(b",") + b"}", type=_Head)
     except (ValueError, msgspec.MsgspecError):
         head = None
-    if head is None or not 1 <= head.format <= FORMAT:
+    if head is None or not 1 <= head.format <= FORMAT or not REQUIRED.issuperset(head.requires):
         state = decode(body, where).state
         return Heading(state.incarnation, state.version, state.broker)
     broker = None if head.broker is None else BrokerRecord(*structs.astuple(head.broker))

@@ -266,7 +266,7 @@ async def test_restore_rejects_a_damaged_copy_and_an_object_of_a_newer_format() 
     copy = await admin.backup(stored(world))
     with pytest.raises(CorruptStateError, match="truncated"):
         await admin.restore(stored(world), copy.body[:-20], overwrite=True)
-    await spoil(world, b'{"format":1', b'{"format":2')
+    await spoil(world, b'{"format":1', b'{"format":3')
     newer = await world.body()
     with pytest.raises(NewerFormatError):
         await admin.restore(stored(world), copy.body, overwrite=True)

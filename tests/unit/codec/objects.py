@@ -168,6 +168,8 @@ def content_of(state: State) -> dict[str, Any]:
         "consumers": [plain(row) for row in state.consumers],
         "writers": [plain(row) for row in state.writers],
         "jobs": [plain(row) for row in state.jobs],
+        "segments": [plain(each.entry()) for each in state.cold.rows.segments.values()],
+        "requires": list(state.requires),
         "extra": {
             slot: {name: bytes(value) for name, value in fields.items()}
             for slot, fields in state.extra.items()

@@ -155,15 +155,15 @@ def test_a_raw_edit_that_broke_the_json_is_refused_with_its_line(
 @pytest.mark.parametrize(
     "body",
     [
-        stamped(rest_of(BODY), number=2),
+        stamped(rest_of(BODY), number=3),
         stamped(rest_of(BODY), number=999_999_999_999),
-        b'{"format":2}',
-        b'{"format":2,',
-        b'{"format":2,\0\xff garbage',
-        b'{ "format" : 2 ,\n "jobs": {"by": "id"}}',
-        b'{"format":2,"jobs":' + b"[" * 100_000,
-        b'{"jobs":{"by":"id"},"format":2}',
-        json.dumps(CONTENT | {"format": 3}, indent=2, sort_keys=True).encode(),
+        b'{"format":3}',
+        b'{"format":3,',
+        b'{"format":3,\0\xff garbage',
+        b'{ "format" : 3 ,\n "jobs": {"by": "id"}}',
+        b'{"format":3,"jobs":' + b"[" * 100_000,
+        b'{"jobs":{"by":"id"},"format":3}',
+        json.dumps(CONTENT | {"format": 4}, indent=2, sort_keys=True).encode(),
     ],
     ids=ascii,
 )
@@ -171,7 +171,7 @@ def test_a_raw_edit_that_broke_the_json_is_refused_with_its_line(
 def test_a_newer_format_is_refused_as_such_whatever_the_rest_looks_like(
     body: bytes, *, accept: bool
 ) -> None:
-    with pytest.raises(NewerFormatError, match=r"has format \d+, .* up to 1: upgrade bucketq"):
+    with pytest.raises(NewerFormatError, match=r"has format \d+, .* up to 2: upgrade bucketq"):
         decode(body, WHERE, accept=accept)
 
 

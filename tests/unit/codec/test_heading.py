@@ -65,9 +65,9 @@ def test_fields_of_a_newer_bucketq_are_skipped(driver: Driver) -> None:
 
 @pytest.mark.parametrize("change", ["whole", "first line"])
 def test_a_newer_format_is_refused_as_such(driver: Driver, change: str) -> None:
-    body = body_of(driver).replace(b'"format":1', b'"format":2', 1)
+    body = body_of(driver).replace(b'"format":1', b'"format":3', 1)
     with pytest.raises(NewerFormatError, match="upgrade bucketq"):
-        read_heading(body if change == "whole" else b'{"format":2}\n', WHERE)
+        read_heading(body if change == "whole" else b'{"format":3}\n', WHERE)
 
 
 @pytest.mark.parametrize(

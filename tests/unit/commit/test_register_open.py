@@ -68,7 +68,8 @@ async def test_a_queue_that_is_not_there_is_not_created_unasked() -> None:
         (b"{}", CorruptStateError),
         (b"garbage\n", CorruptStateError),
         (b"\xff\xfe", CorruptStateError),
-        (b'{"format":2}\n', NewerFormatError),
+        (b'{"format":3}\n', NewerFormatError),
+        (b'{"format":2,"requires":["news"]}\n', NewerFormatError),
     ],
 )
 @virtual
