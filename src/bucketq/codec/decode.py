@@ -16,6 +16,7 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec.document import Document
 from bucketq.codec.layout import END, FORMAT, OPENINGS, REQUIRED, TABLES
 from bucketq.codec.segment_file import is_segment_id
+from bucketq.codec.unknown_fields import split_fields
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
@@ -271,14 +272,10 @@ def _split(
     fields: dict[str, Raw], shape: type[Struct], slot: tuple[str, str], extra: _Extra
 ) -> dict[str, Raw]:
     """Return the fields that ``shape`` has, and keep the others in ``extra``."""
-    unknown = {
-        name: Raw(msgspec.json.format(bytes(value), indent=-1))
-        for name, value in fields.items()
-        if name not in shape.__struct_fields__
-    }
+    known, unknown = split_fields(fields, shape)
     if unknown:
         extra[slot] = unknown
-    return {name: value for name, value in fields.items() if name not in unknown}
+    return known
 
 
 def _build(found: _ObjectFields) -> State:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw
 
 from bucketq.codec.crc import combine
 from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPARATOR, Head
+from bucketq.codec.unknown_fields import encode_row
 from bucketq.model.cold_rows import ColdRows
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
@@ -117,7 +118,7 @@ class _Section:
             joined = text.replace(b"\n", SEPARATOR)
             if len(joined) - len(text) == len(rows):  # A comma for each line, and a line a row.
                 return b"\n" + joined[: -len(SEPARATOR)]
-        lines = [_with_extra(row, state.extra.get((self.name, row.id))) for row in rows]
+        lines = [encode_row(row, state.extra.get((self.name, row.id))) for row in rows]
         return b"\n" + SEPARATOR.join(lines)
 
 
@@ -139,16 +140,6 @@ def _line_start(row: Any) -> bytes:
     return b'\n{"id":' + _encoder.encode(row.id) + b","
 
 
-def _with_extra(row: Struct, extra: dict[str, Raw] | None) -> bytes:
-    """Encode a row with the fields that this code does not know, on one line."""
-    text = _encoder.encode(row)
-    if b"\n" in text:  # A payload came with line breaks between its values.
-        text = msgspec.json.format(text, indent=-1)
-    if not extra:
-        return text
-    return text[:-1] + (b"" if text == b"{}" else b",") + _encoder.encode(extra)[1:]
-
-
 class _SegmentSection:
     """The encoded form of the table of segments, which is small."""
 
@@ -166,7 +157,7 @@ class _SegmentSection:
         if self._rows.is_touched or not self._text:
             self._rows.is_touched = False
             entries = sorted((each.entry() for each in self.table.values()), key=_segment_order)
-            lines = [_with_extra(each, state.extra.get((SEGMENTS, each.id))) for each in entries]
+            lines = [encode_row(each, state.extra.get((SEGMENTS, each.id))) for each in entries]
             self._text = b"\n" + SEPARATOR.join(lines) if lines else b""
         return ([self._text] if self._text else []), crc32(self._text), len(self._text)
 
@@ -276,8 +267,8 @@ def _encode_head(state: State) -> bytes:
         created_at=state.created_at,
         broker=Raw(b"null")
         if state.broker is None
-        else Raw(_with_extra(state.broker, state.extra.get(("broker", state.broker.id)))),
-        settings=Raw(_with_extra(state.settings, state.extra.get(("settings", "")))),
+        else Raw(encode_row(state.broker, state.extra.get(("broker", state.broker.id)))),
+        settings=Raw(encode_row(state.settings, state.extra.get(("settings", "")))),
         paused=state.paused,
         paused_kinds=list(state.paused_kinds),
         next_seq=state.next_seq,
@@ -285,4 +276,4 @@ def _encode_head(state: State) -> bytes:
         time=UNSET if state.time is None else Raw(_encoder.encode(state.time)),
         commits=list(state.commits),
     )
-    return _with_extra(head, state.extra.get(("head", "")))[1:-1]
+    return encode_row(head, state.extra.get(("head", "")))[1:-1]

@@ -22,18 +22,21 @@ import re
 import sys
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from zlib import crc32
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from bucketq.codec.unknown_fields import decode_row, encode_row
 from bucketq.errors import CorruptStateError
+from bucketq.model.cold_rows import DecodedJobs
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
 from bucketq.model.segments import (
     Block,
     Line,
@@ -123,7 +126,11 @@ class _IndexFields(Struct, omit_defaults=True):
     """The length and the checksum of the line of hashes."""
 
 
+S = TypeVar("S", bound=Struct)
+
 _decode_fields = msgspec.json.Decoder(SortFields).decode
+_decode_job = msgspec.json.Decoder(JobRecord).decode
+_decode_key = msgspec.json.Decoder(KeyRecord).decode
 _decode_index = msgspec.json.Decoder(_IndexFields).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -131,6 +138,23 @@ _encode = msgspec.json.Encoder().encode
 def segment_row(line: bytes) -> SegmentRow:
     """Return the row of a line."""
     return SegmentRow(_decode_fields(line), line)
+
+
+def row_of(record: JobRecord | KeyRecord, unknown: Mapping[str, Raw] | None = None) -> SegmentRow:
+    """Return the row of a job or a key, with the fields that this code does not know."""
+    if isinstance(record, KeyRecord):
+        fields = SortFields(id=record.id, seq=record.seq, at=record.at)
+    else:
+        fields = SortFields(
+            id=record.id,
+            seq=record.seq,
+            kind=record.kind,
+            priority=record.priority,
+            run_at=record.run_at,
+            finished_at=record.finished_at,
+            pushed_at=record.pushed_at,
+        )
+    return SegmentRow(fields, encode_row(record, unknown))
 
 
 def is_segment_id(name: str) -> bool:
@@ -245,11 +269,48 @@ def split_block(block: Block, text: bytes, where: str) -> list[bytes]:
     return text[:-1].split(b"\n")
 
 
+def decode_jobs(lines: Sequence[bytes], start: int, where: str) -> DecodedJobs:
+    """Decode the jobs of some lines, of which the first is at position ``start``.
+
+    Raises:
+        CorruptStateError: One of them is not a job.
+    """
+    try:
+        return [_decode_job(line) for line in lines], {}
+    except msgspec.ValidationError:
+        return _decode_with_unknown(lines, start, where, JobRecord, _decode_job)
+
+
+def decode_keys(lines: Sequence[bytes], start: int, where: str) -> list[KeyRecord]:
+    """Decode the idempotency keys of some lines, of which the first is at position ``start``.
+
+    Raises:
+        CorruptStateError: One of them is not a key.
+    """
+    try:
+        return [_decode_key(line) for line in lines]
+    except msgspec.ValidationError:
+        return _decode_with_unknown(lines, start, where, KeyRecord, _decode_key)[0]
+
+
+def _decode_with_unknown(
+    lines: Sequence[bytes], start: int, where: str, shape: type[S], decode: Callable[[bytes], S]
+) -> tuple[list[S], dict[int, Unknown]]:
+    rows, found = list[S](), dict[int, Unknown]()
+    for position, line in enumerate(lines, start):
+        try:
+            row, unknown = decode_row(line, shape, decode)
+        except msgspec.ValidationError as error:
+            _refuse(where, f"the row at position {position} cannot be decoded ({error})")
+        rows.append(row)
+        if unknown:
+            found[position] = unknown
+    return rows, found
+
+
 def _order(cls: SegmentClass, fields: SortFields) -> tuple[Any, ...]:
     if cls == "ready":
         return (fields.kind, fields.priority, fields.seq)
-    if cls == "keys":
-        return (fields.seq,)
     return (_time(cls, fields), fields.seq)
 
 

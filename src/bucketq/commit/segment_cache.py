@@ -12,11 +12,16 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
-import msgspec
-
-from bucketq.codec.segment_file import decode_ids, decode_index, decode_seqs, split_block
-from bucketq.model.cold_rows import Part
-from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.codec.segment_file import (
+    decode_ids,
+    decode_index,
+    decode_jobs,
+    decode_keys,
+    decode_seqs,
+    split_block,
+)
+from bucketq.model.cold_rows import DecodedJobs, Part
+from bucketq.model.records import KeyRecord
 from bucketq.model.segments import Block, SegmentIds, SegmentIndex, SegmentRecord
 
 ROW_BYTES = 64 << 20
@@ -24,9 +29,6 @@ ROW_BYTES = 64 << 20
 of many kinds, whose segments are read at many places: 2,000 blocks of 32 KiB."""
 _PARALLEL = 16
 """How many parts are read at once: enough to hide the latency of an object store."""
-
-_decode_job = msgspec.json.Decoder(JobRecord).decode
-_decode_key = msgspec.json.Decoder(KeyRecord).decode
 
 ReadRange = Callable[[str, int, int], Awaitable[bytes]]
 """Reads a range of a segment, given its id, the offset and the length."""
@@ -58,15 +60,25 @@ class SegmentParts:
         """Return the hashes of a segment's ids, if they were read."""
         return self._ids.get(segment.id)
 
-    def jobs(self, segment: SegmentRecord, block: Block) -> list[JobRecord] | None:
-        """Return the jobs of a block, if it was read."""
+    def jobs(
+        self, segment: SegmentRecord, block: Block, start: int, stop: int
+    ) -> DecodedJobs | None:
+        """Return the jobs at some positions of a block, if it was read."""
         lines = self.lines(segment, block)
-        return None if lines is None else [_decode_job(line) for line in lines]
+        if lines is None:
+            return None
+        some = lines[start - block.start : stop - block.start]
+        return decode_jobs(some, start, f"{self._where}{segment.id}")
 
-    def keys(self, segment: SegmentRecord, block: Block) -> list[KeyRecord] | None:
-        """Return the idempotency keys of a block, if it was read."""
+    def keys(
+        self, segment: SegmentRecord, block: Block, start: int, stop: int
+    ) -> list[KeyRecord] | None:
+        """Return the idempotency keys at some positions of a block, if it was read."""
         lines = self.lines(segment, block)
-        return None if lines is None else [_decode_key(line) for line in lines]
+        if lines is None:
+            return None
+        some = lines[start - block.start : stop - block.start]
+        return decode_keys(some, start, f"{self._where}{segment.id}")
 
     def lines(self, segment: SegmentRecord, block: Block) -> list[bytes] | None:
         """Return the rows of a block as lines, if it was read."""

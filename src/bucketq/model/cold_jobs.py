@@ -16,8 +16,8 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
-from bucketq.model.cold_rows import ColdRows, ColdRun, Place, Segment
-from bucketq.model.records import JobRecord, Status
+from bucketq.model.cold_rows import ColdJob, ColdRows, ColdRun, Place, Segment
+from bucketq.model.records import JobRecord, Status, Unknown
 from bucketq.model.segments import SegmentClass, SegmentIndex, SegmentRecord
 from bucketq.model.table import Table
 
@@ -25,11 +25,13 @@ _STATUS: dict[SegmentClass, Status] = {"ready": "queued", "later": "queued", "de
 """The status of the jobs of each class."""
 
 
-class _Lent(NamedTuple):
+class Lent(NamedTuple):
     """A decoded job: where it is, and whether it was handed to its lane."""
 
     place: Place
     is_lined_up: bool
+    unknown: Unknown | None
+    """Its fields that this version of bucketq does not know."""
 
 
 class _Cursor(NamedTuple):
@@ -56,7 +58,7 @@ class ColdJobs:
         """For each kind, a heap of runs by their bounds."""
         self._later: list[_Cursor] = []
         self._dead: list[_Cursor] = []
-        self._lent: dict[str, _Lent] = {}
+        self._lent: dict[str, Lent] = {}
         self._next = 0
 
     @property
@@ -144,7 +146,7 @@ class ColdJobs:
             jobs, stop = self.rows.next_jobs(run)
             heappop(self._later)
             bound = now
-            for position, job in jobs:
+            for position, job, _ in jobs:
                 bound = job.run_at or now
                 if bound > now:
                     stop = position
@@ -194,7 +196,7 @@ class ColdJobs:
         if not self.rows.segments:
             return None
         found = self.rows.find_job(job_id)
-        return None if found is None else found[0]
+        return None if found is None else found[0][1]
 
     def borrow(self, job_id: str) -> JobRecord | None:
         """Find a job by its id, to be changed. Raises ``ColdRowsNeededError``."""
@@ -203,18 +205,17 @@ class ColdJobs:
         found = self.rows.find_job(job_id)
         if found is None:
             return None
-        job, place = found
+        (position, job, unknown), segment = found
         self._table.lend(job)
-        self._lent[job.id] = _Lent(place, is_lined_up=False)
+        self._lent[job.id] = Lent(Place(segment, position), is_lined_up=False, unknown=unknown)
         return job
 
-    def give_up(self, job_id: str) -> bool:
-        """Let the row of a lent job leave its segment; return whether the job was lent."""
+    def give_up(self, job_id: str) -> Lent | None:
+        """Let the row of a lent job leave its segment; return None if the job was not lent."""
         lent = self._lent.pop(job_id, None)
-        if lent is None:
-            return False
-        self.rows.leave(lent.place)
-        return True
+        if lent is not None:
+            self.rows.leave(lent.place)
+        return lent
 
     def add(self, record: SegmentRecord, index: SegmentIndex) -> Segment:
         """Name a segment of jobs that were counted before."""
@@ -232,7 +233,7 @@ class ColdJobs:
         for job_id, lent in list(self._lent.items()):
             if lent.place.segment.record.id in dropped:
                 place = targets[self._table.by_id[job_id].seq]
-                self._lent[job_id] = _Lent(place, lent.is_lined_up)
+                self._lent[job_id] = lent._replace(place=place)
         for kind, lane in list(self._lanes.items()):
             kept = [each for each in lane if each[3].segment.record.id not in dropped]
             if len(kept) < len(lane):
@@ -268,16 +269,17 @@ class ColdJobs:
             heappop(cursors)
         return None
 
-    def _lend_all(self, segment: Segment, jobs: list[tuple[int, JobRecord]]) -> list[JobRecord]:
+    def _lend_all(self, segment: Segment, jobs: list[ColdJob]) -> list[JobRecord]:
         """Lend jobs to the table; return those that were not handed to their lanes before."""
         fresh = []
-        for position, found in jobs:
+        for position, found, unknown in jobs:
             lent = self._lent.get(found.id)
             job = found if lent is None else self._table.by_id[found.id]
             if lent is None:
                 self._table.lend(job)
             if lent is None or not lent.is_lined_up:
-                self._lent[job.id] = _Lent(Place(segment, position), is_lined_up=True)
+                place = Place(segment, position)
+                self._lent[job.id] = Lent(place, is_lined_up=True, unknown=unknown)
                 fresh.append(job)
         return fresh
 

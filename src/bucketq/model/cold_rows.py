@@ -12,14 +12,15 @@ queue object holds it, and its position in the segment is gone.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
 from bucketq.model.segments import (
+    JOB_CLASSES,
     Block,
     Gone,
     SegmentClass,
@@ -49,6 +50,12 @@ class ColdRowsNeededError(Exception):
         self.parts = parts
 
 
+DecodedJobs = tuple[list[JobRecord], Mapping[int, Unknown]]
+"""Jobs in a row, and by their positions the unknown fields of those that have some."""
+ColdJob = tuple[int, JobRecord, Unknown | None]
+"""The position of a job, the job, and its unknown fields."""
+
+
 class SegmentCache(Protocol):
     """What was read of segments. A part that is not there returns None."""
 
@@ -64,12 +71,16 @@ class SegmentCache(Protocol):
         """Return the hashes of a segment's ids."""
         ...
 
-    def jobs(self, segment: SegmentRecord, block: Block) -> list[JobRecord] | None:
-        """Return the jobs of a block."""
+    def jobs(
+        self, segment: SegmentRecord, block: Block, start: int, stop: int
+    ) -> DecodedJobs | None:
+        """Return the jobs of a block from a position to before another."""
         ...
 
-    def keys(self, segment: SegmentRecord, block: Block) -> list[KeyRecord] | None:
-        """Return the idempotency keys of a block."""
+    def keys(
+        self, segment: SegmentRecord, block: Block, start: int, stop: int
+    ) -> list[KeyRecord] | None:
+        """Return the idempotency keys of a block from a position to before another."""
         ...
 
 
@@ -85,10 +96,10 @@ class _NothingRead:
     def ids(self, segment: SegmentRecord) -> None:
         """Return None."""
 
-    def jobs(self, segment: SegmentRecord, block: Block) -> None:
+    def jobs(self, segment: SegmentRecord, block: Block, start: int, stop: int) -> None:
         """Return None."""
 
-    def keys(self, segment: SegmentRecord, block: Block) -> None:
+    def keys(self, segment: SegmentRecord, block: Block, start: int, stop: int) -> None:
         """Return None."""
 
 
@@ -209,42 +220,53 @@ class ColdRows:
             raise ColdRowsNeededError(missing)
         return found
 
-    def find_job(self, job_id: str) -> tuple[JobRecord, Place] | None:
+    def find_job(self, job_id: str) -> tuple[ColdJob, Segment] | None:
         """Find a job in segments by its id. Raises ``ColdRowsNeededError``."""
-        for place, index in self._candidates(job_id, "ready", "later", "dead"):
-            for position, job in self.jobs_of(
-                place.segment, index, place.position, place.position + 1
-            ):
-                if job.id == job_id:
-                    return job, Place(place.segment, position)
+        for (segment, position), index in self._candidates(job_id, *JOB_CLASSES):
+            for found in self.jobs_of(segment, index, position, position + 1):
+                if found[1].id == job_id:
+                    return found, segment
         return None
 
     def find_key(self, key: str) -> tuple[KeyRecord, Place] | None:
         """Find an idempotency key in segments. Raises ``ColdRowsNeededError``."""
         for place, index in self._candidates(key, "keys"):
-            block = index.blocks_of(place.position, place.position + 1)[0]
-            keys = self.cache.keys(place.segment.record, block)
-            if keys is None:
-                raise ColdRowsNeededError([Part(place.segment.record, block)])
-            record = keys[place.position - block.start]
+            (record,) = self.keys_of(place.segment, index, place.position, place.position + 1)
             if record.id == key:
                 return record, place
         return None
 
+    def keys_of(
+        self, segment: Segment, index: SegmentIndex, start: int, stop: int
+    ) -> list[KeyRecord]:
+        """Return the keys at some positions, gone or not. Raises ``ColdRowsNeededError``."""
+        found, missing = list[KeyRecord](), []
+        for block in index.blocks_of(start, stop):
+            first, last = max(start, block.start), min(stop, block.stop)
+            keys = self.cache.keys(segment.record, block, first, last)
+            if keys is None:
+                missing.append(Part(segment.record, block))
+            else:
+                found += keys
+        if missing:
+            raise ColdRowsNeededError(missing)
+        return found
+
     def jobs_of(
         self, segment: Segment, index: SegmentIndex, start: int, stop: int
-    ) -> list[tuple[int, JobRecord]]:
+    ) -> list[ColdJob]:
         """Return the jobs at some positions that have not left. Raises ``ColdRowsNeededError``."""
-        found, missing = list[tuple[int, JobRecord]](), []
+        found, missing = list[ColdJob](), []
         for block in index.blocks_of(start, stop):
-            jobs = self.cache.jobs(segment.record, block)
-            if jobs is None:
+            first, last = max(start, block.start), min(stop, block.stop)
+            decoded = self.cache.jobs(segment.record, block, first, last)
+            if decoded is None:
                 missing.append(Part(segment.record, block))
                 continue
-            first, last = max(start, block.start), min(stop, block.stop)
+            jobs, unknown = decoded
             found += [
-                (position, jobs[position - block.start])
-                for position in range(first, last)
+                (position, job, unknown.get(position) if unknown else None)
+                for position, job in enumerate(jobs, first)
                 if position not in segment.gone
             ]
         if missing:
@@ -260,12 +282,13 @@ class ColdRows:
             slot = (segment.record.id, block.start)
             if slot in missing:
                 continue
-            jobs = blocks.get(slot) or self.cache.jobs(segment.record, block)
-            if jobs is None:
-                missing[slot] = Part(segment.record, block)
-            else:
-                blocks[slot] = jobs
-                found.append(jobs[position - block.start])
+            if slot not in blocks:
+                decoded = self.cache.jobs(segment.record, block, block.start, block.stop)
+                if decoded is None:
+                    missing[slot] = Part(segment.record, block)
+                    continue
+                blocks[slot] = decoded[0]
+            found.append(blocks[slot][position - block.start])
         if missing:
             raise ColdRowsNeededError(list(missing.values()))
         return found
@@ -312,7 +335,7 @@ class ColdRows:
             raise ColdRowsNeededError([Part(segment.record, "seqs")])
         return seqs
 
-    def next_jobs(self, run: ColdRun) -> tuple[list[tuple[int, JobRecord]], int]:
+    def next_jobs(self, run: ColdRun) -> tuple[list[ColdJob], int]:
         """Return the next jobs of a run, and the position behind them.
 
         Raises ``ColdRowsNeededError``.

@@ -25,6 +25,7 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.records import NOTHING, BrokerRecord, Encoding, JobRecord, Status
+from bucketq.model.segments import Merge, Spill
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 
@@ -326,6 +327,8 @@ AnyOperation = (
     | ReadConsumers
     | RemoveConsumer
     | Publish
+    | Spill
+    | Merge
 )
 
 
@@ -347,6 +350,8 @@ REPEATABLE = (
     NoteTime,
     Tidy,
     Archived,
+    Spill,
+    Merge,
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
 

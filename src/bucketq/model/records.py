@@ -29,6 +29,9 @@ Status = Literal["queued", "running", "done", "dead"]
 Outcome = Literal["completed", "cancelled", "dead"]
 Encoding = Literal["base64"]
 
+Unknown = dict[str, Raw]
+"""Fields of a row that this version of bucketq does not know."""
+
 STATUSES: tuple[Status, ...] = ("queued", "running", "done", "dead")
 NOTHING = Raw(b"")
 """A result that was not given; one object, so that the encoder leaves it out."""

@@ -10,43 +10,13 @@ These operations come from the committer itself and are never sent to a broker.
 
 from __future__ import annotations
 
-from array import array
 from datetime import datetime
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from bucketq.model.base import Operation
 from bucketq.model.cold_rows import Place, Segment
-from bucketq.model.records import JobRecord
-from bucketq.model.segments import Gone, SegmentIndex, SegmentRecord
+from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.state import State
-
-
-class WrittenSegment(Struct, frozen=True):
-    """A segment that is in the store, and was not named yet."""
-
-    record: SegmentRecord
-    index: SegmentIndex
-    seqs: array[int]
-    """The number of the row at each position."""
-
-
-class Spill(Operation, frozen=True):
-    """Move jobs to a segment that holds them. Answers how many it moved."""
-
-    segment: WrittenSegment
-    jobs: tuple[JobRecord, ...]
-    """The job at each position, as it was written."""
-
-
-class Merge(Operation, frozen=True):
-    """Replace segments of jobs by others that hold the same rows. Answers how many it dropped."""
-
-    sources: tuple[str, ...]
-    targets: tuple[WrittenSegment, ...]
-    origins: tuple[tuple[tuple[str, int], ...], ...]
-    """For each target, where the row at each position was: a source, and the position there."""
 
 
 def spill(state: State, operation: Spill, _now: datetime) -> int:
@@ -54,10 +24,11 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
     record = operation.segment.record
     if not _may_name(state, record):
         return 0
-    gone = Gone()
+    gone, unknown = Gone(), operation.unknown
     moved = []
     for position, job in enumerate(operation.jobs):
-        if state.jobs.by_id.get(job.id) == job and not state.cold.is_lent(job.id):
+        is_same = state.jobs.by_id.get(job.id) == job and not state.cold.is_lent(job.id)
+        if is_same and state.extra.get(("jobs", job.id)) == unknown.get(job.id):
             moved.append(job)
         else:
             gone.add(position)

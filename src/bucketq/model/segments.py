@@ -4,7 +4,8 @@ A queue object names its segments in a table. An entry says what the segment is 
 rows have left since; the segment's own index says where its rows stand. Rows are addressed by
 their position in the segment, from 0.
 
-Everything here is plain data: ``codec.segment`` reads and writes segments, ``commit`` fetches them.
+Everything here is plain data: ``codec.segment_file`` reads and writes segments, ``commit`` fetches
+them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
+
+from bucketq.model.base import Operation
+from bucketq.model.records import JobRecord, Unknown
 
 SegmentClass = Literal["ready", "later", "dead", "keys"]
 """What the rows of a segment are: jobs to be claimed, jobs with a time before which they may not
@@ -212,6 +216,34 @@ class SegmentIds(NamedTuple):
         while place < len(self.hashes) and self.hashes[place] == id_hash:
             yield self.positions[place]
             place += 1
+
+
+class WrittenSegment(Struct, frozen=True):
+    """A segment that is in the store, and was not named yet."""
+
+    record: SegmentRecord
+    index: SegmentIndex
+    seqs: array[int]
+    """The number of the row at each position."""
+
+
+class Spill(Operation, frozen=True):
+    """Move jobs to a segment that holds them. Answers how many it moved."""
+
+    segment: WrittenSegment
+    jobs: tuple[JobRecord, ...]
+    """The job at each position, as it was written."""
+    unknown: dict[str, Unknown] = field(default_factory=dict)
+    """The unknown fields of those that have some, by id."""
+
+
+class Merge(Operation, frozen=True):
+    """Replace segments of jobs by others that hold the same rows. Answers how many it dropped."""
+
+    sources: tuple[str, ...]
+    targets: tuple[WrittenSegment, ...]
+    origins: tuple[tuple[tuple[str, int], ...], ...]
+    """For each target, where the row at each position was: a source, and the position there."""
 
 
 def hash_id(row_id: str) -> int:

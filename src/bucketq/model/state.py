@@ -335,11 +335,6 @@ class State:
         """How many dead jobs there are, of those that are counted."""
         return sum(count for (_, status), count in self.counts.items() if status == "dead")
 
-    def decode_dead(self, before: datetime) -> None:
-        """Decode dead jobs in segments that died before a time; raises ``ColdRowsNeededError``."""
-        while (bound := self.cold.next_death()) is not None and bound < before:
-            self._decode_dead()
-
     def _decode_dead(self) -> None:
         for job in self.cold.decode_next_dead():
             if job.id not in self.dead:
@@ -372,10 +367,13 @@ class State:
         """Replace rows; one that was in a segment is written to the object from now on."""
         if self.cold.lent:
             for job in jobs:
-                if self.cold.give_up(job.id):
-                    self.jobs.insert(job)
-                else:
+                lent = self.cold.give_up(job.id)
+                if lent is None:
                     self.jobs.replace((job,))
+                    continue
+                self.jobs.insert(job)
+                if lent.unknown:
+                    self.extra["jobs", job.id] = lent.unknown
         else:
             self.jobs.replace(jobs)
 

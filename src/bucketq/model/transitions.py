@@ -33,6 +33,7 @@ from bucketq.model import (
     reads,
     request_digest,
     segment_changes,
+    segments,
     timekeeping,
 )
 from bucketq.model import numbered_batches as batches
@@ -85,8 +86,8 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     ops.NoteTime: timekeeping.note,
     ops.Tidy: operators.tidy,
     ops.Archived: archiving.remove_archived,
-    segment_changes.Spill: segment_changes.spill,
-    segment_changes.Merge: segment_changes.merge,
+    segments.Spill: segment_changes.spill,
+    segments.Merge: segment_changes.merge,
     ops.ReadOutbox: archiving.read_outbox,
     ops.Get: reads.get,
     ops.List: reads.page,

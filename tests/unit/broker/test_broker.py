@@ -12,6 +12,7 @@ from bucketq.broker.election import Identity
 from bucketq.broker.leader import Leader
 from bucketq.errors import OverloadedError, SupersededError
 from bucketq.model.operations import Claim, Lead, Push, ReadStats, Request, Retire
+from bucketq.model.segments import Merge
 from bucketq.model.transitions import apply
 from bucketq.rpc.messages import Answer, Answers, Call, Hello
 from tests.unit.broker.land import Land, now_s, until
@@ -340,12 +341,13 @@ async def test_what_is_a_brokers_own_is_not_for_clients_to_ask_for() -> None:
         line.call(
             Request(Lead(id="me", address="me:1", host="me", after=1)),
             Request(Retire(id=record.id, epoch=1)),
+            Request(Merge(sources=(), targets=(), origins=())),
             Request(Claim(worker="w", secret="s" * 32, wait_s=1e9)),
             Request(Claim(worker="w", secret="s" * 32, wait_s=-1.0)),
         )
         await settle()
         refusals = [answer.refusal for answer in line.answers]
-        assert [refusal and refusal.kind for refusal in refusals] == ["InvalidRequestError"] * 4
+        assert [refusal and refusal.kind for refusal in refusals] == ["InvalidRequestError"] * 5
         assert await land.body() == before
 
 

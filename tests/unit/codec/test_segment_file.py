@@ -92,7 +92,7 @@ def test_rows_are_read_back_in_the_order_of_their_class(cls: SegmentClass) -> No
         "ready": [(each.kind, each.priority, each.seq) for each in found],
         "later": [(each.run_at, each.seq) for each in found],
         "dead": [(each.finished_at, each.seq) for each in found],
-        "keys": [each.seq for each in found],
+        "keys": [(each.at, each.seq) for each in found],
     }
     assert orders[cls] == sorted(orders[cls])
 

@@ -5,39 +5,41 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import msgspec
+from msgspec import Raw
 
 from bucketq.codec.segment_file import (
     EncodedSegment,
     decode_ids,
     decode_index,
+    decode_jobs,
+    decode_keys,
     decode_seqs,
     encode_segment,
+    row_of,
     segment_row,
     sort_rows,
     split_block,
 )
-from bucketq.model.cold_rows import ColdRowsNeededError, Part, Segment
+from bucketq.model.cold_rows import ColdRowsNeededError, DecodedJobs, Part, Segment
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segment_changes import Merge, Spill, WrittenSegment
 from bucketq.model.segments import (
     Block,
     Line,
+    Merge,
     SegmentClass,
     SegmentIds,
     SegmentIndex,
     SegmentRecord,
+    Spill,
+    WrittenSegment,
 )
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 
 A = TypeVar("A")
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(JobRecord).decode
 
 
 class Memory:
@@ -61,7 +63,7 @@ class Memory:
             elif what == "ids":
                 found = decode_ids(index, _cut(body, index.ids), segment.id)
             elif isinstance(what, Block):
-                found = [*map(_decode, split_block(what, _cut(body, what), segment.id))]
+                found = split_block(what, _cut(body, what), segment.id)
             slot = (segment.id, what)
             assert slot not in self.read, "nothing is asked for that is there"
             self.read[slot] = found
@@ -75,11 +77,23 @@ class Memory:
     def ids(self, segment: SegmentRecord) -> SegmentIds | None:
         return self.read.get((segment.id, "ids"))  # type: ignore[return-value]
 
-    def jobs(self, segment: SegmentRecord, block: Block) -> list[JobRecord] | None:
-        return self.read.get((segment.id, block))  # type: ignore[return-value]
+    def jobs(
+        self, segment: SegmentRecord, block: Block, start: int, stop: int
+    ) -> DecodedJobs | None:
+        lines = self.lines(segment, block, start, stop)
+        return None if lines is None else decode_jobs(lines, start, segment.id)
 
-    def keys(self, segment: SegmentRecord, block: Block) -> list[KeyRecord] | None:
-        raise NotImplementedError
+    def keys(
+        self, segment: SegmentRecord, block: Block, start: int, stop: int
+    ) -> list[KeyRecord] | None:
+        lines = self.lines(segment, block, start, stop)
+        return None if lines is None else decode_keys(lines, start, segment.id)
+
+    def lines(
+        self, segment: SegmentRecord, block: Block, start: int, stop: int
+    ) -> list[bytes] | None:
+        lines: Any = self.read.get((segment.id, block))
+        return None if lines is None else lines[start - block.start : stop - block.start]
 
 
 def _cut(body: bytes, line: Line | Block) -> bytes:
@@ -117,7 +131,9 @@ class DeepState:
         encoded = self.write(cls, chosen)
         by_seq = {job.seq: job for job in chosen}
         jobs = tuple(by_seq[seq] for seq in encoded.seqs)
-        return Spill(segment=self.written(encoded, now), jobs=jobs)
+        extra = self.state.extra
+        unknown = {job.id: extra["jobs", job.id] for job in jobs if ("jobs", job.id) in extra}
+        return Spill(segment=self.written(encoded, now), jobs=jobs, unknown=unknown)
 
     def merge(self, cls: SegmentClass, now: datetime, count: int) -> Merge | None:
         """Write the rows of some segments of a class to one, to be named at any time."""
@@ -146,7 +162,8 @@ class DeepState:
 
     def write(self, cls: SegmentClass, jobs: Sequence[JobRecord]) -> EncodedSegment:
         """Encode jobs as a segment."""
-        return encode_segment(cls, sort_rows(cls, [segment_row(_encode(job)) for job in jobs]))
+        rows = [row_of(job, self.state.extra.get(("jobs", job.id))) for job in jobs]
+        return encode_segment(cls, sort_rows(cls, rows))
 
     def written(self, encoded: EncodedSegment, now: datetime) -> WrittenSegment:
         """Put a segment into the store."""
@@ -158,10 +175,20 @@ class DeepState:
         """All jobs, wherever they are, each of them in one place."""
         jobs = [*self.state.jobs]
         for segment in self.state.cold.rows.of_class("ready", "later", "dead"):
-            jobs += [_decode(line) for _, line in self.lines(segment)]
+            jobs += decode_jobs([line for _, line in self.lines(segment)], 0, "")[0]
         jobs.sort(key=lambda job: job.seq)
         assert len({job.seq for job in jobs}) == len(jobs), "a job is in two places"
         return jobs
+
+    def unknown_fields(self) -> dict[int, dict[str, Raw]]:
+        """The unknown fields of all jobs that have some, by number."""
+        extra = self.state.extra
+        found = {job.seq: extra.get(("jobs", job.id), {}) for job in self.state.jobs}
+        for segment in self.state.cold.rows.of_class("ready", "later", "dead"):
+            for position, line in self.lines(segment):
+                (job,), unknown = decode_jobs([line], position, segment.record.id)
+                found[job.seq] = unknown.get(position, {})
+        return {seq: fields for seq, fields in found.items() if fields}
 
     def reload(self) -> None:
         """Begin anew with the rows of the object and the entries of its segments."""

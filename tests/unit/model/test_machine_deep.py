@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
+from msgspec import Raw
 
 from bucketq.errors import LeaseLostError
 from bucketq.model.operations import List, ReadStats, Request, Tidy
-from bucketq.model.segment_changes import Merge, Spill
-from bucketq.model.segments import SegmentClass
+from bucketq.model.segments import Merge, SegmentClass, Spill
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
@@ -30,6 +30,7 @@ class DeepMachine(QueueMachine):
         super().__init__()
         self.deep = DeepState(State(incarnation="test", created_at=START))
         self.written: list[Spill | Merge] = []
+        self.news: dict[int, dict[str, Raw]] = {}
 
     def check(self, request: Request) -> None:
         """Send a request to all of them."""
@@ -65,13 +66,12 @@ class DeepMachine(QueueMachine):
             written: Any = chosen(self.written, number)
             self.deep.apply(Request(written), self.now)
 
-    @rule()
-    def move_to_the_next_version(self) -> None:
-        self.deep.state.version += 1
-
-    @rule()
-    def reload(self) -> None:
-        self.deep.reload()
+    @rule(reload=st.booleans())
+    def commit(self, reload: bool) -> None:
+        super().commit(reload)
+        self.deep.state.version = self.state.version
+        if reload:
+            self.deep.reload()
 
     @rule(limit=st.integers(1, 5), after=st.integers(0, 6))
     def list_and_count(self, limit: int, after: int) -> None:
@@ -83,9 +83,22 @@ class DeepMachine(QueueMachine):
         assert deep.answer.counts == shallow.answer.counts
         assert deep.answer.oldest_queued_s == shallow.answer.oldest_queued_s
 
+    @rule(number=pick)
+    def let_newer_code_add_a_field(self, number: int) -> None:
+        if hot := list(self.deep.state.jobs):
+            job = chosen(hot, number)
+            self.news[job.seq] = {"news": Raw(b"%d" % number)}
+            self.deep.state.extra["jobs", job.id] = self.news[job.seq]
+
     @invariant()
     def every_job_is_in_one_place(self) -> None:
         assert self.deep.jobs() == list(self.state.jobs)
+
+    @invariant()
+    def unknown_fields_stay_with_their_jobs(self) -> None:
+        there = {job.seq for job in self.state.jobs}
+        expected = {seq: news for seq, news in self.news.items() if seq in there}
+        assert self.deep.unknown_fields() == expected
 
 
 DeepMachine.TestCase.settings = settings(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq.model.operations import Cancel, Claim, Push, Request
-from bucketq.model.segment_changes import Merge, Spill
+from bucketq.model.segments import Merge, Spill
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -90,6 +90,16 @@ def as_a_caller_has_it(value: Any) -> Any:
 
 def test_the_samples_have_every_operation_that_a_client_may_ask_for() -> None:
     assert {type(operation) for operation in OPERATIONS} == {*OFFERED, FlushArchive}
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in get_args(ops.AnyOperation) if kind not in OFFERED], ids=str
+)
+def test_what_committers_do_by_themselves_has_no_message(kind: type[Struct]) -> None:
+    operation: Any = kind(**dict.fromkeys(kind.__struct_fields__, "any"))
+    with pytest.raises(InvalidRequestError, match="is not an operation that clients may send"):
+        carried(call(operation))
+    assert not hasattr(pb, kind.__name__)
 
 
 def test_many_calls_in_one_message_keep_their_order_and_their_tags() -> None:
