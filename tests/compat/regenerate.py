@@ -1,4 +1,4 @@
-"""Write the golden objects of the format that this code writes.
+"""Write the golden objects of the formats that this code writes, and golden segments.
 
     python -m tests.compat.regenerate            only those that are missing
     python -m tests.compat.regenerate --replace  all of them
@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bucketq.codec import FORMAT, Document
-from tests.compat.states import FILES
+from bucketq.codec import Document
+from tests.compat.states import FILES, segments
 
 FOLDER = Path(__file__).parent
 
@@ -24,17 +24,28 @@ def encode(name: str) -> bytes:
     return Document(golden.build()).prepare(golden.commit).body
 
 
-def path_of(name: str, number: int = FORMAT) -> Path:
-    return FOLDER / f"format-{number}" / f"{name}.json"
+def path_of(name: str) -> Path:
+    return FOLDER / f"format-{FILES[name].format}" / f"{name}.json"
+
+
+def segment_path(segment: str) -> Path:
+    """The place of a segment beside the deep queue, as in a store."""
+    folder = path_of("deep").with_suffix("") / "segments" / FILES["deep"].build().incarnation
+    return folder / f"{segment}.jsonl"
+
+
+def files() -> dict[Path, bytes]:
+    """All golden files as the code writes them now."""
+    found = {path_of(name): encode(name) for name in FILES}
+    return found | {segment_path(record.id): body for record, body in segments().values()}
 
 
 def regenerate(*, replace: bool) -> list[str]:
     """Write the files; return what was done to each."""
     report = []
-    for name in FILES:
-        path, body = path_of(name), encode(name)
+    for path, body in files().items():
         if not path.exists():
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True, parents=True)
             done = "written"
         elif path.read_bytes() == body:
             report.append(f"{path.name}: unchanged")

@@ -6,14 +6,18 @@ must not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec import Raw, structs
 
+from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.segments import Gone, Range, SegmentClass, SegmentRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
@@ -108,6 +112,50 @@ def unknown_fields() -> State:
         ("jobs", "job-300"): {"only": Raw(b"{}")},
     }
     return state
+
+
+def deep() -> State:
+    """A queue with a segment of each class, some of whose rows have left."""
+    hot = [job for job in _JOBS if job.status in {"running", "done"}]
+    entries = [segments()[cls][0] for cls in ("dead", "keys", "later", "ready")]
+    state = full(jobs=hot, keys=[_KEYS[1]], segments=entries)
+    state.requires["segments"] = None
+    state.extra = {("segments", entries[0].id): {"news": Raw(b'{"list":[1.50,null]}')}}
+    return state
+
+
+def drained() -> State:
+    """A queue that had segments once."""
+    state = full()
+    state.requires["segments"] = None
+    return state
+
+
+@cache
+def segments() -> dict[SegmentClass, tuple[SegmentRecord, bytes]]:
+    """The segments of the deep queue, each with its entry."""
+    ready = [job for job in _JOBS if job.status == "queued" and job.run_at is None]
+    later = [job for job in _JOBS if job.status == "queued" and job.run_at is not None]
+    dead = [job for job in _JOBS if job.status == "dead"]
+    news = {"job-1": {"news": Raw(b'{"since":2,"list":[1.50,"\\u00e9",null]}')}}
+    return {
+        "ready": _segment("ready", [*ready, *_MORE_READY], [(1, 1)], news),
+        "later": _segment("later", [*later, *_MORE_LATER]),
+        "dead": _segment("dead", [*dead, *_MORE_DEAD], [(0, 0), (2, 2)]),
+        "keys": _segment("keys", [_KEYS[0], *_MORE_KEYS]),
+    }
+
+
+def _segment(
+    cls: SegmentClass,
+    rows: Sequence[JobRecord | KeyRecord],
+    gone: Sequence[Range] = (),
+    extra: Mapping[str, dict[str, Raw]] = MappingProxyType({}),
+) -> tuple[SegmentRecord, bytes]:
+    encoded = encode_segment(cls, sort_rows(cls, [row_of(row, extra.get(row.id)) for row in rows]))
+    record = encoded.record(until=1064, at=_at(50))
+    live = record.rows - Gone(gone).count
+    return structs.replace(record, live=live, gone=tuple(gone)), encoded.body
 
 
 _SETTINGS = Settings(
@@ -284,13 +332,33 @@ _JOBS = (
         finished_at=_at(8),
     ),
 )
+_MORE_READY = (
+    structs.replace(_JOBS[0], id="job-100", seq=100, priority=-5),
+    structs.replace(_JOBS[0], id="job-101", seq=101, payload=Raw(b'"%s"' % (b"x" * 33_000))),
+    structs.replace(_JOBS[0], id="job-102", seq=102, kind="mail", tags={"größe": "L"}),
+    structs.replace(_JOBS[0], id="job-103", seq=103, kind="mail", attempt=2, failures=1),
+)
+_MORE_LATER = (
+    structs.replace(_JOBS[0], id="job-110", seq=110, run_at=_at(3600)),
+    structs.replace(_JOBS[0], id="job-111", seq=111, kind="mail", run_at=_at(100_000)),
+)
+_MORE_DEAD = (
+    structs.replace(_JOBS[-1], id="job-120", seq=120, kind="index"),
+    structs.replace(_JOBS[-1], id="job-121", seq=121, finished_at=None),
+    structs.replace(_JOBS[-1], id="job-122", seq=122, errors=_JOBS[1].errors, finished_at=_at(9)),
+)
+_MORE_KEYS = (
+    KeyRecord(id="order/4712", seq=3, job="job-102", digest="ff00ff00ff00ff00", at=_at(0.5)),
+    KeyRecord(id="größe L", seq=4, job="job-103", digest="5678", at=_at(1)),
+)
 
 
 class Golden(NamedTuple):
-    """A file, the state that it holds, and the commit that wrote it."""
+    """A file, the state that it holds, the commit that wrote it, and its format."""
 
     build: Callable[[], State]
     commit: str
+    format: int = 1
 
 
 FILES = {
@@ -302,4 +370,6 @@ FILES = {
     "tls": Golden(tls, "commit-1"),
     "tokens": Golden(tokens, "commit-42"),
     "unknown-fields": Golden(unknown_fields, "commit-42"),
+    "deep": Golden(deep, "commit-42", 2),
+    "drained": Golden(drained, "commit-42", 2),
 }

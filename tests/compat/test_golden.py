@@ -9,13 +9,33 @@ import pytest
 from msgspec import Struct
 
 from bucketq.codec import FORMAT, decode
+from bucketq.codec.segment_file import (
+    decode_ids,
+    decode_index,
+    decode_seqs,
+    encode_segment,
+    segment_row,
+    split_block,
+)
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.operations import (
+    AnyOperation,
+    Get,
+    List,
+    ReadSnapshot,
+    ReadStats,
+    Request,
+)
 from bucketq.model.records import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, hash_id
 from bucketq.model.sessions import Session
+from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
+from bucketq.model.transitions import apply
 from tests.compat import regenerate
-from tests.compat.states import FILES
-from tests.unit.codec.objects import content_of
+from tests.compat.states import FILES, segments
+from tests.unit.codec.objects import NOW, content_of
+from tests.unit.model.deep_state import DeepState
 
 HOW = (
     "the format has changed: if it is meant, give it a new number and keep reading the old one; "
@@ -45,6 +65,7 @@ def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> 
     document = decode(golden(name), f"{name}.json")
     state = document.state
     bulk = (state.consumers, state.writers)
+    state.cold.rows.is_touched = True
     for table in (state.jobs, state.keys, state.tokens, *bulk, state.sessions.table):
         table.touched.update(table.blocks)
     document.state.version -= 1
@@ -52,9 +73,87 @@ def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> 
     assert document.prepare(FILES[name].commit).body == golden(name), HOW
 
 
-def test_every_golden_object_is_tested() -> None:
-    folder = regenerate.FOLDER / f"format-{FORMAT}"
-    assert sorted(path.stem for path in folder.iterdir()) == sorted(FILES)
+def test_every_golden_file_is_tested() -> None:
+    folders = [regenerate.FOLDER / f"format-{number}" for number in range(1, FORMAT + 1)]
+    found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert sorted(found) == sorted(regenerate.files())
+
+
+@pytest.mark.parametrize("name", [*FILES])
+def test_a_golden_object_says_its_format(name: str) -> None:
+    assert golden(name).startswith(b'{"format":%d,' % FILES[name].format)
+
+
+@pytest.mark.parametrize("cls", [*segments()])
+def test_a_golden_segment_is_read_and_written_again_as_it_was(cls: SegmentClass) -> None:
+    record, _ = segments()[cls]
+    body = regenerate.segment_path(record.id).read_bytes()
+    index = decode_index(record, body[-record.index :], record.id)
+    lines = []
+    for block in index.blocks:
+        lines += split_block(block, cut(body, block), record.id)
+    rows = [segment_row(line) for line in lines]
+    assert encode_segment(cls, rows).body == body, HOW
+    assert [row.fields.seq for row in rows] == [*decode_seqs(index, cut(body, index.seqs), "")]
+    ids = decode_ids(index, cut(body, index.ids), "")
+    for position, row in enumerate(rows):
+        assert [*ids.find(hash_id(row.fields.id))] == [position]
+
+
+@pytest.mark.parametrize("cls", [*segments()])
+def test_the_same_rows_are_written_as_the_same_segment(cls: SegmentClass) -> None:
+    record, body = segments()[cls]
+    assert regenerate.segment_path(record.id).read_bytes() == body, HOW
+
+
+def cut(body: bytes, part: Line | Block) -> bytes:
+    return body[part.offset : part.offset + part.length]
+
+
+READS: list[AnyOperation] = [
+    List(limit=100),
+    List(statuses=("dead",)),
+    List(kinds=("mail",), limit=2),
+    ReadSnapshot(),
+    *(Get(job=f"job-{number}") for number in (1, 2, 64, 100, 101, 102, 111, 120, 121, 122, 300)),
+]
+
+
+@pytest.mark.parametrize("read", READS, ids=repr)
+def test_a_golden_deep_queue_answers_like_one_that_holds_its_rows_itself(
+    read: AnyOperation,
+) -> None:
+    deep, flat = golden_deep(), flat_state()
+    expected = apply(flat, Request(read), NOW)
+    found = deep.apply(Request(read), NOW)
+    assert type(found.error) is type(expected.error)
+    assert found.answer == expected.answer
+
+
+def test_a_golden_deep_queue_counts_the_rows_of_its_segments() -> None:
+    expected = apply(flat_state(), Request(ReadStats()), NOW).answer
+    found = golden_deep().apply(Request(ReadStats()), NOW).answer
+    assert found.counts == expected.counts
+    assert found.oldest_queued_s == expected.oldest_queued_s
+
+
+def golden_deep() -> DeepState:
+    """The golden deep queue, with its segments in a store."""
+    deep = DeepState(decode(golden("deep"), "deep.json").state)
+    for entry in deep.state.cold.rows.segments.values():
+        path = regenerate.segment_path(entry.record.id)
+        deep.memory.bodies[entry.record.id] = path.read_bytes()
+    return deep
+
+
+def flat_state() -> State:
+    """A state that holds the jobs of the deep queue itself."""
+    state = golden_deep().state
+    jobs = golden_deep().jobs()
+    flat = State(incarnation=state.incarnation, created_at=state.created_at, jobs=jobs)
+    flat.version, flat.settings, flat.paused = state.version, state.settings, state.paused
+    flat.paused_kinds = state.paused_kinds
+    return flat
 
 
 def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None:
@@ -68,6 +167,10 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del bulk["consumers"][0]["news"]
     limited = json.loads(golden("batch-limit"))["consumers"]
     del limited[0]["news"]
+    entries = json.loads(golden("deep"))["segments"]
+    for entry in entries:
+        entry.pop("news", None)
+        entry["cls"] = entry.pop("class")
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
         (JobRecord, [*jobs, *bulk["jobs"]]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
@@ -78,6 +181,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (Session, json.loads(golden("digests"))["sessions"]),
         (BrokerRecord, [content["broker"], json.loads(golden("tls"))["broker"]]),
         (TokenRecord, tokens),
+        (SegmentRecord, entries),
     ]
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}
