@@ -11,8 +11,8 @@ import os
 from datetime import UTC, datetime
 from typing import Protocol
 
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = tuple(first + second for first in _CROCKFORD for second in _CROCKFORD)
+from bucketq.base32 import crockford
+
 _ID_LENGTH = 26
 _TIME_BITS = 48
 _RANDOM_BYTES = 10
@@ -54,12 +54,6 @@ def new_id(clock: Clock) -> str:
 def id_time(clock: Clock) -> int:
     """The wall time as ids carry it: milliseconds since 1970, in 48 bits."""
     return int(clock.now().timestamp() * 1000) & ((1 << _TIME_BITS) - 1)
-
-
-def crockford(number: int, length: int) -> str:
-    """Write a number in Crockford's base 32, which leaves out letters that look like digits."""
-    pairs = [_PAIRS[(number >> (10 * place)) & 1023] for place in range(length // 2)]
-    return "".join(reversed(pairs))
 
 
 def new_token(clock: Clock) -> str:

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from bucketq.clock import Clock, crockford, id_time, new_id
+from bucketq.base32 import crockford
+from bucketq.clock import Clock, id_time, new_id
 from bucketq.errors import (
     AccessDeniedError,
     ClosedError,

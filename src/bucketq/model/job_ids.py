@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from bucketq.clock import crockford
+from bucketq.base32 import crockford
 
 TIME_LENGTH = 10
 _HASH_BYTES = 10

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
 
-from bucketq.clock import crockford, new_token
+from bucketq.base32 import crockford
+from bucketq.clock import new_token
 from bucketq.commit.request_ids import parse_token
 from bucketq.model import check
 from bucketq.model import numbered_batches as bulk

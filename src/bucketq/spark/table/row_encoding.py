@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Raw
 
-from bucketq.clock import crockford
+from bucketq.base32 import crockford
 from bucketq.commit.request_ids import RequestId
 from bucketq.errors import PayloadError, RejectedError
 from bucketq.model import check
