@@ -5,8 +5,7 @@
     jobs/queue/archive/2026-02-15T10/00000000000000000042-9f86d081884c7d65.jsonl
                        UTC hour      version of the queue  digest of the archive file
 
-The archive of an object ``jobs/queue`` lies under ``jobs/queue/archive/`` too. On a disk that is
-impossible, because ``jobs/queue`` is a file: there it lies under ``jobs/queue.d/archive/``.
+``store.queue_folder`` says which folder belongs to which queue.
 
 With the digest, a key always stands for one content: two processes that archive at the same version
 write the same bytes or different keys. ``compacted.py`` has the keys of the table beside the hours.
@@ -20,19 +19,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
+from bucketq.store.queue_folder import folder_of
+
 _ARCHIVE_FILE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
 _DAY = "%Y-%m-%d"
 _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"
-
-
-def folder_of(store_url: str, queue_key: str) -> str:
-    """Return the prefix of the keys of a queue's other objects; it ends in a slash."""
-    stem = queue_key.removesuffix(".json")
-    is_taken = stem == queue_key and store_url.startswith("file:")
-    if is_taken or stem.rpartition("/")[2] == "":
-        return f"{queue_key}.d/"
-    return f"{stem}/"
 
 
 @dataclass(frozen=True, slots=True)

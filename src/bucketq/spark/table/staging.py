@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from bucketq.archive.archive_layout import folder_of
 from bucketq.client.connect import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
@@ -32,6 +31,7 @@ from bucketq.spark.queue_access import opened_store
 from bucketq.spark.table.row_encoding import decode_rows, encode_rows
 from bucketq.spark.table.write_columns import plan_columns
 from bucketq.store.base import ObjectMissingError
+from bucketq.store.queue_folder import folder_of
 from bucketq.store.url import Location
 
 if TYPE_CHECKING:
