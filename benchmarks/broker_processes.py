@@ -73,6 +73,10 @@ class DelayedStore:
         """Read an object that has changed."""
         return await self._late(self._inner.get_if_changed(key, etag))
 
+    async def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Read a range of an object."""
+        return await self._late(self._inner.get_range(key, offset, length))
+
     async def create(self, key: str, body: bytes) -> str:
         """Write a new object."""
         return await self._late(self._inner.create(key, body))

@@ -196,17 +196,19 @@ def _expected(fault: Fault) -> type[Exception]:
     return PreconditionFailedError if fault in MISLEADING else UnavailableError
 
 
-async def a_store_makes_of_a_lost_listing_no_short_one(server: Server) -> None:
+async def a_store_makes_of_a_cut_answer_no_short_one(server: Server) -> None:
     url = server.url()
     with FaultProxy(
         server.port, itertools.repeat(proxy.cut), lambda request: request.method == "GET"
     ) as faults:
         store, key, _ = open_cloud(urlsplit(through(faults, server, url)))
-        await store.put(key, b"one")
+        await store.put(key, b"one" * 5000)
         with pytest.raises(UnavailableError):
             [info async for info in store.list("")]
         with pytest.raises(UnavailableError):
             await store.get(key)
+        with pytest.raises(UnavailableError):
+            await store.get_range(key, 0, 10_000)
         await store.close()
 
 
@@ -253,7 +255,7 @@ TESTS = (
     a_queue_whose_creation_has_no_answer_is_created_once,
     no_operation_is_lost_or_doubled_if_a_quarter_of_the_answers_are_lost,
     a_store_reports_what_it_knows_and_makes_one_request,
-    a_store_makes_of_a_lost_listing_no_short_one,
+    a_store_makes_of_a_cut_answer_no_short_one,
     a_queue_that_is_deleted_while_in_use_is_not_created_again,
     a_missing_bucket_is_named_in_the_error,
     wrong_credentials_are_reported_as_such,

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from bucketq.errors import InvalidRequestError
 from bucketq.store.base import (
     ObjectMissingError,
     ObjectStore,
+    ObjectTooShortError,
     PreconditionFailedError,
     StoredObject,
 )
@@ -68,6 +70,10 @@ async def test_an_object_that_is_not_there_cannot_be_read(store: ObjectStore) ->
         await store.get("archive/of/nothing.json")
     with pytest.raises(ObjectMissingError):
         await store.get_if_changed(KEY, AN_OLD_ETAG)
+    with pytest.raises(ObjectMissingError):
+        await store.get_range(KEY, 0, 1)
+    with pytest.raises(ObjectMissingError):
+        await store.get_range("archive/of/nothing.json", 5, 10)
 
 
 async def test_creating_an_object_that_exists_is_refused_and_changes_nothing(
@@ -122,6 +128,62 @@ async def test_a_read_for_changes_returns_the_object_only_if_it_has_another_etag
     second = await store.replace(KEY, b"two", first)
     assert await store.get_if_changed(KEY, first) == StoredObject(b"two", second)
     assert await store.get_if_changed(KEY, second) is None
+
+
+@pytest.mark.parametrize("size_bytes", [1, 1000, 5_000_000])
+async def test_any_range_of_an_object_can_be_read(store: ObjectStore, size_bytes: int) -> None:
+    body = (bytes(range(251)) * (size_bytes // 251 + 1))[:size_bytes]
+    await store.create("a folder/segment", body)
+    middle = size_bytes // 2
+    for start, stop in (
+        (0, size_bytes),
+        (0, 1),
+        (size_bytes - 1, size_bytes),
+        (middle, middle + 1),
+        (middle, size_bytes),
+        (size_bytes // 3, middle + 1),
+    ):
+        assert await store.get_range("a folder/segment", start, stop - start) == body[start:stop]
+
+
+@pytest.mark.parametrize("size_bytes", [1, 1000])
+async def test_a_range_that_is_not_wholly_in_the_object_is_not_returned_in_part(
+    store: ObjectStore, size_bytes: int
+) -> None:
+    await store.create(KEY, b"x" * size_bytes)
+    for offset, length in (
+        (0, size_bytes + 1),
+        (size_bytes - 1, 2),
+        (size_bytes, 1),
+        (size_bytes + 1, 1),
+        (10 * size_bytes + 10, 1000),
+    ):
+        with pytest.raises(ObjectTooShortError, match=f"ends before byte {offset + length}"):
+            await store.get_range(KEY, offset, length)
+
+
+async def test_an_empty_object_has_no_range(store: ObjectStore) -> None:
+    await store.create(KEY, b"")
+    for offset, length in ((0, 1), (0, 1000), (1, 1)):
+        with pytest.raises(ObjectTooShortError):
+            await store.get_range(KEY, offset, length)
+
+
+async def test_what_is_not_a_range_is_refused(store: ObjectStore) -> None:
+    await store.create(KEY, b"one")
+    for offset, length in ((-1, 1), (0, 0), (1, -1), (-2, 2)):
+        with pytest.raises(InvalidRequestError, match="not a range"):
+            await store.get_range(KEY, offset, length)
+
+
+async def test_a_range_is_one_of_the_current_version(store: ObjectStore) -> None:
+    etag = await store.create(KEY, b"one two")
+    assert await store.get_range(KEY, 4, 3) == b"two"
+    await store.replace(KEY, b"one six", etag)
+    assert await store.get_range(KEY, 4, 3) == b"six"
+    await store.delete(KEY)
+    with pytest.raises(ObjectMissingError):
+        await store.get_range(KEY, 4, 3)
 
 
 async def test_put_writes_whatever_is_there(store: ObjectStore) -> None:

@@ -11,6 +11,7 @@ from tests.servers.process import HOST
 
 _HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
 _BODILESS = {204, 304}
+_NO_SUCH_RANGE = 416
 
 
 class BrokenOffError(Exception):
@@ -95,7 +96,10 @@ class Upstream:
         async with self._connection() as (reader, writer):
             writer.write(request.encode())
             await writer.drain()
-            return await read_message(reader, has_body=request.method != "HEAD")
+            found = await read_message(reader, has_body=request.method != "HEAD")
+            if found.status == _NO_SUCH_RANGE:
+                writer.close()  # After it fake-gcs-server ends the connection, and does not say so.
+            return found
 
     @contextlib.asynccontextmanager
     async def _connection(

@@ -81,22 +81,27 @@ def etag_of(info: os.stat_result) -> str:
 
 
 def read(
-    path: Path, known_etag: str | None, durable_etag: str | None = None
+    path: Path,
+    known_etag: str | None,
+    durable_etag: str | None = None,
+    part: tuple[int, int] | None = None,
 ) -> tuple[bytes | None, str]:
     """Read a file and its etag; the bytes are None if the etag is the known one.
+
+    With a part, an offset and a length, only those bytes are read: fewer if the file ends earlier.
 
     It takes no lock, because a file that any process has open is never written to: the one that was
     opened stays whole, whatever replaces it meanwhile. The durable etag is that of a version that
     the caller knows to be on the disk under its name; any other is synced before it is returned.
     """
     for _ in range(_LOOKS_MAX):
-        if found := _read_named(path, known_etag, durable_etag):
+        if found := _read_named(path, known_etag, durable_etag, part):
             return found
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def _read_named(
-    path: Path, known_etag: str | None, durable_etag: str | None
+    path: Path, known_etag: str | None, durable_etag: str | None, part: tuple[int, int] | None
 ) -> tuple[bytes | None, str] | None:
     """Read a file; None means that it was replaced while it was being opened.
 
@@ -118,14 +123,29 @@ def _read_named(
             named = path.stat(follow_symlinks=False)
             if not os.path.samestat(info, named):
                 return None
-            with open(descriptor, "rb", buffering=0, closefd=False) as file:
-                body = file.read()
+            body = _read_bytes(descriptor, part)
             etag = etag_of(named)
         if etag != durable_etag:
             _make_durable(descriptor, path)
         return body, etag
     finally:
         os.close(descriptor)
+
+
+def _read_bytes(descriptor: int, part: tuple[int, int] | None) -> bytes:
+    """Read an open file, or a part of it."""
+    if part is None:
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            return file.read()
+    offset, length = part
+    body = bytearray()
+    # A system call may return less than it was asked for; only nothing is the end of the file.
+    while len(body) < length:
+        more = os.pread(descriptor, length - len(body), offset + len(body))
+        if not more:
+            break
+        body += more
+    return bytes(body)
 
 
 def _make_durable(file: int, path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from bucketq.errors import BucketQError, UnavailableError
+from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 
 
 class PreconditionFailedError(BucketQError):
@@ -23,6 +23,10 @@ class PreconditionFailedError(BucketQError):
 
 class ObjectMissingError(BucketQError):
     """There is no object under this key."""
+
+
+class ObjectTooShortError(BucketQError):
+    """The object ends before the range that was to be read."""
 
 
 class LockHeldError(UnavailableError):
@@ -89,6 +93,17 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Read ``length`` bytes of an object, at least one, from ``offset`` on.
+
+        It returns all of them or raises. There is no etag, so two ranges of an object that is
+        replaced may belong to two versions: this is for objects that never change.
+
+        Raises ``ObjectMissingError``, and ``ObjectTooShortError`` if the object ends before the
+        range does.
+        """
+        ...
+
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet; return its etag.
 
@@ -119,3 +134,19 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Close connections. A second call does nothing."""
         ...
+
+
+def check_range(offset: int, length: int) -> None:
+    """Refuse a range that no object can have."""
+    if offset < 0 or length < 1:
+        raise InvalidRequestError(
+            f"{length} bytes from {offset} on are not a range; read at least one byte, from 0 on"
+        )
+
+
+def too_short(key: str, url: str, offset: int, length: int) -> ObjectTooShortError:
+    """Return the error of an object that ends before a range does."""
+    return ObjectTooShortError(
+        f"{key} in {url} ends before byte {offset + length}: it was cut off, or is another object "
+        "than expected"
+    )

@@ -39,8 +39,11 @@ from bucketq.errors import (
 from bucketq.store.base import (
     ObjectInfo,
     ObjectMissingError,
+    ObjectTooShortError,
     PreconditionFailedError,
     StoredObject,
+    check_range,
+    too_short,
 )
 from bucketq.store.cloud_answers import WEB_PAGE, Question, judge, read_error
 from bucketq.store.cloud_options import CloudAddress, check_key, read_address
@@ -127,6 +130,18 @@ class CloudStore:
         _, _, tag = etag.partition(";")
         return await self._read(key, {"if_none_match": self._spelled(tag)} if tag else {})
 
+    async def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Read a range of an object."""
+        check_range(offset, length)
+        try:
+            found = await self._read(key, {"range": (offset, offset + length)})
+        except ObjectTooShortError as error:
+            raise too_short(key, self.url, offset, length) from error
+        assert found is not None  # noqa: S101 - only a condition goes without an object
+        if len(found.body) != length:
+            raise too_short(key, self.url, offset, length)
+        return found.body
+
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet; return its etag."""
         return await self._write("create", key, body, "create")
@@ -199,7 +214,7 @@ class CloudStore:
         """Refuse further calls. Idle connections end by themselves."""
         self._closed = True
 
-    async def _read(self, key: str, options: dict[str, str]) -> StoredObject | None:
+    async def _read(self, key: str, options: dict[str, Any]) -> StoredObject | None:
         try:
             result = await self._ask(
                 "read", key, lambda path: self._client.get_async(path, options=options), 0
@@ -213,8 +228,14 @@ class CloudStore:
                 f"cannot read {key} in {self.url}: the answer has no ETag, so it is not from an "
                 "object store; check the endpoint"
             )
-        body = await self._ask("read", key, lambda _: result.bytes_async(), meta["size"])
-        return StoredObject(bytes(body), etag)
+        start, stop = result.range
+        body = bytes(await self._ask("read", key, lambda _: result.bytes_async(), stop - start))
+        if len(body) != stop - start:
+            raise UnavailableError(
+                f"cannot read {key} in {self.url}: {len(body)} of {stop - start} bytes came; try "
+                "again"
+            )
+        return StoredObject(body, etag)
 
     async def _write(self, verb: str, key: str, body: bytes, mode: str | dict[str, str]) -> str:
         # In one part, because a write in several parts checks its condition at the end only.

@@ -14,6 +14,7 @@ answer                     read              create             replace
 409, conflict under way    unknown           unknown            unknown
 409                        unknown           exists             unknown
 412                        unknown           exists             changed
+416                        too short         unknown            unknown
 429, or "slow down"        unknown, slower   unknown, slower    unknown, slower
 301, 307, 400, 401, 403,   final             final              final
 405, 411, 413, 414, 501
@@ -23,6 +24,9 @@ a web page, with another   final             unknown            unknown
 status not of a store
 anything else              unknown           unknown            unknown
 =========================  ================  =================  ===================
+
+A read of a range that is answered with anything but that range, or as much of it as the object
+has, is final: the answer does not come from a store.
 
 A 409 is not a 412: S3 sends it when two conditional writes meet, and it does not say how either
 ended. 400 has a few codes for a broken connection; those are unknown too.
@@ -44,10 +48,11 @@ import re
 from dataclasses import dataclass
 
 from bucketq.errors import BucketQError, StoreRefusedError, UnavailableError
-from bucketq.store.base import ObjectMissingError, PreconditionFailedError
+from bucketq.store.base import ObjectMissingError, ObjectTooShortError, PreconditionFailedError
 
 _NOT_MODIFIED = 304
 _NOT_FOUND = 404
+_NO_SUCH_RANGE = 416
 _TOO_MANY = 429
 _STATUS = re.compile(r"\n\s*inner: Status \{\n\s*status: (\d{3}),")
 _WEB_PAGE = re.compile(
@@ -63,7 +68,13 @@ _PROVIDER = re.compile(r"External \w+ credential provider")
 _CREDENTIALS_URI = re.compile(
     r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity/|oauth2|sts\."
 )
-_NONSENSE = re.compile(r"missing from response|Got invalid|Unable to extract metadata")
+_NONSENSE = re.compile(
+    r"missing from response|Got invalid|Unable to extract metadata"
+    r"|non-partial response|Content-Range header|CONTENT_RANGE header|Requested \d+\.\.\d+, got"
+)
+
+# What the client says of an answer without bytes; a store sends 416 instead.
+_TOO_SHORT = re.compile(r"Wanted range starting at \d+, but object was only \d+ bytes long")
 
 _NO_BUCKET_CODES = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"})
 _UNDER_WAY_CODES = frozenset({"ConditionalRequestConflict", "OperationAborted"})
@@ -147,6 +158,8 @@ class HttpAnswer:
     network: str
     """The kinds of a network error, innermost last."""
     is_nonsense: bool
+    is_too_short: bool
+    """Whether a range was asked for that begins at or behind the end of the object."""
     lacks_credentials: bool
     is_web_page: bool
     """Whether it came from something that is not a store."""
@@ -167,6 +180,8 @@ def read_error(error: BaseException) -> HttpAnswer:
         code=code[1] if code else "",
         network=", ".join(dict.fromkeys(_KIND.findall(source))) if found is None else "",
         is_nonsense=found is None and bool(_NONSENSE.search(headline)),
+        is_too_short=status == _NO_SUCH_RANGE
+        or (found is None and bool(_TOO_SHORT.search(headline))),
         lacks_credentials=bool(
             _PROVIDER.search(headline) or (uri and _CREDENTIALS_URI.search(uri[1]))
         ),
@@ -182,6 +197,8 @@ def judge(answer: HttpAnswer, question: Question) -> BucketQError:
     verdict = _judge_endpoint(answer, question) or _judge_condition(answer, question)
     if verdict is not None:
         return verdict
+    if question.verb == "read" and answer.is_too_short:
+        return ObjectTooShortError(f"{what}: it ends before the range begins")
     if answer.status is None and answer.kind in {"UnauthenticatedError", "PermissionDeniedError"}:
         return StoreRefusedError(f"{what}: {described}; {_CREDENTIAL_ADVICE}")
     if advice := _final_advice(answer):

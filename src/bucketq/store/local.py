@@ -41,6 +41,8 @@ from bucketq.store.base import (
     ObjectMissingError,
     PreconditionFailedError,
     StoredObject,
+    check_range,
+    too_short,
 )
 from bucketq.store.directories import LOCK_NAME, HeldError, UnsyncedError
 
@@ -113,6 +115,14 @@ class LocalStore:
         body, current_etag = await self._read(key, etag)
         return None if body is None else StoredObject(body, current_etag)
 
+    async def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Read a range of an object."""
+        check_range(offset, length)
+        body, _ = await self._read(key, None, (offset, length))
+        if body is None or len(body) != length:
+            raise too_short(key, self.url, offset, length)
+        return body
+
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet; return its etag."""
 
@@ -169,9 +179,11 @@ class LocalStore:
         self._closed = True
         self._threads.shutdown(wait=False)
 
-    async def _read(self, key: str, known_etag: str | None) -> tuple[bytes | None, str]:
+    async def _read(
+        self, key: str, known_etag: str | None, part: tuple[int, int] | None = None
+    ) -> tuple[bytes | None, str]:
         path = self._path(key)
-        read = partial(atomic_file.read, path, known_etag, self._durable.get(path))
+        read = partial(atomic_file.read, path, known_etag, self._durable.get(path), part)
         try:
             body, etag = await self._run("read", path, read)
         except FileNotFoundError as error:

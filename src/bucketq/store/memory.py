@@ -19,6 +19,8 @@ from bucketq.store.base import (
     ObjectMissingError,
     PreconditionFailedError,
     StoredObject,
+    check_range,
+    too_short,
 )
 
 
@@ -50,6 +52,14 @@ class MemoryStore:
         """Read the object if its etag differs; return None if it is unchanged."""
         stored = await self.get(key)
         return None if stored.etag == etag else stored
+
+    async def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Read a range of an object."""
+        check_range(offset, length)
+        part = (await self.get(key)).body[offset : offset + length]
+        if len(part) != length:
+            raise too_short(key, self.url, offset, length)
+        return part
 
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet; return its etag."""

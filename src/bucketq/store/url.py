@@ -123,6 +123,11 @@ def _lent(
             f"`store` is an object with the methods of bucketq's ObjectStore, and "
             f"{type(store).__name__} has others; for a client of a cloud, use its address"
         )
+    if not callable(getattr(store, "get_range", None)):
+        raise InvalidRequestError(
+            f"`store` is an object with the methods of bucketq's ObjectStore, and "
+            f"{type(store).__name__} lacks `get_range`; add it"
+        )
     if not isinstance(key, str) or not key or "://" in key or _STRAY_KEY.search(key):
         raise InvalidRequestError(
             'with `store`, the first argument is the key of the queue in it, like "queue.json"'

@@ -21,8 +21,10 @@ from typing import Literal
 from bucketq.store.base import (
     ObjectInfo,
     ObjectMissingError,
+    ObjectTooShortError,
     PreconditionFailedError,
     StoredObject,
+    too_short,
 )
 from bucketq.testing.simulated_clock import EPOCH
 from bucketq.testing.store_faults import READ_FAULTS, WRITE_FAULTS, FaultDice, Faults
@@ -189,6 +191,16 @@ class SimulatedStore:
         """Answer a conditional read."""
         commit = self._objects.get(key)
         return None if commit is not None and commit.etag == etag else self.get(key)
+
+    def get_range(
+        self, key: str, offset: int, length: int
+    ) -> bytes | ObjectMissingError | ObjectTooShortError:
+        """Answer a read of a range."""
+        found = self.get(key)
+        if not isinstance(found, StoredObject):
+            return found
+        part = found.body[offset : offset + length]
+        return part if len(part) == length else too_short(key, "the store", offset, length)
 
     def create(self, key: str, body: bytes, writer: str) -> str | PreconditionFailedError:
         """Write an object that must not exist."""

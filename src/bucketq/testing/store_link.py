@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from bucketq.errors import UnavailableError
-from bucketq.store.base import ObjectInfo, StoredObject
+from bucketq.store.base import ObjectInfo, StoredObject, check_range
 from bucketq.testing.store_faults import FaultDice
 
 if TYPE_CHECKING:
@@ -67,6 +67,12 @@ class StoreLink:
         """Read an object if its etag differs; return None if it is unchanged."""
         answer: StoredObject | None = await self._read(lambda: self.store.get_if_changed(key, etag))
         return answer
+
+    async def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Read a range of an object."""
+        check_range(offset, length)
+        part: bytes = await self._read(lambda: self.store.get_range(key, offset, length))
+        return part
 
     async def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist yet."""

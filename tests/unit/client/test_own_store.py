@@ -52,6 +52,18 @@ async def test_messages_name_the_store_and_the_key() -> None:
             pass
 
 
+def test_a_store_that_lacks_a_method_is_refused_at_once() -> None:
+    class Client:
+        get = get_range = MemoryStore.get_range
+
+    class Older:
+        get_if_changed = MemoryStore.get_if_changed
+
+    for store, reason in ((Client(), "has others"), (Older(), "lacks `get_range`")):
+        with pytest.raises(InvalidRequestError, match=reason):
+            bucketq.connect("queue.json", store=store)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("key", ["", "s3://bucket/queue.json", "/queue.json", "jobs/", "a\nb", 7])
 def test_with_a_store_the_first_argument_is_a_key(key: Any) -> None:
     with pytest.raises(InvalidRequestError, match="the key of the queue in it"):

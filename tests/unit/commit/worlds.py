@@ -97,6 +97,12 @@ class ScriptedStore:
         )
         return found
 
+    async def get_range(self, key: str, offset: int, length: int) -> bytes:
+        part: bytes = await self._call(
+            "get_range", lambda: self.memory.get_range(key, offset, length)
+        )
+        return part
+
     async def create(self, key: str, body: bytes) -> str:
         etag: str = await self._call("create", lambda: self.memory.create(key, body))
         return etag

@@ -67,6 +67,7 @@ async def outcome(store: ObjectStore, verb: str) -> Any:
     calls: dict[str, Callable[[], Awaitable[Any]]] = {
         "read": lambda: store.get(KEY),
         "poll": lambda: store.get_if_changed(KEY, ETAG),
+        "range": lambda: store.get_range(KEY, 2, 3),
         "create": lambda: store.create(KEY, b"body"),
         "replace": lambda: store.replace(KEY, b"body", ETAG),
         "put": lambda: store.put(KEY, b"body"),
@@ -83,7 +84,7 @@ async def _listed(store: ObjectStore) -> list[str]:
     return [info.key async for info in store.list("")]
 
 
-VERBS = ["read", "create", "replace", "put", "delete", "list"]
+VERBS = ["read", "range", "create", "replace", "put", "delete", "list"]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -172,7 +173,7 @@ async def test_a_conflict_is_recognized_by_its_status(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_what_is_missing_depends_on_the_request(scheme: str) -> None:
     with answering(answer(404, failure("NoSuchKey")), scheme) as (store, _):
-        for verb in ("read", "poll", "replace"):
+        for verb in ("read", "poll", "range", "replace"):
             assert type(await outcome(store, verb)) is ObjectMissingError
         for verb in ("create", "put", "list"):
             assert type(await outcome(store, verb)) is StoreRefusedError
@@ -272,7 +273,7 @@ async def test_a_server_that_is_not_there_leaves_the_outcome_unknown() -> None:
         error = await outcome(store, verb)
         assert type(error) is UnavailableError
         assert "ConnectionRefused" in str(error)
-        is_read = verb in {"read", "list"}
+        is_read = verb in {"read", "range", "list"}
         assert ("it cannot be reached" in str(error)) is is_read
         assert ("the outcome is unknown" in str(error)) is not is_read
 

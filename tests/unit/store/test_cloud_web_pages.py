@@ -28,7 +28,7 @@ PAGES = [
     b'<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html><html></html>',
 ]
 SENTENCE = "answers with a web page, not as a store does; check the endpoint"
-READS = ["read", "list"]
+READS = ["read", "range", "list"]
 WRITES = ["create", "replace", "put", "delete"]
 
 

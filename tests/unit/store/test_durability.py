@@ -51,16 +51,19 @@ async def test_every_write_is_synced_before_it_is_answered(store: LocalStore, di
     assert disk.may_lose == []
 
 
-@pytest.mark.parametrize("is_conditional", [False, True], ids=["get", "get_if_changed"])
+@pytest.mark.parametrize("verb", ["get", "get_if_changed", "get_range"])
 async def test_what_a_dead_writer_left_unsynced_is_synced_when_it_is_read(
-    store: LocalStore, other: LocalStore, disk: Disk, is_conditional: bool
+    store: LocalStore, other: LocalStore, disk: Disk, verb: str
 ) -> None:
     etag = await store.create(KEY, b"one")
     await leave_unsynced(other, b"two")
     assert disk.may_lose == [KEY]
-    found = await (store.get_if_changed(KEY, etag) if is_conditional else store.get(KEY))
-    assert found is not None
-    assert found.body == b"two"
+    if verb == "get_range":
+        assert await store.get_range(KEY, 1, 2) == b"wo"
+    else:
+        found = await (store.get(KEY) if verb == "get" else store.get_if_changed(KEY, etag))
+        assert found is not None
+        assert found.body == b"two"
     assert disk.may_lose == []
 
 
@@ -93,8 +96,11 @@ async def test_a_version_is_synced_by_each_process_once(
     etag = await store.create(KEY, b"one")
     disk.synced.clear()
     await store.get(KEY)
+    await store.get_range(KEY, 0, 1)
     assert await store.get_if_changed(KEY, etag) is None
     assert disk.synced == []
+    await other.get_range(KEY, 0, 1)
+    await other.get_range(KEY, 1, 1)
     await other.get(KEY)
     await other.get(KEY)
     assert await other.get_if_changed(KEY, etag) is None
@@ -114,6 +120,7 @@ async def test_after_a_failed_sync_the_store_stops(
     for attempt in (
         store.get(KEY),
         store.get_if_changed(KEY, etag),
+        store.get_range(KEY, 0, 1),
         store.replace(KEY, b"three", etag),
         store.create("other", b""),
         store.put("other", b""),

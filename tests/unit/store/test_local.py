@@ -87,6 +87,7 @@ async def test_a_key_that_could_leave_the_root_is_refused(
     attempts = [
         store.get(key),
         store.get_if_changed(key, ""),
+        store.get_range(key, 0, 1),
         store.create(key, b""),
         store.replace(key, b"", ""),
         store.put(key, b""),

@@ -9,8 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bucketq.errors import BucketQError, UnavailableError
-from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
+from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
+from bucketq.store.base import (
+    ObjectMissingError,
+    ObjectStore,
+    ObjectTooShortError,
+    PreconditionFailedError,
+)
 from bucketq.testing.simulated_clock import EPOCH
 from bucketq.testing.simulated_store import SimulatedStore, StoreLink
 from bucketq.testing.store_faults import READ_FAULTS, WRITE_FAULTS, Faults
@@ -66,9 +71,18 @@ def test_without_faults_it_is_an_object_store() -> None:
             await seam.create(KEY, b"three")
         with pytest.raises(ObjectMissingError):
             await seam.replace("absent", b"three", etag)
-        for read in (seam.get("absent"), seam.get_if_changed("absent", etag)):
+        for read in (
+            seam.get("absent"),
+            seam.get_if_changed("absent", etag),
+            seam.get_range("absent", 0, 1),
+        ):
             with pytest.raises(ObjectMissingError):
                 await read
+        assert await seam.get_range(KEY, 1, 2) == b"wo"
+        with pytest.raises(ObjectTooShortError):
+            await seam.get_range(KEY, 1, 3)
+        with pytest.raises(InvalidRequestError):
+            await seam.get_range(KEY, 1, 0)
         await seam.create("a/2", b"7 bytes")
         await seam.put("a/1", b"1")
         await seam.put("a/1", b"11")
