@@ -55,7 +55,7 @@ _BLOCK_BYTES = 32 << 10
 """Rows are read in blocks of about this size. A request costs as much time as it takes to send
 some 100 KiB, so much smaller ones would not be read faster."""
 
-_ID = re.compile(r"\d{20}-[0-9a-f]{16}")
+_ID = re.compile(r"[0-9]{20}-[0-9a-f]{16}")
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
 

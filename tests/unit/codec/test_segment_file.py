@@ -195,5 +195,12 @@ def read_all(body: bytes, record: SegmentRecord) -> None:
 
 def test_names_of_other_objects_are_not_segment_ids() -> None:
     assert is_segment_id("00000000000000000105-9f86d081884c7d65")
-    for name in ("105-9f86d081884c7d65", "00000000000000000105-9F86D081884C7D65", "r0-a/b", ""):
+    for name in (
+        "105-9f86d081884c7d65",
+        "00000000000000000105-9F86D081884C7D65",
+        "0000000000000000010\N{ARABIC-INDIC DIGIT FIVE}-9f86d081884c7d65",
+        "00000000000000000105-9f86d081884c7d65\n",
+        "r0-a/b",
+        "",
+    ):
         assert not is_segment_id(name)
