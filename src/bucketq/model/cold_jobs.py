@@ -11,7 +11,7 @@ but is written to the queue object only when it is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -59,12 +59,19 @@ class ColdJobs:
         self._later: list[_Cursor] = []
         self._dead: list[_Cursor] = []
         self._lent: dict[str, Lent] = {}
+        self.lent_dead = 0
+        """How many dead jobs are decoded and unchanged."""
         self._next = 0
 
     @property
     def lent(self) -> int:
         """How many jobs are decoded and unchanged."""
         return len(self._lent)
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the indexes of all segments were read."""
+        return not self._unread
 
     def is_lent(self, job_id: str) -> bool:
         """Whether a job is decoded and unchanged."""
@@ -193,20 +200,21 @@ class ColdJobs:
 
     def read(self, job_id: str) -> JobRecord | None:
         """Find a job by its id, to be looked at. Raises ``ColdRowsNeededError``."""
-        if not self.rows.segments:
-            return None
-        found = self.rows.find_job(job_id)
+        found = self.find([job_id]).get(job_id)
         return None if found is None else found[0][1]
+
+    def find(self, ids: Collection[str]) -> dict[str, tuple[ColdJob, Segment]]:
+        """Find jobs by their ids, to be looked at. Raises ``ColdRowsNeededError``."""
+        return self.rows.find_jobs(ids) if ids and self.rows.count(*_STATUS) else {}
 
     def borrow(self, job_id: str) -> JobRecord | None:
         """Find a job by its id, to be changed. Raises ``ColdRowsNeededError``."""
-        if not self.rows.segments:
-            return None
-        found = self.rows.find_job(job_id)
+        found = self.find([job_id]).get(job_id)
         if found is None:
             return None
         (position, job, unknown), segment = found
         self._table.lend(job)
+        self.lent_dead += job.status == "dead"
         self._lent[job.id] = Lent(Place(segment, position), is_lined_up=False, unknown=unknown)
         return job
 
@@ -214,6 +222,7 @@ class ColdJobs:
         """Let the row of a lent job leave its segment; return None if the job was not lent."""
         lent = self._lent.pop(job_id, None)
         if lent is not None:
+            self.lent_dead -= lent.place.segment.record.cls == "dead"
             self.rows.leave(lent.place)
         return lent
 
@@ -277,6 +286,7 @@ class ColdJobs:
             job = found if lent is None else self._table.by_id[found.id]
             if lent is None:
                 self._table.lend(job)
+                self.lent_dead += job.status == "dead"
             if lent is None or not lent.is_lined_up:
                 place = Place(segment, position)
                 self._lent[job.id] = Lent(place, is_lined_up=True, unknown=unknown)

@@ -12,7 +12,7 @@ queue object holds it, and its position in the segment is gone.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Literal, NamedTuple, Protocol
 
@@ -159,6 +159,9 @@ class ColdRows:
     def __init__(self, records: Iterable[SegmentRecord] = ()) -> None:
         """Take the entries of a queue object."""
         self.segments = {record.id: Segment(record) for record in records}
+        self._live: dict[SegmentClass, int] = {}
+        for segment in self.segments.values():
+            self._count(segment, segment.live)
         self.is_touched = False
         """Whether an entry was changed since the table was last encoded."""
         self.cache: SegmentCache = _NothingRead()
@@ -174,7 +177,7 @@ class ColdRows:
 
     def count(self, *classes: SegmentClass) -> int:
         """Count the rows of some classes that have not left."""
-        return sum(each.live for each in self.of_class(*classes))
+        return sum(self._live.get(cls, 0) for cls in classes)
 
     @property
     def live_bytes(self) -> int:
@@ -186,20 +189,39 @@ class ColdRows:
     def add(self, record: SegmentRecord) -> Segment:
         """Name a segment."""
         segment = self.segments[record.id] = Segment(record)
+        self._count(segment, segment.live)
         self.is_touched = True
         return segment
 
     def drop(self, segment: Segment) -> None:
         """Name a segment no more."""
         del self.segments[segment.record.id]
+        self._count(segment, -segment.live)
         self.is_touched = True
 
     def leave(self, place: Place) -> None:
         """Note that a row has left its segment; one without rows is named no more."""
         place.segment.gone.add(place.position)
+        self._count(place.segment, -1)
         self.is_touched = True
         if not place.segment.live:
             self.drop(place.segment)
+
+    def leave_below(self, segment: Segment, stop: int) -> int:
+        """Note that all rows before a position have left; return how many were still there."""
+        before = segment.live
+        segment.gone.add_below(stop)
+        left = before - segment.live
+        if left:
+            self._count(segment, -left)
+            self.is_touched = True
+            if not segment.live:
+                self.drop(segment)
+        return left
+
+    def _count(self, segment: Segment, more: int) -> None:
+        cls = segment.record.cls
+        self._live[cls] = self._live.get(cls, 0) + more
 
     def indexes(self, *classes: SegmentClass) -> list[tuple[Segment, SegmentIndex]]:
         """Return the segments of some classes with their indexes.
@@ -220,21 +242,23 @@ class ColdRows:
             raise ColdRowsNeededError(missing)
         return found
 
-    def find_job(self, job_id: str) -> tuple[ColdJob, Segment] | None:
-        """Find a job in segments by its id. Raises ``ColdRowsNeededError``."""
-        for (segment, position), index in self._candidates(job_id, *JOB_CLASSES):
-            for found in self.jobs_of(segment, index, position, position + 1):
-                if found[1].id == job_id:
-                    return found, segment
-        return None
+    def find_jobs(self, ids: Collection[str]) -> dict[str, tuple[ColdJob, Segment]]:
+        """Find jobs in segments by their ids. Raises ``ColdRowsNeededError``."""
+        found = {}
+        for job_id, (segment, position), index in self._candidates(ids, *JOB_CLASSES):
+            for job in self.jobs_of(segment, index, position, position + 1):
+                if job[1].id == job_id:
+                    found[job_id] = (job, segment)
+        return found
 
-    def find_key(self, key: str) -> tuple[KeyRecord, Place] | None:
-        """Find an idempotency key in segments. Raises ``ColdRowsNeededError``."""
-        for place, index in self._candidates(key, "keys"):
+    def find_keys(self, keys: Collection[str]) -> dict[str, tuple[KeyRecord, Place]]:
+        """Find idempotency keys in segments. Raises ``ColdRowsNeededError``."""
+        found = {}
+        for key, place, index in self._candidates(keys, "keys"):
             (record,) = self.keys_of(place.segment, index, place.position, place.position + 1)
             if record.id == key:
-                return record, place
-        return None
+                found[key] = (record, place)
+        return found
 
     def keys_of(
         self, segment: Segment, index: SegmentIndex, start: int, stop: int
@@ -351,20 +375,37 @@ class ColdRows:
         return self.jobs_of(run.segment, index, position, stop), stop
 
     def _candidates(
-        self, row_id: str, *classes: SegmentClass
-    ) -> Iterator[tuple[Place, SegmentIndex]]:
-        """Yield the places where a row with this id may be."""
-        id_hash, missing, found = hash_id(row_id), list[Part](), list[tuple[Place, SegmentIndex]]()
+        self, ids: Collection[str], *classes: SegmentClass
+    ) -> list[tuple[str, Place, SegmentIndex]]:
+        """Return the places where rows with these ids may be, whose blocks have been read.
+
+        What is missing is asked for at once, for a request may name thousands of rows.
+        """
+        hashes = [(row_id, hash_id(row_id)) for row_id in ids]
+        missing, found = list[Part](), list[tuple[str, Place, SegmentIndex]]()
         for segment, index in self.indexes(*classes):
-            ids = self.cache.ids(segment.record)
-            if ids is None:
+            known = self.cache.ids(segment.record)
+            if known is None:
                 missing.append(Part(segment.record, "ids"))
                 continue
             found += [
-                (Place(segment, position), index)
-                for position in ids.find(id_hash)
+                (row_id, Place(segment, position), index)
+                for row_id, id_hash in hashes
+                for position in known.find(id_hash)
                 if position not in segment.gone
             ]
         if missing:
             raise ColdRowsNeededError(missing)
-        return iter(found)
+        self._ask_for_blocks(place_and_index[1:] for place_and_index in found)
+        return found
+
+    def _ask_for_blocks(self, places: Iterable[tuple[Place, SegmentIndex]]) -> None:
+        """Raise ``ColdRowsNeededError`` unless the blocks of these places have been read."""
+        missing: dict[tuple[str, int], Part] = {}
+        for (segment, position), index in places:
+            block = index.blocks_of(position, position + 1)[0]
+            read = self.cache.keys if segment.record.cls == "keys" else self.cache.jobs
+            if read(segment.record, block, position, position) is None:
+                missing[segment.record.id, block.start] = Part(segment.record, block)
+        if missing:
+            raise ColdRowsNeededError(list(missing.values()))

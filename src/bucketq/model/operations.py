@@ -25,7 +25,7 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.records import NOTHING, BrokerRecord, Encoding, JobRecord, Status
-from bucketq.model.segments import Merge, Spill
+from bucketq.model.segments import Merge, Spill, SpillKeys, TidySegments
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 
@@ -328,7 +328,9 @@ AnyOperation = (
     | RemoveConsumer
     | Publish
     | Spill
+    | SpillKeys
     | Merge
+    | TidySegments
 )
 
 
@@ -351,7 +353,9 @@ REPEATABLE = (
     Tidy,
     Archived,
     Spill,
+    SpillKeys,
     Merge,
+    TidySegments,
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Literal
 
 from msgspec.structs import replace
@@ -13,8 +15,15 @@ from bucketq.model.finished_jobs import finished_at
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
 from bucketq.model.reads import not_found
 from bucketq.model.records import JobRecord
+from bucketq.model.segments import TidySegments
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import ForgettableTable, State
+
+_SLACK = 1.25
+"""Keys in segments are dropped when the oldest is older than its retention by this factor, so that
+many are dropped at a time. Until then they are invalid and only take up room."""
+_PAGE_JOBS = 1000
+"""How many dead jobs in segments are finished by one commit, which writes all of them."""
 
 CancelAnswer = Literal["cancelled", "requested", "finished"]
 
@@ -35,7 +44,8 @@ def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
 def redrive(state: State, operation: Redrive, _now: datetime) -> int:
     """Queue dead jobs again; they keep their place, their attempts and their history."""
     check.whole_number(operation.limit, "limit", 0, 2**31)
-    chosen = _dead(state, operation.jobs, operation.kinds)[: operation.limit or None]
+    found = _dead(state, operation.jobs, operation.kinds)
+    chosen = list(islice(found, operation.limit or None))
     for job in chosen:
         state.put_job(
             replace(job, status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
@@ -47,11 +57,12 @@ def purge(state: State, operation: Purge, now: datetime) -> int:
     """Finish dead jobs."""
     check.delay(operation.older_than_s, "older_than_s")
     before = now - timedelta(seconds=operation.older_than_s)
-    chosen = [
-        job
-        for job in _dead(state, operation.jobs, operation.kinds)
-        if not operation.older_than_s or job.finished_at is None or job.finished_at <= before
-    ]
+    chosen = []
+    for job in _dead(state, operation.jobs, operation.kinds):
+        if not operation.older_than_s or finished_at(job) <= before:
+            chosen.append(job)
+        elif not operation.jobs:
+            break  # All others died later.
     for job in chosen:
         _bury(state, job, now)
     return len(chosen)
@@ -105,6 +116,7 @@ def is_untidy(state: State, now: datetime) -> bool:
     now = timekeeping.agreed(state, now)
     return (
         state.sessions.has_expired(state.settings, now)
+        or _expired_key(state, now) is not None
         or _expired_row(state, now) is not None
         or _expired_dead(state, now) is not None
     )
@@ -119,6 +131,9 @@ def tidy(state: State, _operation: Tidy, now: datetime) -> int:
     if state.sessions.horizon != horizon:
         state.touch_head()
     count = len(forgotten)
+    while (key := _expired_key(state, now)) is not None:
+        state.forget_key(key)
+        count += 1
     while (row := _expired_row(state, now)) is not None:
         state.forget(*row)
         count += 1
@@ -128,11 +143,15 @@ def tidy(state: State, _operation: Tidy, now: datetime) -> int:
     return count
 
 
+def _expired_key(state: State, now: datetime) -> str | None:
+    """The id of a key in the object to be forgotten, or None."""
+    key, retention = state.known_keys.oldest(), state.settings.key_retention_s
+    return key.id if key is not None and now - key.at > timedelta(seconds=retention) else None
+
+
 def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | None:
     """The table and the id of a row to be forgotten, or None."""
-    key, settings = state.key_ages.first(), state.settings
-    if key is not None and now - key.at > timedelta(seconds=settings.key_retention_s):
-        return ("keys", key.id)
+    settings = state.settings
     token = state.token_ends.first()
     if token is not None and not token.is_live(now):
         return ("tokens", token.id)
@@ -149,12 +168,56 @@ def _expired_dead(state: State, now: datetime) -> JobRecord | None:
     """The next dead job to be finished; None if there is none, or if it is in a segment."""
     oldest, cold_at = state.dead_ages.first(), state.cold.next_death()
     if oldest is None or (cold_at is not None and cold_at <= finished_at(oldest)):
-        return None  # ``ExpireDead`` reads those in segments; here nothing can be waited for.
-    if state.dead_count > state.settings.max_dead:
+        return None  # ``tidy_segments`` reads those in segments; here nothing can be waited for.
+    if state.dead_count > state.settings.max_dead and state.cold.is_attached:
         return oldest
-    died_at = oldest.finished_at
+    return oldest if _died_long_ago(state, oldest, now) else None
+
+
+def _died_long_ago(state: State, job: JobRecord, now: datetime) -> bool:
     retention = timedelta(seconds=state.settings.dead_retention_s)
-    return oldest if died_at is not None and now - died_at > retention else None
+    return job.finished_at is not None and now - job.finished_at > retention
+
+
+def is_cold_untidy(state: State, now: datetime) -> bool:
+    """Whether ``tidy_segments`` is due; it is cheap."""
+    now, settings = timekeeping.agreed(state, now), state.settings
+    key_at = state.known_keys.oldest_cold_at()
+    if key_at and now - key_at > _SLACK * timedelta(seconds=settings.key_retention_s):
+        return True
+    if not state.cold.is_attached:
+        return bool(state.cold.rows.count("dead")) and state.dead_count > settings.max_dead
+    oldest, cold_at = state.dead_ages.first(), state.cold.next_death()
+    if cold_at is None or (oldest is not None and finished_at(oldest) < cold_at):
+        return False
+    is_old = now - cold_at > timedelta(seconds=settings.dead_retention_s)
+    return is_old or state.dead_count > settings.max_dead
+
+
+def tidy_segments(state: State, _operation: TidySegments, now: datetime) -> int:
+    """Forget keys, and finish dead jobs, that are in segments and have outlived their time.
+
+    Raises:
+        ColdRowsNeededError: Something that decides which has not been read.
+    """
+    ended_at, now = now, timekeeping.agreed(state, now)
+    known = len(state.known_keys)
+    chosen = list(islice(_cold_deaths(state, now), _PAGE_JOBS))
+    oldest_at = now - timedelta(seconds=state.settings.key_retention_s)
+    touched = state.known_keys.expire_cold(oldest_at)
+    state.changes.extend(("segments", name) for name in touched)
+    for job in chosen:
+        _bury(state, job, ended_at)
+    return known - len(state.known_keys) + len(chosen)
+
+
+def _cold_deaths(state: State, now: datetime) -> Iterator[JobRecord]:
+    """Yield the dead jobs that are too many, or too old; the oldest deaths first."""
+    excess = state.dead_count - state.settings.max_dead
+    for count, job in enumerate(state.dead_jobs()):
+        if count >= excess and not _died_long_ago(state, job, now):
+            return
+        yield job
 
 
 def _existing(state: State, job_id: str) -> JobRecord:
@@ -166,18 +229,22 @@ def _existing(state: State, job_id: str) -> JobRecord:
     return job
 
 
-def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> list[JobRecord]:
-    """Return the dead jobs that a request selects, oldest deaths first."""
+def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> Iterator[JobRecord]:
+    """Return the dead jobs that a request selects, oldest deaths first.
+
+    Those in segments are decoded as they are reached. Raises ``ColdRowsNeededError``.
+    """
     check.kinds(kinds)
     if not jobs:
-        return [job for job in state.dead_jobs() if not kinds or job.kind in kinds]
+        return (job for job in state.dead_jobs() if not kinds or job.kind in kinds)
+    state.cold.find([job_id for job_id in jobs if job_id not in state.jobs])  # All at once.
     chosen = [_existing(state, job_id) for job_id in dict.fromkeys(jobs)]
     for job in chosen:
         if job.status != "dead":
             raise InvalidRequestError(
                 f"job {job.id} is {job.status}, not dead; only dead jobs can be named here"
             )
-    return [job for job in chosen if not kinds or job.kind in kinds]
+    return (job for job in chosen if not kinds or job.kind in kinds)
 
 
 def _bury(state: State, job: JobRecord, now: datetime) -> None:

@@ -65,7 +65,7 @@ def push(
         added_bytes = _LINE_BYTES * len(fresh) + payload_bytes
         _check_room(state, fresh, added_bytes)
         for key in _keys_to_drop(state, keyed, now):
-            state.forget("keys", key)
+            state.forget_key(key)
         _add(state, fresh, keyed, now)
         state.added_bytes += added_bytes
     ids = tuple(map(_id, jobs))
@@ -146,32 +146,48 @@ def _look_up(
     """The ids of jobs that are there already, by those in the push; the others by their keys."""
     known: dict[str, str] = {}
     keyed: dict[str, NewJob] = {}
-    by_id, is_deep = state.jobs.by_id, bool(state.cold.rows.segments)
+    by_id = state.jobs.by_id
+    wanted = [job.key for job in jobs if job.key is not None]
+    keys = state.known_keys.find(wanted) if wanted else {}
+    cold = _find_cold(state, jobs, made)
     for job in jobs:
-        may_be_cold = is_deep and not is_made_by(made, job.id)
-        if job.key is not None or job.id in by_id or may_be_cold:
-            known_id = _find(state, job, now)
-            if known_id is not None:
-                known[job.id] = known_id
-            elif job.key is not None:
-                keyed[job.key] = job
+        there = by_id.get(job.id) or cold.get(job.id)
+        if job.key is None and there is None:
+            continue
+        key = keys.get(job.key or "")
+        if key is not None and _is_valid(state, key, now):
+            _check_key(job, key)
+            known[job.id] = key.job
+        elif there is not None:
+            _check_repeated(job, there)
+            known[job.id] = there.id
+        elif job.key is not None:
+            keyed[job.key] = job
     return known, keyed
 
 
-def _find(state: State, job: NewJob, now: datetime) -> str | None:
-    """The id of the job that this push would repeat, or None."""
-    if job.key is not None:
-        known = state.keys.get(job.key)
-        if known is not None and _is_valid(state, known, now):
-            if known.digest != _digest(job):
-                raise KeyConflictError(
-                    f"idempotency key {job.key!r} belongs to job {known.job}, which has other "
-                    "content; use another key, or push the same content"
-                )
-            return known.job
-    there = state.find_job(job.id)
-    if there is None:
-        return None
+def _find_cold(
+    state: State, jobs: tuple[NewJob, ...], made: frozenset[str]
+) -> dict[str, JobRecord]:
+    """The jobs in segments with the ids of a push, but for ids that no other request makes."""
+    if not state.cold.rows.segments:
+        return {}
+    by_id = state.jobs.by_id
+    ids = [job.id for job in jobs if job.id not in by_id and not is_made_by(made, job.id)]
+    return {job_id: job for job_id, ((_, job, _), _) in state.cold.find(ids).items()}
+
+
+def _check_key(job: NewJob, known: KeyRecord) -> None:
+    """Reject a job whose key belongs to one with other content."""
+    if known.digest != _digest(job):
+        raise KeyConflictError(
+            f"idempotency key {job.key!r} belongs to job {known.job}, which has other "
+            "content; use another key, or push the same content"
+        )
+
+
+def _check_repeated(job: NewJob, there: JobRecord) -> None:
+    """Reject a job whose id belongs to one with other content."""
     if (there.kind, bytes(there.payload), there.priority, there.key) != (
         job.kind,
         bytes(job.payload),
@@ -181,7 +197,6 @@ def _find(state: State, job: NewJob, now: datetime) -> str | None:
         raise KeyConflictError(
             f"job id {job.id!r} belongs to a job with other content; use another id"
         )
-    return there.id
 
 
 def _is_valid(state: State, key: KeyRecord, now: datetime) -> bool:
@@ -192,25 +207,27 @@ def _is_valid(state: State, key: KeyRecord, now: datetime) -> bool:
 def _keys_to_drop(state: State, keyed: dict[str, NewJob], now: datetime) -> list[str]:
     """The keys to drop so that new ones fit, all of them invalid by the clock of the writer.
 
-    There are some only if writers disagree about the time: otherwise they have been tidied away.
+    These are the keys that are pushed again, and if there are too many, others. Others are there
+    if writers disagree about the time, or in segments: otherwise they have been tidied away.
     """
-    settings = state.settings
-    new_keys = sum(key not in state.keys for key in keyed) if keyed else 0
-    excess = len(state.keys) + new_keys - settings.max_keys
-    if not new_keys or excess <= 0:
+    if not keyed:
         return []
-    expired_at = now - timedelta(seconds=settings.key_retention_s)
-    found = state.key_ages.before(expired_at, excess + len(keyed))
-    if state.latest_key_at - now > _FUTURE:
-        found += [key for key in state.keys if key.at - now > _FUTURE]
+    settings, known = state.settings, state.known_keys
+    there = known.find(keyed)
+    replaced = [key for key in keyed if key in there]
+    excess = len(known) + len(keyed) - len(replaced) - settings.max_keys
+    if len(replaced) == len(keyed) or excess <= 0:
+        return replaced
+    expired_at, count = now - timedelta(seconds=settings.key_retention_s), excess + len(keyed)
+    found = known.before(expired_at, count) + known.after(now + _FUTURE, count)
     spare = [key.id for key in found if key.id not in keyed]
     if len(spare) < excess:
         raise QueueFullError(
-            f"too many idempotency keys: {len(state.keys):,} are remembered, "
+            f"too many idempotency keys: {len(known):,} are remembered, "
             f"{settings.max_keys:,} are allowed (max_keys); push without a key, shorten "
             "key_retention_s, or try again when some have been forgotten"
         )
-    return spare[:excess]
+    return [*replaced, *spare[:excess]]
 
 
 def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None:
@@ -252,8 +269,6 @@ def _add(state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], now: d
     state.add_jobs([_record(job, seq, now) for seq, job in enumerate(fresh, first)])
     state.next_seq = first + len(fresh)
     for key, job in keyed.items():
-        if key in state.keys:
-            state.forget("keys", key)
         state.put_key(key, job.id, _digest(job), now)
 
 

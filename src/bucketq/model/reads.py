@@ -71,7 +71,7 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
         paused=state.paused,
         paused_kinds=tuple(state.paused_kinds),
         broker=state.broker,
-        keys=len(state.keys),
+        keys=len(state.known_keys),
         sessions=len(state.sessions),
     )
 

@@ -15,7 +15,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from bucketq.model.cold_rows import Place, Segment
-from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
+from bucketq.model.records import JobRecord
+from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill, SpillKeys
 from bucketq.model.state import State
 
 
@@ -33,7 +34,45 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
         else:
             gone.add(position)
     if moved:
-        state.name_segment(_with_gone(record, gone), operation.segment.index, moved)
+        _take_jobs_out(state, moved)
+        state.cold.add(_with_gone(record, gone), operation.segment.index)
+        _note(state, record)
+    return len(moved)
+
+
+def _take_jobs_out(state: State, jobs: list[JobRecord]) -> None:
+    """Take jobs that are not running out of the object and its indexes; they stay counted."""
+    numbers: dict[str, set[int]] = {}
+    for job in jobs:
+        numbers.setdefault(job.kind, set()).add(job.seq)
+        state.jobs.remove(job.id)
+        state.extra.pop(("jobs", job.id), None)
+        state.dead.pop(job.id, None)
+    for kind, some in numbers.items():
+        if (lane := state.lanes.get(kind)) is not None:
+            lane.remove(some)
+    state.delayed.sweep()
+    state.dead_ages.sweep()
+
+
+def spill_keys(state: State, operation: SpillKeys, _now: datetime) -> int:
+    """Move the keys that the object still holds unchanged."""
+    record = operation.segment.record
+    if not _may_name(state, record):
+        return 0
+    gone, unknown = Gone(), operation.unknown
+    moved = []
+    for position, key in enumerate(operation.keys):
+        is_same = state.keys.by_id.get(key.id) == key
+        if is_same and state.extra.get(("keys", key.id)) == unknown.get(key.id):
+            moved.append(key)
+        else:
+            gone.add(position)
+    if moved:
+        for key in moved:
+            state.extra.pop(("keys", key.id), None)
+        state.known_keys.spill(_with_gone(record, gone), operation.segment.index, moved)
+        _note(state, record)
     return len(moved)
 
 
@@ -49,8 +88,13 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     state.attach_cold()
     places: dict[int, Place] = {}
     for target, gone in zip(operation.targets, gone_from, strict=True):
-        if gone.count < target.record.rows:
-            segment = cold.add(_with_gone(target.record, gone), target.index)
+        if gone.count == target.record.rows:
+            continue
+        record = _with_gone(target.record, gone)
+        if record.cls == "keys":
+            state.known_keys.name(record, target.index)
+        else:
+            segment = cold.add(record, target.index)
             places |= {
                 seq: Place(segment, position)
                 for position, seq in enumerate(target.seqs)
@@ -59,6 +103,12 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     cold.move(list(sources.values()), places)
     state.changes.extend(("segments", name) for name in sources)
     return len(sources)
+
+
+def _note(state: State, record: SegmentRecord) -> None:
+    """Note that a segment was named: older code must not ignore it."""
+    state.requires["segments"] = None
+    state.changes.append(("segments", record.id))
 
 
 def _may_name(state: State, record: SegmentRecord) -> bool:

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, field
 
 from bucketq.model.base import Operation
-from bucketq.model.records import JobRecord, Unknown
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
 
 SegmentClass = Literal["ready", "later", "dead", "keys"]
 """What the rows of a segment are: jobs to be claimed, jobs with a time before which they may not
@@ -149,6 +149,17 @@ class Gone:
             firsts.insert(place, position)
             lasts.insert(place, position)
 
+    def add_below(self, stop: int) -> None:
+        """Note that all rows before a position have left, those that were still there."""
+        if stop <= 0:
+            return
+        self.count += stop - self.count_between(0, stop)
+        place, end = bisect_right(self._firsts, stop), stop - 1
+        if place:
+            end = max(end, self._lasts[place - 1])
+        self._firsts[:place] = [0]
+        self._lasts[:place] = [end]
+
     def next_live(self, position: int) -> int:
         """Return the first position from ``position`` on whose row has not left."""
         place = bisect_right(self._firsts, position) - 1
@@ -237,13 +248,30 @@ class Spill(Operation, frozen=True):
     """The unknown fields of those that have some, by id."""
 
 
+class SpillKeys(Operation, frozen=True):
+    """Move idempotency keys to a segment that holds them. Answers how many it moved."""
+
+    segment: WrittenSegment
+    keys: tuple[KeyRecord, ...]
+    """The key at each position, as it was written."""
+    unknown: dict[str, Unknown] = field(default_factory=dict)
+    """The unknown fields of those that have some, by id."""
+
+
 class Merge(Operation, frozen=True):
-    """Replace segments of jobs by others that hold the same rows. Answers how many it dropped."""
+    """Replace segments by others that hold the same rows. Answers how many it dropped.
+
+    Segments of keys are not merged with segments of jobs.
+    """
 
     sources: tuple[str, ...]
     targets: tuple[WrittenSegment, ...]
     origins: tuple[tuple[tuple[str, int], ...], ...]
     """For each target, where the row at each position was: a source, and the position there."""
+
+
+class TidySegments(Operation, frozen=True):
+    """Do for rows in segments what ``Tidy`` does for others. Answers how many rows it dropped."""
 
 
 def hash_id(row_id: str) -> int:

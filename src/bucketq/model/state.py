@@ -11,8 +11,9 @@ answer every operation alike, however they were reached.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
@@ -22,10 +23,11 @@ from bucketq.model.age_index import AgeIndex
 from bucketq.model.cold_jobs import ColdJobs
 from bucketq.model.cold_rows import ColdRows
 from bucketq.model.finished_jobs import FinishedJobs, finished_at
+from bucketq.model.known_keys import KnownKeys
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
-from bucketq.model.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
+from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.table import Row, Table
@@ -36,7 +38,7 @@ RING_LENGTH = 64
 version, so it is not more."""
 
 R = TypeVar("R", bound=Row)
-ForgettableTable = Literal["keys", "tokens", "consumers", "writers"]
+ForgettableTable = Literal["tokens", "consumers", "writers"]
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
@@ -101,9 +103,8 @@ class State:
         self.archive_trouble = ""
         """Why this process cannot archive them, for errors that result from it."""
         self.counts: dict[tuple[str, Status], int] = {}
-        self.key_ages = AgeIndex(self.keys.by_id, attrgetter("at"))
-        self.latest_key_at = max((key.at for key in self.keys), default=created_at)
-        """No key has a later time than this."""
+        self.known_keys = KnownKeys(self.keys, self.cold.rows)
+        """The keys of the object, and those in segments."""
         self.token_ends = AgeIndex(self.tokens.by_id, attrgetter("expires_at"))
         self.consumer_ages = AgeIndex(self.consumers.by_id, _closed_since)
         self.writer_ages = AgeIndex(self.writers.by_id, attrgetter("at"))
@@ -204,11 +205,15 @@ class State:
         self.changes.append(("jobs", job_id))
 
     def put_key(self, key: str, job: str, digest: str, at: datetime) -> None:
-        """Remember an idempotency key."""
-        seq = self.keys.next_seq
-        record = KeyRecord(id=key, seq=seq, job=job, digest=digest, at=at)
-        self._put("keys", self.keys, self.key_ages, record)
-        self.latest_key_at = max(self.latest_key_at, at)
+        """Remember an idempotency key that was not known."""
+        seq = self.known_keys.next_seq
+        self.known_keys.add(KeyRecord(id=key, seq=seq, job=job, digest=digest, at=at))
+        self.changes.append(("keys", key))
+
+    def forget_key(self, key: str) -> None:
+        """Forget an idempotency key that was found before, wherever it is."""
+        self.known_keys.forget(key)
+        self.changes.append(("keys", key))
 
     def find_token(self, token_id: str, now: datetime) -> TokenRecord | None:
         """The token with this id if it is valid now, or None."""
@@ -311,44 +316,30 @@ class State:
             self._enter(job)
         return job
 
-    def name_segment(
-        self, record: SegmentRecord, index: SegmentIndex, jobs: Collection[JobRecord]
-    ) -> None:
-        """Move jobs of the object, which are not running, to a segment that holds them."""
-        numbers: dict[str, set[int]] = {}
-        for job in jobs:
-            numbers.setdefault(job.kind, set()).add(job.seq)
-            self.jobs.remove(job.id)
-            self.extra.pop(("jobs", job.id), None)
-            self.dead.pop(job.id, None)
-        for kind, some in numbers.items():
-            if (lane := self.lanes.get(kind)) is not None:
-                lane.remove(some)
-        self.delayed.sweep()
-        self.dead_ages.sweep()
-        self.cold.add(record, index)
-        self.requires["segments"] = None
-        self.changes.append(("segments", record.id))
-
     @property
     def dead_count(self) -> int:
-        """How many dead jobs there are, of those that are counted."""
-        return sum(count for (_, status), count in self.counts.items() if status == "dead")
+        """How many dead jobs there are, in the object and in segments."""
+        return len(self.dead) - self.cold.lent_dead + self.cold.rows.count("dead")
 
-    def _decode_dead(self) -> None:
-        for job in self.cold.decode_next_dead():
-            if job.id not in self.dead:
-                self._enter(job)
+    def dead_jobs(self) -> Iterator[JobRecord]:
+        """Yield dead jobs in the order of their deaths; of one moment, in that of their pushes.
 
-    def dead_jobs(self) -> list[JobRecord]:
-        """The dead jobs in the order of their deaths; of one moment, in that of their pushes.
-
-        Raises ``ColdRowsNeededError``.
+        Those in segments are decoded as they are reached. Raises ``ColdRowsNeededError``.
         """
         self.attach_cold()
-        while self.cold.next_death() is not None:
-            self._decode_dead()
-        return sorted(self.dead.values(), key=lambda job: (finished_at(job), job.seq))
+        found = [(finished_at(job), job.seq, job) for job in self.dead.values()]
+        heapify(found)
+        while True:
+            bound = self.cold.next_death()
+            if found and (bound is None or found[0][0] < bound):
+                yield heappop(found)[2]
+            elif bound is None:
+                return
+            else:
+                for job in self.cold.decode_next_dead():
+                    if job.id not in self.dead:
+                        self._enter(job)
+                        heappush(found, (finished_at(job), job.seq, job))
 
     def _replace_all(self, jobs: Collection[JobRecord], before: Status, after: Status) -> None:
         """Replace the records of jobs, and count those of a kind that stand together at once."""

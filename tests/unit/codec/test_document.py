@@ -130,7 +130,7 @@ def test_a_queue_that_became_empty_looks_like_one_that_was_never_filled() -> Non
     document.state.forget("consumers", "consumer-1")
     document.state.forget("writers", "writer-1")
     remove_done(document.state, 200)
-    document.state.forget("keys", "key")
+    document.state.forget_key("key")
     document.state.sessions.table.remove("session")
     body = document.prepare("commit-2").body
     assert body.endswith(b'"sessions":[\n],"keys":[\n],"jobs":[\n]}\n')

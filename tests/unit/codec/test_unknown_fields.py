@@ -156,7 +156,7 @@ def test_incremental_and_fresh_encoding_agree_with_unknown_fields() -> None:
 
 def test_the_unknown_fields_of_a_row_that_left_do_not_come_back_with_another() -> None:
     document = decode(with_news("key", "job"), WHERE)
-    document.state.forget("keys", "key-1")
+    document.state.forget_key("key-1")
     document.state.jobs.remove("job-1")
     document.prepare("commit-2")
     document.state.put_key("key-1", "job-9", "digest-9", NOW)

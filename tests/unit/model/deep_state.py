@@ -34,6 +34,7 @@ from bucketq.model.segments import (
     SegmentIndex,
     SegmentRecord,
     Spill,
+    SpillKeys,
     WrittenSegment,
 )
 from bucketq.model.state import State
@@ -135,6 +136,20 @@ class DeepState:
         unknown = {job.id: extra["jobs", job.id] for job in jobs if ("jobs", job.id) in extra}
         return Spill(segment=self.written(encoded, now), jobs=jobs, unknown=unknown)
 
+    def spill_keys(self, now: datetime, count: int) -> SpillKeys | None:
+        """Write the oldest keys to a segment, to be named at any time."""
+        keys, extra = list(self.state.keys)[:count], self.state.extra
+        if not keys:
+            return None
+        rows = [row_of(key, extra.get(("keys", key.id))) for key in keys]
+        encoded = encode_segment("keys", sort_rows("keys", rows))
+        by_seq = {key.seq: key for key in keys}
+        return SpillKeys(
+            segment=self.written(encoded, now),
+            keys=tuple(by_seq[seq] for seq in encoded.seqs),
+            unknown={key.id: extra["keys", key.id] for key in keys if ("keys", key.id) in extra},
+        )
+
     def merge(self, cls: SegmentClass, now: datetime, count: int) -> Merge | None:
         """Write the rows of some segments of a class to one, to be named at any time."""
         sources = list(self.state.cold.rows.of_class(cls))[:count]
@@ -179,6 +194,16 @@ class DeepState:
         jobs.sort(key=lambda job: job.seq)
         assert len({job.seq for job in jobs}) == len(jobs), "a job is in two places"
         return jobs
+
+    def all_keys(self) -> list[KeyRecord]:
+        """All keys, wherever they are, each of them in one place."""
+        keys = [*self.state.keys]
+        for segment in self.state.cold.rows.of_class("keys"):
+            keys += decode_keys([line for _, line in self.lines(segment)], 0, "")
+        keys.sort(key=lambda key: key.seq)
+        assert len({key.seq for key in keys}) == len({key.id for key in keys}) == len(keys)
+        assert len(keys) == len(self.state.known_keys)
+        return keys
 
     def unknown_fields(self) -> dict[int, dict[str, Raw]]:
         """The unknown fields of all jobs that have some, by number."""

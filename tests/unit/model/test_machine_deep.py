@@ -8,12 +8,14 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from msgspec import Raw
+from msgspec.structs import replace
 
 from bucketq.errors import LeaseLostError
 from bucketq.model.operations import List, ReadStats, Request, Tidy
-from bucketq.model.segments import Merge, SegmentClass, Spill
+from bucketq.model.operators import is_cold_untidy
+from bucketq.model.segments import Merge, SegmentClass, Spill, SpillKeys, TidySegments
 from bucketq.model.state import State
-from bucketq.model.transitions import apply
+from bucketq.model.transitions import Applied, apply
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import START
 from tests.unit.model.operator_rules import chosen, pick
@@ -29,15 +31,15 @@ class DeepMachine(QueueMachine):
         """Begin with an empty queue."""
         super().__init__()
         self.deep = DeepState(State(incarnation="test", created_at=START))
-        self.written: list[Spill | Merge] = []
+        self.written: list[Spill | SpillKeys | Merge] = []
         self.news: dict[int, dict[str, Raw]] = {}
 
     def check(self, request: Request) -> None:
         """Send a request to all of them."""
         super().check(request)
-        if isinstance(request.operation, Tidy):
-            self.deep.retry(self.deep.state.dead_jobs)
         deep = self.deep.apply(request, self.now)
+        if isinstance(request.operation, Tidy):
+            deep = self.tidy_segments(deep)
         if isinstance(self.last.error, LeaseLostError):  # Where the job is now is not looked up.
             assert isinstance(deep.error, LeaseLostError)
         else:
@@ -45,15 +47,28 @@ class DeepMachine(QueueMachine):
         assert plain(deep.answer) == plain(self.last.answer)
         assert deep.changes == self.last.changes
 
+    def tidy_segments(self, tidied: Applied) -> Applied:
+        """Tidy the segments too: together it is what a state without segments does."""
+        dropped = tidied.answer
+        while is_cold_untidy(self.deep.state, self.now) or dropped != self.last.answer:
+            applied = self.deep.apply(Request(TidySegments()), self.now)
+            assert applied.changes, "it is not asked for without a reason"
+            dropped += applied.answer
+        return replace(self.last, answer=dropped)
+
+    @rule(count=st.integers(1, 4), later=st.booleans())
+    def spill_keys(self, count: int, later: bool) -> None:
+        self.put(self.deep.spill_keys(self.now, count), later=later)
+
     @rule(cls=classes, count=st.integers(1, 4), later=st.booleans())
     def spill(self, cls: SegmentClass, count: int, later: bool) -> None:
         self.put(self.deep.spill(cls, self.now, count), later=later)
 
-    @rule(cls=classes, count=st.integers(1, 4), later=st.booleans())
+    @rule(cls=st.one_of(classes, st.just("keys")), count=st.integers(1, 4), later=st.booleans())
     def merge(self, cls: SegmentClass, count: int, later: bool) -> None:
         self.put(self.deep.merge(cls, self.now, count), later=later)
 
-    def put(self, written: Spill | Merge | None, *, later: bool) -> None:
+    def put(self, written: Spill | SpillKeys | Merge | None, *, later: bool) -> None:
         if written is not None:
             self.written.append(written)
         if not later:
@@ -82,6 +97,7 @@ class DeepMachine(QueueMachine):
         shallow, deep = apply(self.state, stats, self.now), self.deep.apply(stats, self.now)
         assert deep.answer.counts == shallow.answer.counts
         assert deep.answer.oldest_queued_s == shallow.answer.oldest_queued_s
+        assert deep.answer.keys == shallow.answer.keys
 
     @rule(number=pick)
     def let_newer_code_add_a_field(self, number: int) -> None:
@@ -93,6 +109,15 @@ class DeepMachine(QueueMachine):
     @invariant()
     def every_job_is_in_one_place(self) -> None:
         assert self.deep.jobs() == list(self.state.jobs)
+
+    @invariant()
+    def every_key_is_in_one_place(self) -> None:
+        deep = [(key.id, key.job, key.digest, key.at) for key in self.deep.all_keys()]
+        assert deep == [(key.id, key.job, key.digest, key.at) for key in self.state.keys]
+
+    @invariant()
+    def dead_jobs_are_counted(self) -> None:
+        assert self.deep.state.dead_count == self.state.dead_count == len(self.state.dead)
 
     @invariant()
     def unknown_fields_stay_with_their_jobs(self) -> None:

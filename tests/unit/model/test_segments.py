@@ -41,6 +41,15 @@ def test_the_next_live_position_and_counts_agree_with_a_set(
     assert gone.count_between(start, stop) == sum(start <= p < stop for p in left)
 
 
+@given(positions, st.integers(0, 62))
+def test_all_positions_below_one_leave_at_once(left: list[int], stop: int) -> None:
+    gone = Gone(ranges_of(set(left)))
+    gone.add_below(stop)
+    expected = {*left, *range(stop)}
+    assert list(gone.ranges) == ranges_of(expected)
+    assert gone.count == len(expected)
+
+
 def test_a_row_cannot_leave_twice() -> None:
     gone = Gone([(3, 5)])
     with pytest.raises(ValueError, match="has left before"):
