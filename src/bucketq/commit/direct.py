@@ -7,6 +7,7 @@ whole object, and writers that collide retry, so it suits a few operations a sec
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,16 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.archiver import Archiver
 from bucketq.commit.background import Background
+from bucketq.commit.cold_reads import apply_reading
 from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
 from bucketq.commit.pacing import FairnessPause
 from bucketq.commit.parked_claims import next_due_s
+from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.register import Register
 from bucketq.commit.request_ids import is_unjudged
+from bucketq.commit.segment_upkeep import SegmentUpkeep
+from bucketq.commit.spiller import Spiller
 from bucketq.commit.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, READS, Claim, Request
@@ -68,6 +73,8 @@ class DirectCommitter:
         self.where = register.where
         submit = partial(self.submit, timeout_s=timeout_s)
         self._archiver = Archiver(submit, archive, clock, self.where)
+        self._spiller = Spiller(submit, register.segments, clock, self.where)
+        self._upkeep = SegmentUpkeep(submit, register, clock)
         self._claiming = Background()
         self._document: Document | None = None
         self._turn = asyncio.Lock()
@@ -94,10 +101,12 @@ class DirectCommitter:
         self._document = await self._register.in_time(loading, self._timeout_s)
         self.is_open = True
         self._archiver.start(lambda: self.state)
+        self._upkeep.start(lambda: self.state)
 
     async def close(self) -> None:
         """Wait for requests in progress, then close."""
         await self._archiver.stop()
+        await self._upkeep.stop()
         self.is_open = False
         self._announce()
         await self._claiming.finish(self._timeout_s)
@@ -163,8 +172,12 @@ class DirectCommitter:
 
     async def _read_beside(self, request: Request) -> Any:
         """Answer a read from the object: the outcome of changes in memory is unknown."""
-        document, _ = await self._register.beside().load_until_answered()
-        return apply(document.state, request, self._clock.now()).result()
+        while True:
+            document, _ = await self._register.beside().load_until_answered()
+            with suppress(StaleStateError):
+                now = self._clock.now()
+                applied = await apply_reading(self._register, document.state, request, now)
+                return applied.result()
 
     async def _try_in_turn(self, attempts: _Attempts) -> Any:
         self._under_way += 1
@@ -189,7 +202,10 @@ class DirectCommitter:
             except UnavailableError:
                 await backoff.wait()
                 continue
-            applied = self._apply(document, attempts.request, looked_s)
+            try:
+                applied = await self._apply(document, attempts.request, looked_s)
+            except StaleStateError:
+                continue
             if not document.state.has_changes:
                 self._document = document
                 return applied.result()
@@ -206,15 +222,18 @@ class DirectCommitter:
                 attempts.may_have_landed_since(base_version)
             await race.wait()
 
-    def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
+    async def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
         state, now = document.state, self._clock.now()
         self._seen = state
         self.sees_broker = state.is_served
         if isinstance(request.operation, CLAIMS):
             self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)
-        applied = apply(state, request, now)
+        applied = await apply_reading(self._register, state, request, now)
         if state.has_changes:
             tidy(state, now)
+            if not state.is_served:  # Otherwise the broker does it, beside its commits.
+                for spill in await self._spiller.spill_before(state):
+                    apply(state, Request(spill), now)
         return applied
 
     @property

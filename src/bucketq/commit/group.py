@@ -27,11 +27,14 @@ from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.archiver import Archiver
+from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.outcome_errors import closed, unanswered
 from bucketq.commit.pacing import BatchDelay
 from bucketq.commit.pending_requests import LocalRequest, PendingRequest
 from bucketq.commit.register import Register
+from bucketq.commit.segment_upkeep import SegmentUpkeep
+from bucketq.commit.spiller import Spiller
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.tidying import tidy
 from bucketq.commit.transient_faults import TransientFault
@@ -80,9 +83,12 @@ class GroupCommitter:
         self.where = register.where
         submit = partial(self.submit, timeout_s=timeout_s)
         self._archiver = Archiver(submit, archive, clock, self.where)
-        self.working = WorkingState(self.where, clock, self._hooks)
-        """The state in memory, and the pending requests."""
+        self._spiller = Spiller(submit, register.segments, clock, self.where)
+        self._upkeep = SegmentUpkeep(submit, register, clock)
         self._wake = asyncio.Event()
+        self._cold = ColdReads(register)
+        self.working = WorkingState(self.where, clock, self._hooks, self._cold, self._wake.set)
+        """The state in memory, and the pending requests."""
         self._batch_delay = BatchDelay()
         unknown = partial(self._unanswered, limit="in time")
         self._stalls = StallWatch(register, clock, self.working, self._hooks, unknown)
@@ -114,6 +120,8 @@ class GroupCommitter:
         document = await self._register.in_time(self._hooks.load(self._register), self._timeout_s)
         self.working.adopt(document, began_s)
         self._archiver.start(lambda: self.state)
+        self._spiller.start(lambda: self.state)
+        self._upkeep.start(lambda: self.state)
         self._task = loop.create_task(self._run())
         self._stalls.start()
 
@@ -121,11 +129,14 @@ class GroupCommitter:
         """Commit what was submitted, then stop. Parked claims get ``ClosedError``."""
         self.working.send_away(closed(self.where))
         await self._archiver.stop()
+        await self._spiller.stop()
+        await self._upkeep.stop()
         self._is_closing = self.working.is_closing = True
         if self._task is not None:
             self._wake.set()
             limit_s = self._timeout_s if limit_s is None else limit_s
             await self._stalls.finish(self._task, limit_s)
+        await self._cold.stop()
         self._answer_all(None)
         self.working.document = None
 
@@ -182,7 +193,7 @@ class GroupCommitter:
         try:
             while True:
                 await self._until_needed()
-                if self._is_closing and not backlog.batch:
+                if self._is_closing and not backlog.batch and not backlog.waiting:
                     return
                 if backlog.batch:
                     await self._batch_delay.wait(lambda: len(backlog.batch))
@@ -203,7 +214,7 @@ class GroupCommitter:
 
     async def _until_needed(self) -> None:
         """Sleep until there is a request, or something else to do."""
-        if self.working.backlog.batch or self._is_closing:
+        if self.working.backlog.batch or (self._is_closing and not self.working.backlog.waiting):
             return
         needed_at = self.working.needed_at()
         if needed_at is not None:
@@ -258,6 +269,7 @@ class GroupCommitter:
         took_s = asyncio.get_running_loop().time() - began_s
         self._hooks.fairness.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
         self._batch_delay.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
+        self._spiller.notice(document.state)
         if working.settle(document, settled, base_version, began_s):
             self._wake.set()
 

@@ -79,9 +79,14 @@ class ParkedClaims:
         return withdrawn
 
     def next_servable(self, state: State, now: datetime) -> PendingRequest | None:
-        """Remove and return the oldest claim for which there is a job."""
+        """Remove and return the oldest claim for which there is a job.
+
+        Raises:
+            ColdRowsNeededError: Rows that decide it have not been read.
+        """
         if state.paused or not self._lines:
             return None
+        state.attach_cold()
         state.promote(now)
         heads = sorted((*next(iter(line.items())), kinds) for kinds, line in self._lines.items())
         for _, pending, kinds in heads:
@@ -125,5 +130,5 @@ def _remove(groups: dict[K, dict[int, PendingRequest]], key: K, number: int) -> 
 def _has_job(state: State, kinds: tuple[str, ...], now: datetime) -> bool:
     return any(
         kind not in state.paused_kinds and state.head_of(kind, now) is not None
-        for kind in kinds or tuple(state.lanes)
+        for kind in kinds or tuple(state.kinds_waiting())
     )

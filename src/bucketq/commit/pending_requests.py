@@ -104,14 +104,16 @@ class Backlog:
         """What the next write will contain."""
         self.in_flight: list[PendingRequest] = []
         """What the current write contains, or the read that confirms it."""
+        self.waiting: dict[int, PendingRequest] = {}
+        """What waits for rows of segments, by its identity."""
         self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self.batch) + len(self.in_flight)
+        return len(self.batch) + len(self.in_flight) + len(self.waiting)
 
     def __iter__(self) -> Iterator[PendingRequest]:
         """All of them, in the order in which they are answered."""
-        return chain(self.in_flight, self.batch)
+        return chain(self.in_flight, self.batch, self.waiting.values())
 
     @property
     def is_awaited(self) -> bool:
@@ -157,9 +159,26 @@ class Backlog:
             self.in_flight = _without(self.in_flight, some)
             self.batch = some + self.batch
 
+    def set_aside(self, pending: PendingRequest) -> None:
+        """Let a request of the batch, or one in flight, wait for rows of segments."""
+        self.in_flight, self.batch = (
+            _without(self.in_flight, [pending]),
+            _without(self.batch, [pending]),
+        )
+        self.waiting[id(pending)] = pending
+
+    def take_back(self, pending: PendingRequest) -> bool:
+        """Remove a request that waited for rows; return whether it was still there."""
+        if self.waiting.pop(id(pending), None) is None:
+            return False
+        self.size_bytes -= pending.size_bytes
+        return True
+
     def remove(self, some: list[PendingRequest]) -> None:
         """Remove some, in flight or not; those that were removed before are ignored."""
         self.in_flight, self.batch = _without(self.in_flight, some), _without(self.batch, some)
+        for pending in some:
+            self.waiting.pop(id(pending), None)
         self.size_bytes = sum(pending.size_bytes for pending in self)
 
     def split(self, operations: Collection[type]) -> list[PendingRequest]:
@@ -177,7 +196,8 @@ class Backlog:
     def clear(self) -> list[PendingRequest]:
         """Remove everything, and return it."""
         self.put_back()
-        left, self.batch, self.size_bytes = self.batch, [], 0
+        left = [*self.batch, *self.waiting.values()]
+        self.batch, self.waiting, self.size_bytes = [], {}, 0
         return left
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from bucketq.commit.pending_requests import PendingRequest
+from bucketq.model.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import READS, Request
 from bucketq.model.transitions import Applied
 
@@ -34,12 +35,18 @@ def look_up_in_turns(
     reads: Sequence[PendingRequest],
     look_up: Callable[[Request], Applied],
     now_s: Callable[[], float],
+    set_aside: Callable[[PendingRequest, ColdRowsNeededError], None],
 ) -> list[PendingRequest]:
-    """Set the answers of reads, to be sent later; return those for which there is no time now."""
+    """Set the answers of reads, to be sent later; return those for which there is no time now.
+
+    One that needs rows of segments is given to ``set_aside``.
+    """
 
     def look_up_one(pending: PendingRequest) -> None:
         try:
             pending.applied = look_up(pending.request)
+        except ColdRowsNeededError as needed:
+            set_aside(pending, needed)
         except Exception as error:  # noqa: BLE001 - a bug of ours fails one request
             pending.resolve(None, error)
 

@@ -19,7 +19,7 @@ older, has another incarnation, or is gone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -27,6 +27,8 @@ from typing import TypeVar
 from bucketq.clock import Clock, new_id
 from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, read_heading
 from bucketq.commit.pacing import Pacer
+from bucketq.commit.queue_segments import QueueSegments
+from bucketq.commit.segment_folder import NamedSegments
 from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,
@@ -34,6 +36,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
+from bucketq.model.cold_rows import Part
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
@@ -90,6 +93,8 @@ class Register:
         self._key = key
         self.where = where
         self._clock = clock
+        self.segments = QueueSegments(store, key, where, clock)
+        """The segments of the queue."""
         self._pacer = Pacer(store.write_interval_s)
         self._seen: _Seen | None = None
         self._expected_bytes = 0
@@ -114,7 +119,23 @@ class Register:
         """Return another register of the same object, to read it while this one writes."""
         other = Register(self._store, self._key, self.where, self._clock)
         other._seen, other._expected_bytes = self._seen, self._expected_bytes
+        other.segments = self.segments
         return other
+
+    async def fetch(self, parts: Collection[Part]) -> None:
+        """Read parts of segments, retrying until the storage answers.
+
+        Raises:
+            StaleStateError: The queue names one of the segments no more.
+            CorruptStateError: One is damaged, or is missing although the queue names it.
+            StoreRefusedError: The store does not let them be read.
+        """
+        await self.segments.fetch(parts, self.read_named)
+
+    async def read_named(self) -> NamedSegments:
+        """Read from the object, and not from memory, which segments the queue names."""
+        state = (await self.beside().load()).state
+        return NamedSegments(state.incarnation, state.version, state.cold.rows.segments.keys())
 
     async def open(self, *, create: bool) -> Document:
         """Load the queue, or create it if it does not exist.
@@ -301,6 +322,7 @@ class Register:
         state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
         document = Document(state)
         prepared = self.prepare(document)
+        self.segments.attach(state)
         etag = await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
         await self._demand_conditions(prepared)
         self._know(etag, state, prepared)
@@ -361,6 +383,7 @@ class Register:
             self._compare(seen, now)
         if self._seen is None or self._seen.version <= now.version:
             self._seen = now
+        self.segments.attach(state)
         return document
 
     def _compare(self, seen: _Seen, now: _Seen) -> None:

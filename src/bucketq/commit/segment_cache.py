@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from typing import Any, Literal
 
 from bucketq.codec.segment_file import (
     decode_ids,
@@ -28,10 +29,17 @@ ROW_BYTES = 64 << 20
 """How many bytes of rows are kept. Rows in the order of claims are read once, so this is for queues
 of many kinds, whose segments are read at many places: 2,000 blocks of 32 KiB."""
 _PARALLEL = 16
-"""How many parts are read at once: enough to hide the latency of an object store."""
+"""How many requests are made at once: enough to hide the latency of an object store."""
+_REQUEST_BYTES = 1 << 20
+"""Blocks that follow each other are read with one request, up to this size, which takes about as
+long again as the latency of an object store."""
 
 ReadRange = Callable[[str, int, int], Awaitable[bytes]]
 """Reads a range of a segment, given its id, the offset and the length."""
+
+_Line = Literal["index", "seqs", "ids"]
+_BlockSlot = tuple[str, Block]
+"""A segment, and a block of it."""
 
 
 class SegmentParts:
@@ -44,8 +52,11 @@ class SegmentParts:
         self._indexes: dict[str, SegmentIndex] = {}
         self._seqs: dict[str, array[int]] = {}
         self._ids: dict[str, SegmentIds] = {}
-        self._blocks: OrderedDict[tuple[str, int], list[bytes]] = OrderedDict()
+        self._blocks: OrderedDict[_BlockSlot, list[bytes]] = OrderedDict()
         self._block_bytes = 0
+        self._held = Counter[_BlockSlot]()
+        """How many requests need each block."""
+        self._under_way: dict[tuple[str, Block | _Line], asyncio.Task[None]] = {}
         self._limit = asyncio.Semaphore(_PARALLEL)
 
     def index(self, segment: SegmentRecord) -> SegmentIndex | None:
@@ -82,23 +93,36 @@ class SegmentParts:
 
     def lines(self, segment: SegmentRecord, block: Block) -> list[bytes] | None:
         """Return the rows of a block as lines, if it was read."""
-        slot = (segment.id, block.start)
+        slot = (segment.id, block)
         lines = self._blocks.get(slot)
         if lines is not None:
             self._blocks.move_to_end(slot)
         return lines
 
+    def hold(self, parts: Iterable[Part]) -> None:
+        """Keep blocks, once they are read, until ``release``, even if they take too many bytes."""
+        self._held.update(_slots(parts))
+
+    def release(self, parts: Iterable[Part]) -> None:
+        """Undo ``hold`` for the same blocks."""
+        self._held.subtract(_slots(parts))
+        self._held += Counter()  # Without those that are held no more.
+        self._evict()
+
     async def fetch(self, parts: Iterable[Part]) -> None:
-        """Read parts that are not in memory.
+        """Read parts that are not in memory; for one that is being read, wait.
 
         Raises:
             CorruptStateError: A segment is damaged.
             ObjectMissingError: A segment is missing: read the queue object again.
             UnavailableError: The storage did not answer.
         """
-        async with asyncio.TaskGroup() as group:
-            for part in parts:
-                group.create_task(self._fetch(part))
+        tasks = dict.fromkeys(self._reading(parts))
+        # If a caller is cancelled, others may wait for the same part.
+        results = await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     def keep(self, named: Collection[str]) -> None:
         """Forget the indexes and ids of segments that the queue names no more."""
@@ -110,32 +134,102 @@ class SegmentParts:
         """Take the index of a segment that this process has written."""
         self._indexes[segment.id] = index
 
-    async def _fetch(self, part: Part) -> None:
-        segment, what = part
+    def _reading(self, parts: Iterable[Part]) -> Iterator[asyncio.Task[None]]:
+        """Return the tasks that read what is missing; start them if necessary."""
+        blocks: list[Part] = []
+        for part in parts:
+            segment, what = part
+            if (task := self._under_way.get((segment.id, what))) is not None:
+                yield task
+            elif isinstance(what, Block):
+                if (segment.id, what) not in self._blocks:
+                    blocks.append(part)
+            elif not self._has_line(segment, what):
+                yield self._start([part], self._read_line(segment, what))
+        for run in _adjacent(blocks):
+            yield self._start(run, self._read_blocks(run))
+
+    def _start(self, parts: list[Part], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        slots = [(segment.id, what) for segment, what in parts]
+        for slot in slots:
+            self._under_way[slot] = task
+
+        def done(task: asyncio.Task[None]) -> None:
+            for slot in slots:
+                del self._under_way[slot]
+            if not task.cancelled():
+                task.exception()  # Or the loop would log that it was never retrieved.
+
+        task.add_done_callback(done)
+        return task
+
+    def _has_line(self, segment: SegmentRecord, what: _Line) -> bool:
+        if what == "index":
+            return segment.id in self._indexes
+        return segment.id in (self._seqs if what == "seqs" else self._ids)
+
+    async def _read_line(self, segment: SegmentRecord, what: _Line) -> None:
         where = f"{self._where}{segment.id}"
         async with self._limit:
-            if what == "index":
-                if segment.id not in self._indexes:
-                    offset = segment.bytes - segment.index
-                    text = await self._read(segment.id, offset, segment.index)
-                    self._indexes[segment.id] = decode_index(segment, text, where)
-            elif what == "seqs":
-                if segment.id not in self._seqs:
-                    index = self._indexes[segment.id]
-                    text = await self._read(segment.id, index.seqs.offset, index.seqs.length)
-                    self._seqs[segment.id] = decode_seqs(index, text, where)
+            index = self._indexes.get(segment.id)
+            if index is None:
+                offset = segment.bytes - segment.index
+                text = await self._read(segment.id, offset, segment.index)
+                index = self._indexes[segment.id] = decode_index(segment, text, where)
+            if what == "seqs":
+                text = await self._read(segment.id, index.seqs.offset, index.seqs.length)
+                self._seqs[segment.id] = decode_seqs(index, text, where)
             elif what == "ids":
-                if segment.id not in self._ids:
-                    index = self._indexes[segment.id]
-                    text = await self._read(segment.id, index.ids.offset, index.ids.length)
-                    self._ids[segment.id] = decode_ids(index, text, where)
-            elif (segment.id, what.start) not in self._blocks:
-                text = await self._read(segment.id, what.offset, what.length)
-                self._keep_block(segment, what, split_block(what, text, where))
+                text = await self._read(segment.id, index.ids.offset, index.ids.length)
+                self._ids[segment.id] = decode_ids(index, text, where)
 
-    def _keep_block(self, segment: SegmentRecord, block: Block, lines: list[bytes]) -> None:
-        self._blocks[segment.id, block.start] = lines
-        self._block_bytes += block.length
-        while self._block_bytes > ROW_BYTES and len(self._blocks) > 1:
-            _, left = self._blocks.popitem(last=False)
-            self._block_bytes -= sum(map(len, left)) + len(left)
+    async def _read_blocks(self, run: list[Part]) -> None:
+        """Read blocks that follow each other in one segment."""
+        segment, blocks = run[0].segment, [what for _, what in run if isinstance(what, Block)]
+        first, last = blocks[0], blocks[-1]
+        async with self._limit:
+            length = last.offset + last.length - first.offset
+            text = await self._read(segment.id, first.offset, length)
+        for block in blocks:
+            start = block.offset - first.offset
+            lines = split_block(
+                block, text[start : start + block.length], f"{self._where}{segment.id}"
+            )
+            self._blocks[segment.id, block] = lines
+            self._block_bytes += block.length
+        self._evict()
+
+    def _evict(self) -> None:
+        """Forget the rows that were not used for longest, if they take too many bytes."""
+        if self._block_bytes <= ROW_BYTES:
+            return
+        for slot in [slot for slot in self._blocks if not self._held[slot]]:
+            del self._blocks[slot]
+            self._block_bytes -= slot[1].length
+            if self._block_bytes <= ROW_BYTES:
+                return
+
+
+def _slots(parts: Iterable[Part]) -> Iterator[_BlockSlot]:
+    return ((segment.id, what) for segment, what in parts if isinstance(what, Block))
+
+
+def _adjacent(parts: list[Part]) -> Iterator[list[Part]]:
+    """Cut blocks into runs that are read with one request each."""
+    run: list[Part] = []
+    start = end = 0
+    for part, block in sorted(
+        ((part, part.what) for part in parts if isinstance(part.what, Block)),
+        key=lambda each: (each[0].segment.id, each[1].offset),
+    ):
+        is_next = run and run[0].segment.id == part.segment.id and end == block.offset
+        if run and not (is_next and block.offset + block.length - start <= _REQUEST_BYTES):
+            yield run
+            run = []
+        if not run:
+            start = block.offset
+        run.append(part)
+        end = block.offset + block.length
+    if run:
+        yield run

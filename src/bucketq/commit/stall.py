@@ -126,8 +126,9 @@ class StallWatch:
     def _answer(self, reads: list[PendingRequest], document: Document) -> None:
         reads = [read for read in reads if not read.is_resolved]
         look_up = partial(self._hooks.read, document.state, now=self._clock.now())
-        left = look_up_in_turns(reads, look_up, asyncio.get_running_loop().time)
-        later = set(map(id, left))
+        now_s = asyncio.get_running_loop().time
+        left = look_up_in_turns(reads, look_up, now_s, self._working.set_aside)
+        later = set(map(id, left)) | set(self._backlog.waiting)
         done = [read for read in reads if id(read) not in later]
         self._backlog.remove(done)
         for read in done:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -16,14 +17,17 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.outcome_errors import not_durable, rejected_repeat
 from bucketq.commit.parked_claims import ParkedClaims, next_due_s
 from bucketq.commit.pending_requests import Backlog, PendingRequest
+from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.register import Settled
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import BucketQError, NotDurableError
+from bucketq.model.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import CLAIMS, Claim, Withdraw
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
@@ -40,11 +44,23 @@ _NOTHING = Applied((), None, [])
 class WorkingState:
     """The state of one queue in memory, and its pending requests."""
 
-    def __init__(self, where: str, clock: Clock, hooks: CommitHooks) -> None:
-        """Begin without a document; ``adopt`` brings one."""
+    def __init__(
+        self,
+        where: str,
+        clock: Clock,
+        hooks: CommitHooks,
+        cold: ColdReads,
+        wake: Callable[[], None],
+    ) -> None:
+        """Begin without a document; ``adopt`` brings one.
+
+        ``wake`` is called if there is something new to do that no caller brought.
+        """
         self._where = where
         self._clock = clock
         self._hooks = hooks
+        self._cold = cold
+        self._wake = wake
         self.document: Document | None = None
         """The object with what was applied to it; None: it must be read again."""
         self.looked_at = 0.0
@@ -53,6 +69,8 @@ class WorkingState:
         self.parked = ParkedClaims()
         self.is_closing = False
         """Whether claims are no longer parked."""
+        self._reading_for_parked = False
+        """Whether rows are being read that parked claims need."""
 
     @property
     def state(self) -> State | None:
@@ -101,8 +119,12 @@ class WorkingState:
         """
         reads, now = reads_among(self.backlog.in_flight, self._hooks.reads), self._clock.now()
         look_up = partial(self._hooks.read, document.state, now=now)
-        left = look_up_in_turns(reads, look_up, asyncio.get_running_loop().time)
+        now_s = asyncio.get_running_loop().time
+        left = look_up_in_turns(reads, look_up, now_s, self.set_aside)
         self.backlog.postpone(left)
+        for pending in reads:
+            if pending.applied is not None:
+                self._cold.release(pending)
 
     def stalled_reads(self) -> list[PendingRequest]:
         """Return pending reads; none if there is no state in memory to check tokens against."""
@@ -145,7 +167,7 @@ class WorkingState:
         if self.parked:
             times += [self.looked_at + _LOOK_S, self.parked.next_expiry()]
             due_s = next_due_s(state, self._clock.now())
-            if due_s is not None:
+            if due_s is not None and not self._reading_for_parked:
                 times.append(asyncio.get_running_loop().time() + max(due_s, _SHORTEST_WAIT_S))
         return min((time for time in times if time is not None), default=None)
 
@@ -178,6 +200,7 @@ class WorkingState:
     def answer_all(self, error_for: Callable[[PendingRequest], Exception]) -> None:
         """Answer every pending request with an error."""
         left = [*self.backlog.clear(), *self.parked]
+        self._reading_for_parked = False
         self.parked = ParkedClaims()
         for pending in left:
             error = error_for(pending)
@@ -199,7 +222,7 @@ class WorkingState:
     def _hand_out(self, document: Document) -> None:
         """Give jobs to parked claims, in order of arrival."""
         now = self._clock.now()
-        while (parked := self.parked.next_servable(document.state, now)) is not None:
+        while (parked := self._next_servable(document.state, now)) is not None:
             if parked.is_resolved:
                 continue
             # It is parked again only if its answer is lost to another writer with time left.
@@ -209,6 +232,52 @@ class WorkingState:
             parked.until = until
             if self.document is not document:
                 return
+
+    def _next_servable(self, state: State, now: datetime) -> PendingRequest | None:
+        """Return the oldest parked claim for which there is a job.
+
+        If that takes rows of segments, they are read first, and parked claims wait for them.
+        """
+        if self._reading_for_parked:
+            return None
+        try:
+            parked = self.parked.next_servable(state, now)
+        except ColdRowsNeededError as needed:
+            self._reading_for_parked = True
+            self._cold.start(self, needed.parts, self._read_for_parked)
+            return None
+        self._cold.release(self)
+        return parked
+
+    def _read_for_parked(self, error: Exception | None) -> None:
+        self._reading_for_parked = False
+        if isinstance(error, StaleStateError):
+            self.document = None
+        elif error is not None:
+            self._cold.release(self)
+            self.send_away(error)
+        self._wake()
+
+    def set_aside(self, pending: PendingRequest, needed: ColdRowsNeededError) -> None:
+        """Let a request wait until rows of segments were read."""
+        self.backlog.set_aside(pending)
+        self._cold.start(pending, needed.parts, partial(self._resume, pending))
+
+    def _resume(self, pending: PendingRequest, error: Exception | None) -> None:
+        """Apply a request again, whose rows were read."""
+        if not self.backlog.take_back(pending):
+            self._cold.release(pending)
+            return  # It was answered meanwhile.
+        if isinstance(error, StaleStateError):
+            self.document = None
+        elif error is not None:
+            self._cold.release(pending)
+            self._answer(pending, None, error)
+            return
+        if pending.is_resolved:
+            self._cold.release(pending)
+        self.accept(pending)
+        self._wake()
 
     def _answer_expired(self) -> None:
         """Answer the parked claims whose time is over."""
@@ -246,12 +315,16 @@ class WorkingState:
             if type(operation) in CLAIMS:
                 self._hooks.end_leases(document.state, self.looked_at)
             applied = apply(document.state, pending.request, self._clock.now())
+        except ColdRowsNeededError as needed:
+            self.set_aside(pending, needed)
+            return
         except Exception as error:  # noqa: BLE001 - a bug of ours fails one request
             self.document = None  # It may be half changed, so it is read again.
             self.backlog.drop(pending)
             pending.resolve(None, error)
             return
         pending.applied = applied
+        self._cold.release(pending)
         if type(operation) is Withdraw:
             self._withdraw(pending, operation, applied)
         elif applied.answer == () and type(operation) is Claim:
@@ -266,8 +339,17 @@ class WorkingState:
 
     def _withdraw(self, pending: PendingRequest, withdraw: Withdraw, applied: Applied) -> None:
         """Drop a parked claim. Unless jobs were released, nothing must be written."""
-        for parked in self.parked.withdraw(withdraw.secret):
-            parked.resolve((), None)
+        for claim in [*self.parked.withdraw(withdraw.secret), *self._waiting(withdraw.secret)]:
+            claim.resolve((), None)
         if not applied.changes:
             self.backlog.drop(pending)
             pending.resolve(applied.answer, applied.error)
+
+    def _waiting(self, secret: str) -> list[PendingRequest]:
+        """Return the copies of a claim that wait for rows of segments."""
+        return [
+            pending
+            for pending in self.backlog.waiting.values()
+            if isinstance(pending.request.operation, Claim)
+            and pending.request.operation.secret == secret
+        ]

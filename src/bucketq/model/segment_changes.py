@@ -16,8 +16,17 @@ from msgspec.structs import replace
 
 from bucketq.model.cold_rows import Place, Segment
 from bucketq.model.records import JobRecord
-from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill, SpillKeys
+from bucketq.model.segments import Gone, Merge, SegmentClass, SegmentRecord, Spill, SpillKeys
 from bucketq.model.state import State
+
+
+def class_of(job: JobRecord, now: datetime) -> SegmentClass | None:
+    """The class of segments that a job can go to; None: it must stay in the object."""
+    if job.status == "dead":
+        return "dead"
+    if job.status != "queued":
+        return None
+    return "ready" if job.run_at is None or job.run_at <= now else "later"
 
 
 def spill(state: State, operation: Spill, _now: datetime) -> int:

@@ -79,6 +79,12 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How many writers are remembered at once."""
     writer_retention_s: float = 30 * 86400.0
     """How long a writer's position is remembered after it last published."""
+    max_format: int = 1
+    """The newest format of the object that may be written. Queues that older versions of bucketq
+    have created have 1; ``bucketq upgrade`` raises it once every process has been upgraded."""
+    spill_bytes: int = 256 * KIB
+    """How many bytes of rows that are not running the object holds before the oldest move to
+    segments; this needs ``max_format`` 2."""
     require_token: bool = False
     """Whether brokers serve only clients that show a token; the first token switches it on."""
 

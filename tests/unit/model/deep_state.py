@@ -25,6 +25,7 @@ from bucketq.codec.segment_file import (
 from bucketq.model.cold_rows import ColdRowsNeededError, DecodedJobs, Part, Segment
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segment_changes import class_of
 from bucketq.model.segments import (
     Block,
     Line,
@@ -221,15 +222,6 @@ class DeepState:
         records = [each.entry() for each in old.cold.rows.segments.values()]
         self.state = _copy(old, records)
         self.state.cold.rows.cache = self.memory
-
-
-def class_of(job: JobRecord, now: datetime) -> SegmentClass | None:
-    """The class of segments that a job can go to."""
-    if job.status == "dead":
-        return "dead"
-    if job.status != "queued":
-        return None
-    return "ready" if job.run_at is None or job.run_at <= now else "later"
 
 
 def _copy(old: State, records: Sequence[SegmentRecord]) -> State:

@@ -1,0 +1,77 @@
+"""``ColdReads``: what group commit reads of segments, beside its writes.
+
+A request that needs rows of a segment is set aside while they are read; the commits of others do
+not wait. Then it is applied again, and may need more. The rows that were read for it are kept until
+it was applied: otherwise a request that needs more rows than fit in memory at once would never end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from bucketq.commit.background import Background
+from bucketq.commit.register import Register
+from bucketq.model.cold_rows import ColdRowsNeededError, Part
+from bucketq.model.operations import Request
+from bucketq.model.state import State
+from bucketq.model.transitions import Applied, apply
+
+Done = Callable[[Exception | None], None]
+"""Called once the parts are in memory, or with the reason why they cannot be read."""
+
+
+class ColdReads:
+    """The reads of segments that are in progress, and the rows that are kept for requests."""
+
+    def __init__(self, register: Register) -> None:
+        """Read the segments of a register's queue."""
+        self._register = register
+        self._background = Background()
+        self._held: dict[int, list[Part]] = {}
+        """What is kept for each request, by its identity."""
+
+    def start(self, owner: object, parts: list[Part], done: Done) -> None:
+        """Read parts for a request; they are kept until ``release``."""
+        self._held.setdefault(id(owner), []).extend(parts)
+        self._register.segments.hold(parts)
+        self._background.start(self._read(parts, done))
+
+    def release(self, owner: object) -> None:
+        """Note that a request does not need its rows any more."""
+        if (parts := self._held.pop(id(owner), None)) is not None:
+            self._register.segments.release(parts)
+
+    async def stop(self) -> None:
+        """Stop all reads; nothing is called any more."""
+        await self._background.finish(0)
+        self._held.clear()
+
+    async def _read(self, parts: list[Part], done: Done) -> None:
+        try:
+            await self._register.fetch(parts)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request is answered with it
+            done(error)
+        else:
+            done(None)
+
+
+async def apply_reading(
+    register: Register, state: State, request: Request, now: datetime
+) -> Applied:
+    """Apply a request, and read the rows of segments that it needs.
+
+    Raises:
+        StaleStateError: The queue names a segment of this state no more: read the queue again.
+    """
+    held: list[Part] = []
+    try:
+        while True:
+            try:
+                return apply(state, request, now)
+            except ColdRowsNeededError as needed:
+                held += needed.parts
+                register.segments.hold(needed.parts)
+                await register.fetch(needed.parts)
+    finally:
+        register.segments.release(held)

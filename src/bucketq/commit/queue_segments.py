@@ -1,0 +1,132 @@
+"""``QueueSegments``: what a process reads and writes of the segments of one queue.
+
+A state says what it needs by raising ``ColdRowsNeededError``; ``fetch`` reads it. What was read is
+kept beside the states, because segments never change and states come and go.
+
+A segment that is missing is no fault by itself: the state that names it may be old, and the segment
+deleted since. So the queue object is read again. Only if it still names the segment after a while,
+the segment is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+
+from bucketq.clock import Clock
+from bucketq.commit.segment_cache import SegmentParts
+from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
+from bucketq.errors import CorruptStateError, UnavailableError
+from bucketq.model.cold_rows import Part
+from bucketq.model.state import State
+from bucketq.store.backoff import RetryBackoff
+from bucketq.store.base import ObjectMissingError, ObjectStore
+
+_MISSING_S = 30.0
+"""How long a segment that the queue names may be missing before it counts as lost: some stores show
+a new object late, and an operator may be putting objects back."""
+_FIRST_RETRY_S = 0.05
+_LAST_RETRY_S = 3.0
+"""Retries begin at about the latency of a store, and are rare enough for one in trouble."""
+
+
+class StaleStateError(Exception):
+    """The state names a segment that the queue names no more: read the queue again."""
+
+
+class QueueSegments:
+    """The segments of one queue, and what was read of them."""
+
+    def __init__(self, store: ObjectStore, key: str, where: str, clock: Clock) -> None:
+        """Use the segments of the queue object ``key``; ``where`` is what messages call it."""
+        self._store = store
+        self._key = key
+        self._where = where
+        self._clock = clock
+        self._incarnation = ""
+        self._folder: SegmentFolder | None = None
+        self._parts: SegmentParts | None = None
+
+    @property
+    def folder(self) -> SegmentFolder:
+        """The objects of the incarnation that was last attached."""
+        if self._folder is None:
+            message = f"the queue {self._where} was not read yet"
+            raise AssertionError(message)
+        return self._folder
+
+    @property
+    def parts(self) -> SegmentParts:
+        """What was read of them."""
+        if self._parts is None:
+            message = f"the queue {self._where} was not read yet"
+            raise AssertionError(message)
+        return self._parts
+
+    def attach(self, state: State) -> None:
+        """Let a state that was just read find what was read of its segments."""
+        if state.incarnation != self._incarnation or self._parts is None:
+            self._incarnation = state.incarnation
+            self._folder = SegmentFolder(
+                self._store, self._key, state.incarnation, self._where, self._clock
+            )
+            self._parts = SegmentParts(self._folder.read, self._folder.address)
+        self._parts.keep(state.cold.rows.segments)
+        state.cold.rows.cache = self._parts
+
+    def hold(self, parts: Collection[Part]) -> None:
+        """Keep rows, once they are read, until ``release``."""
+        self.parts.hold(parts)
+
+    def release(self, parts: Collection[Part]) -> None:
+        """Undo ``hold`` for the same parts."""
+        if parts:
+            self.parts.release(parts)
+
+    async def fetch(
+        self, parts: Collection[Part], read_named: Callable[[], Awaitable[NamedSegments]]
+    ) -> None:
+        """Read parts of segments, retrying until the storage answers.
+
+        ``read_named`` reads the queue object, and is asked if a segment is missing.
+
+        Raises:
+            StaleStateError: The queue names one of the segments no more.
+            CorruptStateError: One is damaged, or is missing although the queue names it.
+            StoreRefusedError: The store does not let them be read.
+        """
+        backoff = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
+        loop = asyncio.get_running_loop()
+        missing_since: float | None = None
+        while True:
+            try:
+                await self.parts.fetch(parts)
+            except UnavailableError:
+                await backoff.wait()
+            except ObjectMissingError as error:
+                missing_since = loop.time() if missing_since is None else missing_since
+                named = await _answered(read_named, backoff)
+                if any(part.segment.id not in named.ids for part in parts):
+                    raise StaleStateError from error
+                if loop.time() - missing_since >= _MISSING_S:
+                    raise self._lost(error) from error
+                await backoff.wait()
+            else:
+                return
+
+    def _lost(self, error: ObjectMissingError) -> CorruptStateError:
+        return CorruptStateError(
+            f"a segment of {self._where} is missing ({error}): the queue names it, and its jobs "
+            "cannot be read; put the object back if you have a copy (a lifecycle rule or a person "
+            "may have deleted it), or run `bucketq doctor --deep`, which lists what is missing"
+        )
+
+
+async def _answered(
+    read_named: Callable[[], Awaitable[NamedSegments]], backoff: RetryBackoff
+) -> NamedSegments:
+    while True:
+        try:
+            return await read_named()
+        except UnavailableError:
+            await backoff.wait()

@@ -1,0 +1,237 @@
+"""``SegmentUpkeep``: merges the segments of a queue, and deletes those that it names no more.
+
+Every spill makes a segment. If they were left alone there would be many small ones, and each has an
+entry in the queue object. So eight of about the same size are merged, up to the size of a segment, and
+delayed jobs that are due move to segments from which they can be claimed in their order.
+
+A merge writes the new segments first, then a commit names them instead of the old ones and judges
+each row again: two processes may merge the same segments, and one of them is too late. The old ones
+stay until no version of the queue can name them any more; then a sweep deletes them.
+
+Every process that keeps a queue open does this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from bucketq.clock import Clock, fraction
+from bucketq.codec.segment_file import (
+    SEGMENT_BYTES,
+    SegmentRow,
+    encode_segment,
+    segment_row,
+    sort_rows,
+    split_rows,
+)
+from bucketq.commit.queue_segments import StaleStateError
+from bucketq.commit.register import Register
+from bucketq.errors import BucketQError, ClosedError, SupersededError
+from bucketq.model.cold_rows import Part, Segment
+from bucketq.model.operations import Request
+from bucketq.model.segments import Merge, SegmentClass, SegmentIndex, WrittenSegment
+from bucketq.model.state import State
+
+_log = logging.getLogger("bucketq")
+
+_PASS_S = 1.0
+"""The pause between two passes. A pass without work looks at the table of segments, and no more."""
+_LONGEST_PASS_S = 60.0
+"""How often upkeep that fails is retried, at least."""
+_NEIGHBOURS = 8
+"""How many segments are merged into one: so a row is written again once for each step by which its
+segment grows eightfold."""
+_SMALL_BYTES = 128 * 1024
+"""Segments up to this size are merged first: it is half of what a queue spills at once."""
+_FIRST_SWEEP_S = 600.0
+_SWEEP_S = 3600.0
+"""When segments are swept: soon after a process that was killed has left some, and rarely, because
+a listing costs as much as a write and left-over segments only cost storage."""
+_LEAST_VERSIONS = 1024
+_OLD_S = 7 * 86400.0
+"""A segment that is older is written again: a rule that deletes old objects, which an operator may
+have set for the bucket, must not find it."""
+
+
+class _Plan(NamedTuple):
+    """Segments that are to be merged."""
+
+    sources: list[Segment]
+    due: datetime | None = None
+    """Rows of delayed jobs up to this time become jobs that can be claimed."""
+
+
+class SegmentUpkeep:
+    """Merges and sweeps the segments of one queue, in the background."""
+
+    def __init__(
+        self, submit: Callable[[Request], Awaitable[Any]], register: Register, clock: Clock
+    ) -> None:
+        """Commit with ``submit``."""
+        self._submit = submit
+        self._register = register
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._pass_s = _PASS_S
+        self._trouble = ""
+
+    def start(self, current: Callable[[], State | None]) -> None:
+        """Begin; ``current`` returns the state in memory: without segments nothing is requested."""
+        self._task = asyncio.get_running_loop().create_task(self._run(current))
+
+    async def stop(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self, current: Callable[[], State | None]) -> None:
+        loop = asyncio.get_running_loop()
+        sweep_at = loop.time() + _FIRST_SWEEP_S
+        while True:
+            await asyncio.sleep(self._pass_s * (1 + fraction(self._clock)))
+            try:
+                while (state := current()) is not None and await self.merge(state):
+                    pass
+                if loop.time() >= sweep_at and state is not None and "segments" in state.requires:
+                    sweep_at = loop.time() + _SWEEP_S
+                    await self.sweep()
+            except (ClosedError, SupersededError, StaleStateError):
+                continue  # The queue is closing, or has changed meanwhile.
+            except Exception as error:  # noqa: BLE001 - whatever it is, upkeep continues
+                self._note_failure(error)
+            else:
+                self._note_success()
+
+    async def sweep(self) -> int:
+        """Delete segments that no version of the queue can name any more; return how many."""
+        return await self._register.segments.folder.sweep(self._register.read_named)
+
+    async def merge(self, state: State) -> bool:
+        """Merge once; return whether there was something to merge."""
+        plan = _plan(state, self._clock.now())
+        if plan is None:
+            return False
+        merge = await self._write(state, plan)
+        await self._submit(Request(merge))
+        return True
+
+    async def _write(self, state: State, plan: _Plan) -> Merge:
+        """Put the merged segments, and return the operation that names them."""
+        rows: dict[SegmentClass, list[SegmentRow]] = {}
+        origins: dict[int, tuple[str, int]] = {}
+        for source in plan.sources:
+            for position, line in await self._read(source):
+                row = segment_row(line)
+                cls = _class_in(plan, source, row)
+                rows.setdefault(cls, []).append(row)
+                origins[row.fields.seq] = (source.record.id, position)
+            await asyncio.sleep(0)  # Others have their turn between two sources.
+        targets = []
+        for cls, some in rows.items():
+            for part in split_rows(sort_rows(cls, some)):
+                encoded = encode_segment(cls, part)
+                record = encoded.record(state.version + _LEAST_VERSIONS, self._clock.now())
+                await self._register.segments.folder.put(record.id, encoded.body)
+                targets.append(WrittenSegment(record, encoded.index, encoded.seqs))
+        return Merge(
+            sources=tuple(source.record.id for source in plan.sources),
+            targets=tuple(targets),
+            origins=tuple(tuple(origins[seq] for seq in target.seqs) for target in targets),
+        )
+
+    async def _read(self, source: Segment) -> list[tuple[int, bytes]]:
+        """Read the rows of a segment that have not left, with their positions."""
+        index = await self._index(source)
+        parts = [Part(source.record, block) for block in index.blocks]
+        segments = self._register.segments
+        segments.hold(parts)
+        try:
+            await self._register.fetch(parts)
+            lines = (
+                line
+                for block in index.blocks
+                for line in segments.parts.lines(source.record, block) or ()
+            )
+            return [(p, line) for p, line in enumerate(lines) if p not in source.gone]
+        finally:
+            segments.release(parts)
+
+    async def _index(self, source: Segment) -> SegmentIndex:
+        parts = self._register.segments.parts
+        while (index := parts.index(source.record)) is None:
+            await self._register.fetch([Part(source.record, "index")])
+        return index
+
+    def _note_failure(self, error: Exception) -> None:
+        """Log the first of several failures in a row."""
+        self._pass_s = min(2 * self._pass_s, _LONGEST_PASS_S)
+        if not self._trouble:
+            text = "segments of %s cannot be merged or deleted: %s"
+            is_ours = isinstance(error, BucketQError)
+            _log.warning(text, self._register.where, error, exc_info=None if is_ours else error)
+        self._trouble = str(error) or type(error).__name__
+
+    def _note_success(self) -> None:
+        if self._trouble:
+            _log.info("segments of %s can be merged and deleted again", self._register.where)
+        self._trouble, self._pass_s = "", _PASS_S
+
+
+def _plan(state: State, now: datetime) -> _Plan | None:
+    """Choose what to merge next; None: nothing."""
+    levels: dict[tuple[SegmentClass, int], list[Segment]] = {}
+    for segment in state.cold.rows.segments.values():
+        if (now - segment.record.at).total_seconds() > _OLD_S:
+            return _Plan([segment])
+        if _is_mostly_due(segment, now):
+            return _Plan([segment], now)
+        levels.setdefault((segment.record.cls, _level(segment)), []).append(segment)
+    for some in levels.values():
+        if len(some) >= _NEIGHBOURS and len(fitting := _fitting(some)) > 1:
+            return _Plan(fitting)
+    return None
+
+
+def _is_mostly_due(segment: Segment, now: datetime) -> bool:
+    """Whether probably more than half of the delayed jobs of a segment are due."""
+    if segment.record.cls != "later" or segment.index is None or segment.index.times is None:
+        return False
+    first, last = segment.index.times
+    return first + (last - first) / 2 < now
+
+
+def _live_bytes(segment: Segment) -> int:
+    record = segment.record
+    return record.bytes * segment.live // record.rows
+
+
+def _level(segment: Segment) -> int:
+    """How often a segment of this size was merged, if all spills have the same size."""
+    level, size_bytes = 0, _live_bytes(segment)
+    while size_bytes > _SMALL_BYTES:
+        level, size_bytes = level + 1, size_bytes // _NEIGHBOURS
+    return level
+
+
+def _fitting(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the oldest of some segments, as many as fit in one."""
+    chosen, size_bytes = list[Segment](), 0
+    for segment in sorted(segments, key=lambda each: (each.record.seq, each.record.id)):
+        size_bytes += _live_bytes(segment)
+        if size_bytes > SEGMENT_BYTES or len(chosen) == _NEIGHBOURS:
+            break
+        chosen.append(segment)
+    return chosen
+
+
+def _class_in(plan: _Plan, source: Segment, row: SegmentRow) -> SegmentClass:
+    """Return the class of segments that a row of a source goes to."""
+    run_at = row.fields.run_at
+    if source.record.cls == "later" and plan.due and run_at is not None and run_at <= plan.due:
+        return "ready"
+    return source.record.cls

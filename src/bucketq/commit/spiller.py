@@ -1,0 +1,193 @@
+"""``Spiller``: moves rows that are not running from the queue object to segments.
+
+Every commit writes the queue object, so it must stay small. If the rows that could be elsewhere
+take more than ``spill_bytes``, the oldest of them are written to a segment, and then a commit names
+the segment instead of them; never the other way round. The commit judges each row again, so nothing
+has to be locked while the segment is written: what was claimed or cancelled meanwhile stays.
+
+A spill never fails or delays a commit. If the segment cannot be written, the rows stay in the queue
+object, and it is tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from bucketq.clock import Clock, fraction
+from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
+from bucketq.commit.queue_segments import QueueSegments
+from bucketq.errors import BucketQError, ClosedError, SupersededError
+from bucketq.model.operations import Request
+from bucketq.model.records import JobRecord
+from bucketq.model.segment_changes import class_of
+from bucketq.model.segments import SegmentClass, Spill, WrittenSegment
+from bucketq.model.state import State
+
+_log = logging.getLogger("bucketq")
+
+FORMAT = 2
+"""The format of queue objects that name segments."""
+_ROW_BYTES = 200
+"""About what the line of a job takes beside its payload."""
+_STEP_BYTES = 1 << 20
+"""How many bytes of rows are encoded at once: about 20 ms, in which nothing else happens."""
+_LEAST_VERSIONS = 1024
+_MARGIN = 4
+"""A segment may be introduced for at least so many versions, or so many times what passed during
+the last put: one that comes too late was written in vain, and a sweep waits for it that long."""
+_FIRST_PAUSE_S = 1.0
+_LAST_PAUSE_S = 60.0
+"""The pauses after a spill has failed: a passing fault is soon over, and a store that refuses
+segments is asked once a minute."""
+
+
+class Spiller:
+    """Writes the segments that one process spills."""
+
+    def __init__(
+        self,
+        submit: Callable[[Request], Awaitable[Any]],
+        segments: QueueSegments,
+        clock: Clock,
+        where: str,
+    ) -> None:
+        """Commit with ``submit``; ``where`` is what messages call the queue."""
+        self._submit = submit
+        self._segments = segments
+        self._clock = clock
+        self._where = where
+        self._task: asyncio.Task[None] | None = None
+        self._due = asyncio.Event()
+        self._searched_bytes = 0
+        """How large the object was when no more rows could leave."""
+        self._versions = 0
+        """How many versions passed during the last put."""
+        self._trouble = ""
+        self._pause_s = _FIRST_PAUSE_S
+
+    def start(self, current: Callable[[], State | None]) -> None:
+        """Spill in the background, until ``stop``; ``current`` returns the state in memory."""
+        self._task = asyncio.get_running_loop().create_task(self._run(current))
+
+    async def stop(self) -> None:
+        """Stop spilling."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def notice(self, state: State) -> None:
+        """Look at the size of the object after a commit; it is cheap."""
+        if self._is_due(state, 1):
+            self._due.set()
+
+    async def spill_before(self, state: State) -> list[Spill]:
+        """Write segments for a writer that commits by itself, if the object is far too large.
+
+        The writer applies what is returned, in its own commit.
+        """
+        if not self._is_due(state, 2):
+            return []
+        try:
+            return [await self._write(state, *chosen) for chosen in self._choose(state)]
+        except BucketQError as error:
+            self._note_failure(error)
+            self._searched_bytes = _hot_bytes(state)
+            return []
+
+    def _is_due(self, state: State, times: int) -> bool:
+        """Whether the object is larger than it should be, and there may be rows to spill."""
+        limit, size_bytes = times * state.settings.spill_bytes, _hot_bytes(state)
+        self._searched_bytes = min(self._searched_bytes, size_bytes)
+        grown = size_bytes - self._searched_bytes
+        return (
+            state.settings.max_format >= FORMAT
+            and size_bytes > limit
+            and grown > max(limit // 4, size_bytes // 16)
+        )
+
+    async def _run(self, current: Callable[[], State | None]) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                while (state := current()) is not None and await self._spill(state):
+                    pass
+            except (ClosedError, SupersededError):
+                continue  # The queue is closing, and this task ends with it.
+            except Exception as error:  # noqa: BLE001 - whatever it is, spilling continues
+                self._note_failure(error)
+                await asyncio.sleep(self._pause_s * (1 + fraction(self._clock)))
+                self._pause_s = min(2 * self._pause_s, _LAST_PAUSE_S)
+                self._due.set()
+            else:
+                self._note_success()
+
+    async def _spill(self, state: State) -> bool:
+        """Spill once; return whether there was something to spill."""
+        chosen = list(self._choose(state))
+        for cls, jobs in chosen:
+            spill = await self._write(state, cls, jobs)
+            await self._submit(Request(spill))
+        return bool(chosen)
+
+    def _choose(self, state: State) -> Iterator[tuple[SegmentClass, list[JobRecord]]]:
+        """Choose the oldest rows, until half of what may stay is left."""
+        now, limit = self._clock.now(), state.settings.spill_bytes
+        found = list[tuple[SegmentClass, JobRecord, int]]()
+        for job in state.jobs:
+            cls = class_of(job, now)
+            if cls is not None:
+                found.append((cls, job, len(memoryview(job.payload)) + _ROW_BYTES))
+        left = sum(length for *_, length in found)
+        if left <= limit:
+            self._searched_bytes = _hot_bytes(state)
+            return
+        chosen: dict[SegmentClass, list[JobRecord]] = {}
+        taken = 0
+        for cls, job, length in found:
+            if left <= limit // 2 or taken > _STEP_BYTES:
+                break
+            chosen.setdefault(cls, []).append(job)
+            left, taken = left - length, taken + length
+        yield from chosen.items()
+
+    async def _write(self, state: State, cls: SegmentClass, jobs: list[JobRecord]) -> Spill:
+        """Put a segment, and return the operation that names it."""
+        unknown = {
+            job.id: fields for job in jobs if (fields := state.extra.get(("jobs", job.id)))
+        }
+        rows = [row_of(job, unknown.get(job.id)) for job in jobs]
+        encoded = encode_segment(cls, sort_rows(cls, rows))
+        by_seq = {job.seq: job for job in jobs}
+        version = state.version
+        until = version + max(_LEAST_VERSIONS, _MARGIN * self._versions)
+        record = encoded.record(until, self._clock.now())
+        await self._segments.folder.put(record.id, encoded.body)
+        self._versions = state.version - version
+        self._segments.parts.know(record, encoded.index)
+        return Spill(
+            segment=WrittenSegment(record, encoded.index, encoded.seqs),
+            jobs=tuple(by_seq[seq] for seq in encoded.seqs),
+            unknown=unknown,
+        )
+
+    def _note_failure(self, error: Exception) -> None:
+        """Log the first of several failures in a row."""
+        if not self._trouble:
+            text = "segments of %s cannot be written, and its object grows: %s"
+            is_ours = isinstance(error, BucketQError)
+            _log.warning(text, self._where, error, exc_info=None if is_ours else error)
+        self._trouble = str(error) or type(error).__name__
+
+    def _note_success(self) -> None:
+        if self._trouble:
+            _log.info("segments of %s can be written again", self._where)
+        self._trouble, self._pause_s = "", _FIRST_PAUSE_S
+
+
+def _hot_bytes(state: State) -> int:
+    """About how many bytes the object takes without finished jobs, which the archiver moves."""
+    return max(0, state.size_bytes + state.added_bytes - state.done.size_bytes)
