@@ -1,7 +1,7 @@
 """``SegmentUpkeep``: merges the segments of a queue, and deletes those that it names no more.
 
 Every spill makes a segment. If they were left alone there would be many small ones, and each has an
-entry in the queue object. So eight of about the same size are merged, up to the size of a segment, and
+entry in the queue object. So eight of about the same size are merged, up to the largest size, and
 delayed jobs that are due move to segments from which they can be claimed in their order.
 
 A merge writes the new segments first, then a commit names them instead of the old ones and judges

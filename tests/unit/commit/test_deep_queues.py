@@ -1,0 +1,155 @@
+"""Queues whose waiting jobs are in segments: the same answers, and a small object."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bucketq.codec import decode
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
+from bucketq.commit.register import Register
+from bucketq.errors import JobNotFoundError
+from bucketq.model.state import State
+from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.queue import Queue
+from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
+
+KEY = "queue.json"
+SPILL_BYTES = 2000
+QUEUES = [DirectCommitter, GroupCommitter]
+
+
+class Deep:
+    """A store, and queues over it that spill early."""
+
+    def __init__(self, loop: VirtualLoop, faults: Faults | None = None) -> None:
+        self.loop = loop
+        self.store = SimulatedStore(loop, faults) if faults else SimulatedStore(loop)
+
+    def open(self, queue_type: type[Any], name: str = "link") -> Queue[Any]:
+        clock = SimulatedClock(self.loop)
+        register = Register(self.store.connect(name), KEY, "queue", clock)
+        return Queue(queue_type(register, clock), clock)
+
+    async def create(self, **settings: Any) -> None:
+        async with self.open(DirectCommitter, "creator") as queue:
+            await queue.configure(spill_bytes=SPILL_BYTES, **settings)
+
+    async def head(self) -> State:
+        return decode((await self.store.connect("reader").get(KEY)).body, "queue").state
+
+    async def segments(self) -> list[str]:
+        listed = self.store.connect("reader").list("queue/segments/")
+        return [info.key async for info in listed]
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_deep_queue_is_worked_off_in_order(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(queue_type) as queue:
+            ids = []
+            for start in range(0, 600, 20):
+                ids += await queue.push_many(
+                    [JobSpec(kind="k", payload=number) for number in range(start, start + 20)]
+                )
+                await asyncio.sleep(1)
+            head = await deep.head()
+            assert head.size_bytes < 4 * SPILL_BYTES + 4000
+            assert head.cold.rows.segments
+            assert (await queue.stats()).counts == {"k": {"queued": 600}}
+            assert (await queue.get(ids[3])).payload == 3
+            got = []
+            while jobs := await queue.claim(limit=7):
+                got += [job.id for job in jobs]
+                assert all(await queue.complete_many(jobs))
+            assert got == ids
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_priorities_delays_and_cancels_hold_in_segments(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(queue_type) as queue:
+            expected = []
+            for number in range(120):
+                priority, delay_s = number % 3, 500.0 if number % 5 == 0 else None
+                job = await queue.push("k", number, priority=priority, delay_s=delay_s)
+                expected.append((delay_s or 0.0, priority, number, job))
+            await asyncio.sleep(10)
+            assert len((await deep.head()).cold.rows.segments) >= 2
+            cancelled = {job for *_, number, job in expected if number % 7 == 0}
+            for job in cancelled:
+                assert await queue.cancel(job) == "cancelled"
+            now = [each[-1] for each in sorted(expected) if not each[0]]
+            later = [each[-1] for each in sorted(expected) if each[0]]
+            got = [job.id for job in await queue.claim(limit=1000)]
+            assert got == [job for job in now if job not in cancelled]
+            assert await queue.claim(limit=1000) == []
+            await asyncio.sleep(600)
+            got = [job.id for job in await queue.claim(limit=1000)]
+            assert got == [job for job in later if job not in cancelled]
+
+    run(main)
+
+
+def test_a_parked_claim_gets_a_delayed_job_from_a_segment() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            for number in range(100):
+                await queue.push("k", number, delay_s=300)
+            await asyncio.sleep(5)
+        async with deep.open(GroupCommitter) as queue:
+            began = loop.time()
+            (job,) = await queue.claim(wait_s=1000)
+            assert job.payload == 0
+            assert loop.time() - began < 310
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_an_unknown_job_is_not_found_in_segments(queue_type: type[Any]) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(queue_type) as queue:
+            for number in range(100):
+                await queue.push("k", number)
+            await asyncio.sleep(5)
+            with pytest.raises(JobNotFoundError):
+                await queue.get("nowhere")
+            with pytest.raises(JobNotFoundError):
+                await queue.cancel("nowhere")
+
+    run(main)
+
+
+def test_segments_that_are_named_no_more_are_deleted() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            for number in range(500):
+                await queue.push("k", number)
+            await asyncio.sleep(30)
+            merged = set((await deep.head()).cold.rows.segments)
+            assert len(await deep.segments()) > len(merged)
+            for _ in range(1100):
+                (job,) = await queue.claim()
+                await queue.release(job)
+            await asyncio.sleep(4000)
+            left = {key.rpartition("/")[2] for key in await deep.segments()}
+            named = {f"{name}.jsonl" for name in (await deep.head()).cold.rows.segments}
+            assert left == named
+
+    run(main)
