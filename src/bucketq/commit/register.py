@@ -36,6 +36,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
+from bucketq.model import settings
 from bucketq.model.cold_rows import Part
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
@@ -320,6 +321,7 @@ class Register:
 
     async def _create(self) -> Document:
         state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
+        state.settings = settings.DEEP
         document = Document(state)
         prepared = self.prepare(document)
         self.segments.attach(state)

@@ -14,6 +14,7 @@ from bucketq.model.records import Backoff
 
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 
 
 class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -89,6 +90,10 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Whether brokers serve only clients that show a token; the first token switches it on."""
 
 
+DEEP = Settings(max_format=2, max_jobs=100_000_000, max_bytes=64 * GIB, max_keys=10_000_000)
+"""The settings of new queues. The limits of a queue that may not have segments are smaller, because
+every commit writes all of it."""
+
 _ZERO_ALLOWED = frozenset(
     {
         "archive_after_s",
@@ -109,7 +114,7 @@ _HIGHEST: dict[str, float] = {
     "max_errors": 100,
     "max_batch_jobs": 100_000,
     "max_batch_bytes": 1024 * MIB,
-    "max_bytes": 4096 * MIB,
+    "max_bytes": 1024 * GIB,
 }
 
 
