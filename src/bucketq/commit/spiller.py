@@ -156,9 +156,7 @@ class Spiller:
 
     async def _write(self, state: State, cls: SegmentClass, jobs: list[JobRecord]) -> Spill:
         """Put a segment, and return the operation that names it."""
-        unknown = {
-            job.id: fields for job in jobs if (fields := state.extra.get(("jobs", job.id)))
-        }
+        unknown = {job.id: fields for job in jobs if (fields := state.extra.get(("jobs", job.id)))}
         rows = [row_of(job, unknown.get(job.id)) for job in jobs]
         encoded = encode_segment(cls, sort_rows(cls, rows))
         by_seq = {job.seq: job for job in jobs}

@@ -63,7 +63,7 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How long a dead job is kept for a redrive."""
     archive_after_s: float = 10.0
     """How long a finished job stays in the queue before it leaves for the archive. It leaves sooner
-    if finished jobs take more than 4 MiB together."""
+    if finished jobs take more than a quarter of ``spill_bytes`` together."""
     archive_retention_s: float = 0.0
     """How long the archive keeps a finished job; 0: for ever."""
     session_retention_s: float = 600.0

@@ -170,7 +170,7 @@ def test_a_look_archives_all_that_is_due() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:
-            await queue.configure(archive_after_s=3600.0)
+            await queue.configure(archive_after_s=3600.0, spill_bytes=16 << 20)
             await finish_many(queue, 10_000)
             reads: list[Outbox] = []
             submit = queue._committer._archiver._submit
@@ -199,7 +199,7 @@ def test_a_long_backlog_is_read_in_pieces_one_after_the_other(
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:
-            await queue.configure(archive_after_s=3600.0)
+            await queue.configure(archive_after_s=3600.0, spill_bytes=16 << 20)
             await finish_many(queue, 2000)
             await asyncio.sleep(2)
             await queue.configure(archive_after_s=1.0)
@@ -215,7 +215,7 @@ def test_finished_jobs_leave_sooner_if_they_take_much_room() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:
-            await queue.configure(archive_after_s=3600.0)
+            await queue.configure(archive_after_s=3600.0, spill_bytes=16 << 20)
             await finish_many(queue, 20_000, "x" * 100)
             await asyncio.sleep(5)
             kept = (await queue.stats()).total("done")
@@ -255,7 +255,7 @@ def test_a_flush_returns_when_all_has_left_also_if_another_process_was_faster(
             open_queue(loop, store, queue_type, "one") as one,
             open_queue(loop, store, GroupCommitter, "two") as two,
         ):
-            await two.configure(archive_after_s=3600.0)
+            await two.configure(archive_after_s=3600.0, spill_bytes=16 << 20)
             for _ in range(4):
                 await finish_many(two, 10_000)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.commit import direct as direct_module
+from bucketq.commit import cold_reads
 from bucketq.errors import (
     ClosedError,
     InvalidRequestError,
@@ -289,7 +289,7 @@ async def test_a_fault_inside_apply_leaves_nothing_half_done(
 
     async with world.direct() as queue:
         with monkeypatch.context() as patch:
-            patch.setattr(direct_module, "apply", broken)
+            patch.setattr(cold_reads, "apply", broken)
             with pytest.raises(ZeroDivisionError):
                 await queue.push("mail", 1)
         assert (await queue.stats()).total("queued") == 0
