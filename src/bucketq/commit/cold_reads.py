@@ -12,7 +12,7 @@ from datetime import datetime
 
 from bucketq.commit.background import Background
 from bucketq.commit.register import Register
-from bucketq.model.cold_rows import ColdRowsNeededError, Part
+from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.operations import Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
@@ -28,10 +28,10 @@ class ColdReads:
         """Read the segments of a register's queue."""
         self._register = register
         self._background = Background()
-        self._held: dict[int, list[Part]] = {}
+        self._held: dict[int, list[SegmentPart]] = {}
         """What is kept for each request, by its identity."""
 
-    def start(self, owner: object, parts: list[Part], done: Done) -> None:
+    def start(self, owner: object, parts: list[SegmentPart], done: Done) -> None:
         """Read parts for a request; they are kept until ``release``."""
         self._held.setdefault(id(owner), []).extend(parts)
         self._register.segments.hold(parts)
@@ -47,7 +47,7 @@ class ColdReads:
         await self._background.finish(0)
         self._held.clear()
 
-    async def _read(self, parts: list[Part], done: Done) -> None:
+    async def _read(self, parts: list[SegmentPart], done: Done) -> None:
         try:
             await self._register.fetch(parts)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request is answered with it
@@ -64,7 +64,7 @@ async def apply_reading(
     Raises:
         StaleStateError: The queue names a segment of this state no more: read the queue again.
     """
-    held: list[Part] = []
+    held: list[SegmentPart] = []
     try:
         while True:
             try:

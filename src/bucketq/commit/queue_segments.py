@@ -17,7 +17,7 @@ from bucketq.clock import Clock
 from bucketq.commit.segment_cache import SegmentParts
 from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
 from bucketq.errors import CorruptStateError, UnavailableError
-from bucketq.model.cold_rows import Part
+from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -74,17 +74,17 @@ class QueueSegments:
         self._parts.keep(state.cold.rows.segments)
         state.cold.rows.cache = self._parts
 
-    def hold(self, parts: Collection[Part]) -> None:
+    def hold(self, parts: Collection[SegmentPart]) -> None:
         """Keep rows, once they are read, until ``release``."""
         self.parts.hold(parts)
 
-    def release(self, parts: Collection[Part]) -> None:
+    def release(self, parts: Collection[SegmentPart]) -> None:
         """Undo ``hold`` for the same parts."""
         if parts:
             self.parts.release(parts)
 
     async def fetch(
-        self, parts: Collection[Part], read_named: Callable[[], Awaitable[NamedSegments]]
+        self, parts: Collection[SegmentPart], read_named: Callable[[], Awaitable[NamedSegments]]
     ) -> None:
         """Read parts of segments, retrying until the storage answers.
 

@@ -37,7 +37,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model import settings
-from bucketq.model.cold_rows import Part
+from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
@@ -123,7 +123,7 @@ class Register:
         other.segments = self.segments
         return other
 
-    async def fetch(self, parts: Collection[Part]) -> None:
+    async def fetch(self, parts: Collection[SegmentPart]) -> None:
         """Read parts of segments, retrying until the storage answers.
 
         Raises:

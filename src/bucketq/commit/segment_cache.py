@@ -21,7 +21,7 @@ from bucketq.codec.segment_file import (
     decode_seqs,
     split_block,
 )
-from bucketq.model.cold_rows import DecodedJobs, Part
+from bucketq.model.cold_rows import DecodedJobs, SegmentPart
 from bucketq.model.records import KeyRecord
 from bucketq.model.segments import Block, SegmentIds, SegmentIndex, SegmentRecord
 
@@ -99,17 +99,17 @@ class SegmentParts:
             self._blocks.move_to_end(slot)
         return lines
 
-    def hold(self, parts: Iterable[Part]) -> None:
+    def hold(self, parts: Iterable[SegmentPart]) -> None:
         """Keep blocks, once they are read, until ``release``, even if they take too many bytes."""
         self._held.update(_slots(parts))
 
-    def release(self, parts: Iterable[Part]) -> None:
+    def release(self, parts: Iterable[SegmentPart]) -> None:
         """Undo ``hold`` for the same blocks."""
         self._held.subtract(_slots(parts))
         self._held += Counter()  # Without those that are held no more.
         self._evict()
 
-    async def fetch(self, parts: Iterable[Part]) -> None:
+    async def fetch(self, parts: Iterable[SegmentPart]) -> None:
         """Read parts that are not in memory; for one that is being read, wait.
 
         Raises:
@@ -134,9 +134,9 @@ class SegmentParts:
         """Take the index of a segment that this process has written."""
         self._indexes[segment.id] = index
 
-    def _reading(self, parts: Iterable[Part]) -> Iterator[asyncio.Task[None]]:
+    def _reading(self, parts: Iterable[SegmentPart]) -> Iterator[asyncio.Task[None]]:
         """Return the tasks that read what is missing; start them if necessary."""
-        blocks: list[Part] = []
+        blocks: list[SegmentPart] = []
         for part in parts:
             segment, what = part
             if (task := self._under_way.get((segment.id, what))) is not None:
@@ -149,7 +149,9 @@ class SegmentParts:
         for run in _adjacent(blocks):
             yield self._start(run, self._read_blocks(run))
 
-    def _start(self, parts: list[Part], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(
+        self, parts: list[SegmentPart], work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         slots = [(segment.id, what) for segment, what in parts]
         for slot in slots:
@@ -184,7 +186,7 @@ class SegmentParts:
                 text = await self._read(segment.id, index.ids.offset, index.ids.length)
                 self._ids[segment.id] = decode_ids(index, text, where)
 
-    async def _read_blocks(self, run: list[Part]) -> None:
+    async def _read_blocks(self, run: list[SegmentPart]) -> None:
         """Read blocks that follow each other in one segment."""
         segment, blocks = run[0].segment, [what for _, what in run if isinstance(what, Block)]
         first, last = blocks[0], blocks[-1]
@@ -211,13 +213,13 @@ class SegmentParts:
                 return
 
 
-def _slots(parts: Iterable[Part]) -> Iterator[_BlockSlot]:
+def _slots(parts: Iterable[SegmentPart]) -> Iterator[_BlockSlot]:
     return ((segment.id, what) for segment, what in parts if isinstance(what, Block))
 
 
-def _adjacent(parts: list[Part]) -> Iterator[list[Part]]:
+def _adjacent(parts: list[SegmentPart]) -> Iterator[list[SegmentPart]]:
     """Cut blocks into runs that are read with one request each."""
-    run: list[Part] = []
+    run: list[SegmentPart] = []
     start = end = 0
     for part, block in sorted(
         ((part, part.what) for part in parts if isinstance(part.what, Block)),

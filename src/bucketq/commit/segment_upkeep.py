@@ -31,7 +31,7 @@ from bucketq.codec.segment_file import (
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.register import Register
 from bucketq.errors import BucketQError, ClosedError, SupersededError
-from bucketq.model.cold_rows import Part, Segment
+from bucketq.model.cold_rows import Segment, SegmentPart
 from bucketq.model.operations import Request
 from bucketq.model.segments import Merge, SegmentClass, SegmentIndex, WrittenSegment
 from bucketq.model.state import State
@@ -147,7 +147,7 @@ class SegmentUpkeep:
     async def _read(self, source: Segment) -> list[tuple[int, bytes]]:
         """Read the rows of a segment that have not left, with their positions."""
         index = await self._index(source)
-        parts = [Part(source.record, block) for block in index.blocks]
+        parts = [SegmentPart(source.record, block) for block in index.blocks]
         segments = self._register.segments
         segments.hold(parts)
         try:
@@ -164,7 +164,7 @@ class SegmentUpkeep:
     async def _index(self, source: Segment) -> SegmentIndex:
         parts = self._register.segments.parts
         while (index := parts.index(source.record)) is None:
-            await self._register.fetch([Part(source.record, "index")])
+            await self._register.fetch([SegmentPart(source.record, "index")])
         return index
 
     def _note_failure(self, error: Exception) -> None:

@@ -31,7 +31,7 @@ from bucketq.model.segments import (
 )
 
 
-class Part(NamedTuple):
+class SegmentPart(NamedTuple):
     """A part of a segment that has to be read."""
 
     segment: SegmentRecord
@@ -44,7 +44,7 @@ class ColdRowsNeededError(Exception):
     It is raised before anything is changed, so the same request can be applied again.
     """
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[SegmentPart]) -> None:
         """Name the parts."""
         super().__init__(f"{len(parts)} parts of segments have to be read first")
         self.parts = parts
@@ -235,7 +235,7 @@ class ColdRows:
             if index is None:
                 index = segment.index = self.cache.index(segment.record)
             if index is None:
-                missing.append(Part(segment.record, "index"))
+                missing.append(SegmentPart(segment.record, "index"))
             else:
                 found.append((segment, index))
         if missing:
@@ -269,7 +269,7 @@ class ColdRows:
             first, last = max(start, block.start), min(stop, block.stop)
             keys = self.cache.keys(segment.record, block, first, last)
             if keys is None:
-                missing.append(Part(segment.record, block))
+                missing.append(SegmentPart(segment.record, block))
             else:
                 found += keys
         if missing:
@@ -285,7 +285,7 @@ class ColdRows:
             first, last = max(start, block.start), min(stop, block.stop)
             decoded = self.cache.jobs(segment.record, block, first, last)
             if decoded is None:
-                missing.append(Part(segment.record, block))
+                missing.append(SegmentPart(segment.record, block))
                 continue
             jobs, unknown = decoded
             found += [
@@ -299,7 +299,7 @@ class ColdRows:
 
     def jobs_at(self, places: Iterable[Place]) -> list[JobRecord]:
         """Return the jobs at places, in that order. Raises ``ColdRowsNeededError``."""
-        found, missing = list[JobRecord](), dict[tuple[str, int], Part]()
+        found, missing = list[JobRecord](), dict[tuple[str, int], SegmentPart]()
         blocks: dict[tuple[str, int], list[JobRecord]] = {}
         for segment, position in places:
             block = self.index_of(segment).blocks_of(position, position + 1)[0]
@@ -309,7 +309,7 @@ class ColdRows:
             if slot not in blocks:
                 decoded = self.cache.jobs(segment.record, block, block.start, block.stop)
                 if decoded is None:
-                    missing[slot] = Part(segment.record, block)
+                    missing[slot] = SegmentPart(segment.record, block)
                     continue
                 blocks[slot] = decoded[0]
             found.append(blocks[slot][position - block.start])
@@ -349,14 +349,14 @@ class ColdRows:
         if segment.index is None:
             segment.index = self.cache.index(segment.record)
         if segment.index is None:
-            raise ColdRowsNeededError([Part(segment.record, "index")])
+            raise ColdRowsNeededError([SegmentPart(segment.record, "index")])
         return segment.index
 
     def seqs_of(self, segment: Segment) -> array[int]:
         """Return the number of each row of a segment. Raises ``ColdRowsNeededError``."""
         seqs = self.cache.seqs(segment.record)
         if seqs is None:
-            raise ColdRowsNeededError([Part(segment.record, "seqs")])
+            raise ColdRowsNeededError([SegmentPart(segment.record, "seqs")])
         return seqs
 
     def next_jobs(self, run: ColdRun) -> tuple[list[ColdJob], int]:
@@ -382,11 +382,11 @@ class ColdRows:
         What is missing is asked for at once, for a request may name thousands of rows.
         """
         hashes = [(row_id, hash_id(row_id)) for row_id in ids]
-        missing, found = list[Part](), list[tuple[str, Place, SegmentIndex]]()
+        missing, found = list[SegmentPart](), list[tuple[str, Place, SegmentIndex]]()
         for segment, index in self.indexes(*classes):
             known = self.cache.ids(segment.record)
             if known is None:
-                missing.append(Part(segment.record, "ids"))
+                missing.append(SegmentPart(segment.record, "ids"))
                 continue
             found += [
                 (row_id, Place(segment, position), index)
@@ -401,11 +401,11 @@ class ColdRows:
 
     def _ask_for_blocks(self, places: Iterable[tuple[Place, SegmentIndex]]) -> None:
         """Raise ``ColdRowsNeededError`` unless the blocks of these places have been read."""
-        missing: dict[tuple[str, int], Part] = {}
+        missing: dict[tuple[str, int], SegmentPart] = {}
         for (segment, position), index in places:
             block = index.blocks_of(position, position + 1)[0]
             read = self.cache.keys if segment.record.cls == "keys" else self.cache.jobs
             if read(segment.record, block, position, position) is None:
-                missing[segment.record.id, block.start] = Part(segment.record, block)
+                missing[segment.record.id, block.start] = SegmentPart(segment.record, block)
         if missing:
             raise ColdRowsNeededError(list(missing.values()))

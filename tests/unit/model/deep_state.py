@@ -22,7 +22,7 @@ from bucketq.codec.segment_file import (
     sort_rows,
     split_block,
 )
-from bucketq.model.cold_rows import ColdRowsNeededError, DecodedJobs, Part, Segment
+from bucketq.model.cold_rows import ColdRowsNeededError, DecodedJobs, Segment, SegmentPart
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segment_changes import class_of
@@ -52,7 +52,7 @@ class Memory:
         self.bodies: dict[str, bytes] = {}
         self.read = dict[tuple[str, object], object]()
 
-    def fetch(self, parts: Sequence[Part]) -> None:
+    def fetch(self, parts: Sequence[SegmentPart]) -> None:
         """Read parts."""
         assert parts
         for segment, what in parts:
