@@ -57,7 +57,7 @@ class HourWork(Struct, frozen=True):
     files: list[str]
 
 
-class Part(Struct, frozen=True):
+class CompactionPart(Struct, frozen=True):
     """What one task writes: whole hours of one day, so that copies of a job meet in one task."""
 
     run: str
@@ -82,7 +82,7 @@ class Round(Struct, frozen=True):
     began_at: datetime
     version: int
     """The version of the table when the round was planned."""
-    parts: list[Part]
+    parts: list[CompactionPart]
 
     @property
     def archive_files(self) -> int:
@@ -180,7 +180,9 @@ class Compactor:
                 yield archive_file.hour, archive_file.key, info.size_bytes
 
 
-async def write_part(store: ObjectStore, layout: Layout, part: Part, clock: Clock) -> Written:
+async def write_part(
+    store: ObjectStore, layout: Layout, part: CompactionPart, clock: Clock
+) -> Written:
     """Write the files of a part. It is idempotent, also if two tasks do it at once."""
     files = _Files(store, layout.compacted, part.run, clock.now())
     covered: list[str] = []
@@ -297,16 +299,16 @@ async def _get(store: ObjectStore, key: str) -> bytes | None:
         return None
 
 
-def _packed(works: Iterable[tuple[HourWork, int]], run: str) -> Iterator[Part]:
+def _packed(works: Iterable[tuple[HourWork, int]], run: str) -> Iterator[CompactionPart]:
     """Combine small hours of one day into parts."""
     some: list[HourWork] = []
     total_bytes = 0
     for work, size_bytes in works:
         is_other_day = bool(some) and some[0].hour.date() != work.hour.date()
         if some and (is_other_day or total_bytes + size_bytes > PART_BYTES):
-            yield Part(run, some, total_bytes)
+            yield CompactionPart(run, some, total_bytes)
             some, total_bytes = [], 0
         some.append(work)
         total_bytes += size_bytes
     if some:
-        yield Part(run, some, total_bytes)
+        yield CompactionPart(run, some, total_bytes)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bucketq.archive import Layout, sweep
-from bucketq.archive.compaction import SETTLED_AFTER, Compactor, Part, Written, write_part
+from bucketq.archive.compaction import SETTLED_AFTER, CompactionPart, Compactor, Written, write_part
 from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, UnavailableError
@@ -121,7 +121,7 @@ def _report_progress(on_progress: OnProgress | None, before: int, total: int, re
 
 
 async def _write(
-    spark: SparkSession, url: str, parts: list[Part], on_read: Callable[[int], None]
+    spark: SparkSession, url: str, parts: list[CompactionPart], on_read: Callable[[int], None]
 ) -> list[Written]:
     """Let Spark write the parts, and report meanwhile how many archive files were read."""
     # Spark Connect has no accumulators, so progress is reported after each round only.
@@ -140,7 +140,7 @@ async def _write(
 
 
 def _run(
-    spark: SparkSession, url: str, parts: list[Part], counter: Accumulator[int] | None
+    spark: SparkSession, url: str, parts: list[CompactionPart], counter: Accumulator[int] | None
 ) -> list[Written]:
     """Write each part in a task of its own."""
     bodies = [msgspec.json.encode(part) for part in parts]
@@ -168,14 +168,14 @@ def _write_one(url: str, body: bytes) -> pa.RecordBatch:
     schema = [("written", pyarrow.binary()), ("error", "string"), ("message", "string")]
     row: dict[str, object] = {}
     try:
-        part = msgspec.json.decode(body, type=Part)
+        part = msgspec.json.decode(body, type=CompactionPart)
         row["written"] = msgspec.json.encode(asyncio.run(_write_part(url, part)))
     except BucketQError as problem:
         row |= {"error": type(problem).__name__, "message": str(problem)}
     return pyarrow.RecordBatch.from_pylist([row], schema=pyarrow.schema(schema))
 
 
-async def _write_part(url: str, part: Part) -> Written:
+async def _write_part(url: str, part: CompactionPart) -> Written:
     async with opened_store(url) as location:
         return await write_part(
             location.store, Layout.of(location.store.url, location.key), part, SystemClock()
