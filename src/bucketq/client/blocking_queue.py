@@ -149,7 +149,10 @@ class BlockingQueue(Generic[T]):
         limit: int | None = None,
         request: str | None = None,
     ) -> int:
-        """Queue dead jobs again, with no failures; return how many."""
+        """Queue dead jobs again, with no failures; return how many.
+
+        Jobs that are not named are redriven in several commits if there are many.
+        """
         return self._call(self._queue.redrive, jobs, kinds=kinds, limit=limit, request=request)
 
     def purge(
@@ -160,7 +163,10 @@ class BlockingQueue(Generic[T]):
         older_than_s: Duration = 0.0,
         request: str | None = None,
     ) -> int:
-        """Finish dead jobs for good; return how many."""
+        """Finish dead jobs for good; return how many.
+
+        Jobs that are not named are purged in several commits if there are many.
+        """
         return self._call(
             self._queue.purge, jobs, kinds=kinds, older_than_s=older_than_s, request=request
         )

@@ -150,6 +150,8 @@ class Purge(Operation, frozen=True):
     jobs: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     older_than_s: float = 0.0
+    limit: int = 0
+    """At most this many, oldest first; 0: all."""
 
 
 class Pause(Operation, frozen=True):

@@ -56,16 +56,20 @@ def redrive(state: State, operation: Redrive, _now: datetime) -> int:
 def purge(state: State, operation: Purge, now: datetime) -> int:
     """Finish dead jobs."""
     check.delay(operation.older_than_s, "older_than_s")
-    before = now - timedelta(seconds=operation.older_than_s)
-    chosen = []
-    for job in _dead(state, operation.jobs, operation.kinds):
-        if not operation.older_than_s or finished_at(job) <= before:
-            chosen.append(job)
-        elif not operation.jobs:
-            break  # All others died later.
+    check.whole_number(operation.limit, "limit", 0, 2**31)
+    chosen = list(islice(_to_purge(state, operation, now), operation.limit or None))
     for job in chosen:
         _bury(state, job, now)
     return len(chosen)
+
+
+def _to_purge(state: State, operation: Purge, now: datetime) -> Iterator[JobRecord]:
+    before = now - timedelta(seconds=operation.older_than_s)
+    for job in _dead(state, operation.jobs, operation.kinds):
+        if not operation.older_than_s or finished_at(job) <= before:
+            yield job
+        elif not operation.jobs:
+            return  # All others died later.
 
 
 def pause(state: State, operation: Pause, _now: datetime) -> None:

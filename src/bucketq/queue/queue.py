@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar, Unpack, cast
 
+from msgspec.structs import replace
+
 from bucketq.clock import Clock
 from bucketq.commit.base import Committer
 from bucketq.errors import InvalidRequestError
@@ -38,6 +40,9 @@ from bucketq.queue.token_verbs import TokenVerbs
 
 T = TypeVar("T")
 
+_PAGE_JOBS = 1000
+"""How many dead jobs one request redrives or purges: its commit writes all of them, and other
+requests wait for it. With payloads of 100 bytes it writes 250 KB."""
 _ANY_TAGS = Settings(max_tags=2**31)
 """A filter may name any number of tags."""
 
@@ -270,13 +275,16 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
         limit: int | None = None,
         request: str | None = None,
     ) -> int:
-        """Queue dead jobs again, with no failures; return how many."""
+        """Queue dead jobs again, with no failures; return how many.
+
+        Jobs that are not named are redriven in several commits if there are many.
+        """
         if limit is not None:
             check.whole_number(limit, "limit", 1, 2**31)
         operation = ops.Redrive(
             jobs=as_names(jobs, "jobs"), kinds=as_names(kinds, "kinds"), limit=limit or 0
         )
-        return cast("int", await self._sender.send(operation, request))
+        return await self._send_in_pages(operation, request)
 
     async def purge(
         self,
@@ -286,13 +294,36 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
         older_than_s: Duration = 0.0,
         request: str | None = None,
     ) -> int:
-        """Finish dead jobs for good; return how many."""
+        """Finish dead jobs for good; return how many.
+
+        Jobs that are not named are purged in several commits if there are many.
+        """
         operation = ops.Purge(
             jobs=as_names(jobs, "jobs"),
             kinds=as_names(kinds, "kinds"),
             older_than_s=seconds(older_than_s, "older_than_s"),
         )
-        return cast("int", await self._sender.send(operation, request))
+        return await self._send_in_pages(operation, request)
+
+    async def _send_in_pages(self, operation: ops.Redrive | ops.Purge, token: str | None) -> int:
+        """Send an operation on dead jobs, page by page, and return how many it changed.
+
+        The oldest deaths come first, so jobs that die meanwhile are behind those that were dead;
+        it ends when as many were changed.
+        """
+        limit = operation.limit or _PAGE_JOBS
+        if operation.jobs or limit < _PAGE_JOBS:
+            return cast("int", await self._sender.send(operation, token))
+        count = changed = await self._sender.send(replace(operation, limit=_PAGE_JOBS), token)
+        if changed < _PAGE_JOBS:
+            return cast("int", count)
+        left = operation.limit - count if operation.limit else (await self.stats()).total("dead")
+        while left > 0 and changed:
+            page = min(left, _PAGE_JOBS) if operation.limit else _PAGE_JOBS
+            changed = await self._sender.send(replace(operation, limit=page))
+            count += changed
+            left -= changed
+        return cast("int", count)
 
     async def pause(self, kind: str | None = None, *, request: str | None = None) -> None:
         """Hand out no more jobs of a kind, or none at all."""

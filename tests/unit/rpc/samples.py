@@ -88,6 +88,7 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.Redrive(jobs=("j1", "j2"), kinds=("a",), limit=3),
     ops.Purge(),
     ops.Purge(jobs=("j1",), kinds=("a", "b"), older_than_s=86400.0),
+    ops.Purge(limit=1000),
     ops.Pause(),
     ops.Pause(kind="a"),
     ops.Pause(kind=""),

@@ -189,14 +189,16 @@ class Redrive(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Purge(_message.Message):
-    __slots__ = ("jobs", "kinds", "older_than_s")
+    __slots__ = ("jobs", "kinds", "older_than_s", "limit")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     OLDER_THAN_S_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedScalarFieldContainer[str]
     kinds: _containers.RepeatedScalarFieldContainer[str]
     older_than_s: float
-    def __init__(self, jobs: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., older_than_s: _Optional[float] = ...) -> None: ...
+    limit: int
+    def __init__(self, jobs: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., older_than_s: _Optional[float] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Pause(_message.Message):
     __slots__ = ("kind",)
