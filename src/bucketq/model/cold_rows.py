@@ -160,6 +160,10 @@ class ColdRows:
         """Take the entries of a queue object."""
         self.segments = {record.id: Segment(record) for record in records}
         self._live: dict[SegmentClass, int] = {}
+        self.live_bytes = 0
+        """About how many bytes the rows take that have not left."""
+        self.generation = 0
+        """How often a segment was named, or is named no more."""
         for segment in self.segments.values():
             self._count(segment, segment.live)
         self.is_touched = False
@@ -179,16 +183,10 @@ class ColdRows:
         """Count the rows of some classes that have not left."""
         return sum(self._live.get(cls, 0) for cls in classes)
 
-    @property
-    def live_bytes(self) -> int:
-        """About how many bytes the rows take that have not left."""
-        return sum(
-            each.record.bytes * each.live // each.record.rows for each in self.segments.values()
-        )
-
     def add(self, record: SegmentRecord) -> Segment:
         """Name a segment."""
         segment = self.segments[record.id] = Segment(record)
+        self.generation += 1
         self._count(segment, segment.live)
         self.is_touched = True
         return segment
@@ -196,6 +194,7 @@ class ColdRows:
     def drop(self, segment: Segment) -> None:
         """Name a segment no more."""
         del self.segments[segment.record.id]
+        self.generation += 1
         self._count(segment, -segment.live)
         self.is_touched = True
 
@@ -220,8 +219,9 @@ class ColdRows:
         return left
 
     def _count(self, segment: Segment, more: int) -> None:
-        cls = segment.record.cls
-        self._live[cls] = self._live.get(cls, 0) + more
+        record = segment.record
+        self._live[record.cls] = self._live.get(record.cls, 0) + more
+        self.live_bytes += more * (record.bytes // record.rows)
 
     def indexes(self, *classes: SegmentClass) -> list[tuple[Segment, SegmentIndex]]:
         """Return the segments of some classes with their indexes.

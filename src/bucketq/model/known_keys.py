@@ -41,6 +41,8 @@ class KnownKeys:
         """The segments whose indexes have not been read."""
         self._bounds: dict[str, datetime] = {}
         """No key of a segment is older than this."""
+        self._last, self._last_of = 0, -1
+        """The highest number in segments, and the generation of segments that it is of."""
 
     def __len__(self) -> int:
         """How many there are."""
@@ -49,8 +51,10 @@ class KnownKeys:
     @property
     def next_seq(self) -> int:
         """The number of a key that is added behind all others, also those in segments."""
-        lasts = (segment.record.last for segment in self._rows.of_class("keys"))
-        return max(self._table.next_seq, max(lasts, default=0) + 1)
+        if self._last_of != self._rows.generation:
+            lasts = (segment.record.last for segment in self._rows.of_class("keys"))
+            self._last, self._last_of = max(lasts, default=0), self._rows.generation
+        return max(self._table.next_seq, self._last + 1)
 
     def find(self, keys: Collection[str]) -> dict[str, KeyRecord]:
         """Find keys, wherever they are; those that are not known are left out."""

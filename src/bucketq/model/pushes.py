@@ -239,9 +239,10 @@ def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None
             f"{settings.max_jobs:,} are allowed (max_jobs); try again when some are finished"
         )
     size_bytes = max(0, state.size_bytes + state.added_bytes - done.size_bytes)
+    size_bytes += state.cold.rows.live_bytes
     if size_bytes + added_bytes > settings.max_bytes:
         raise QueueFullError(
-            f"queue full: the object has about {size_bytes:,} bytes without finished jobs, "
+            f"queue full: it has about {size_bytes:,} bytes without finished jobs, "
             f"{settings.max_bytes:,} are allowed (max_bytes); try again when some jobs are finished"
         )
     outbox_bytes = max(settings.max_bytes, _LEAST_OUTBOX_BYTES)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bucketq.model.operations import Cancel, Claim, Push, Request
+from bucketq.errors import QueueFullError
+from bucketq.model.operations import Cancel, Claim, Configure, Push, Request
 from bucketq.model.segments import Merge, Spill
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
@@ -61,6 +62,26 @@ def test_a_spill_moves_jobs_and_claims_take_them_from_there_in_order() -> None:
     assert deep.statuses() == QUEUED
     assert [deep.claim() for _ in range(4)] == [["j1"], ["j2"], ["j3"], []]
     assert not deep.state.cold.rows.segments, "a segment without rows is named no more"
+
+
+def test_jobs_in_segments_count_towards_the_limits() -> None:
+    deep = Deep()
+    spill = deep.written_spill()
+    deep.do(spill)
+    size_bytes = spill.segment.record.bytes
+    assert deep.state.cold.rows.live_bytes == pytest.approx(size_bytes, abs=3)
+    push = Push(jobs=(new_job("j4"),))
+    for setting, value in (("max_bytes", size_bytes), ("max_jobs", 3)):
+        deep.do(Configure(changes={setting: value}))
+        deep.state.size_bytes = deep.state.added_bytes = 0
+        applied = deep.apply(Request(push), NOW)
+        assert isinstance(applied.error, QueueFullError)
+        assert setting in str(applied.error)
+        deep.do(Configure(changes={setting: 10**6}))
+    deep.do(Configure(changes={"max_bytes": size_bytes}))
+    assert [deep.claim(), deep.claim()] == [["j1"], ["j2"]]
+    deep.do(push)
+    assert deep.state.cold.rows.live_bytes == pytest.approx(size_bytes / 3, abs=3)
 
 
 def test_a_job_claimed_since_is_gone_from_the_spill() -> None:
