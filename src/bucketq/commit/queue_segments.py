@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection
 from bucketq.clock import Clock
 from bucketq.commit.segment_cache import SegmentParts
 from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
+from bucketq.commit.segment_policy import DEFAULT_POLICY
 from bucketq.errors import CorruptStateError, UnavailableError
 from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.state import State
@@ -39,6 +40,8 @@ class QueueSegments:
 
     def __init__(self, store: ObjectStore, key: str, where: str, clock: Clock) -> None:
         """Use the segments of the queue object ``key``; ``where`` is what messages call it."""
+        self.policy = DEFAULT_POLICY
+        """When they are merged and swept; set another before a committer uses them."""
         self._store = store
         self._key = key
         self._where = where

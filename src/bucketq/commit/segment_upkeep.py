@@ -38,20 +38,10 @@ from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
 
-_PASS_S = 1.0
-"""The pause between two passes. A pass without work looks at the table of segments, and no more."""
 _LONGEST_PASS_S = 60.0
 """How often upkeep that fails is retried, at least."""
-_NEIGHBOURS = 8
-"""How many segments are merged into one: so a row is written again once for each step by which its
-segment grows eightfold."""
 _SMALL_BYTES = 128 * 1024
 """Segments up to this size are merged first: it is half of what a queue spills at once."""
-_FIRST_SWEEP_S = 600.0
-_SWEEP_S = 3600.0
-"""When segments are swept: soon after a process that was killed has left some, and rarely, because
-a listing costs as much as a write and left-over segments only cost storage."""
-_LEAST_VERSIONS = 1024
 _OLD_S = 7 * 86400.0
 """A segment that is older is written again: a rule that deletes old objects, which an operator may
 have set for the bucket, must not find it."""
@@ -76,7 +66,8 @@ class SegmentUpkeep:
         self._register = register
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self._pass_s = _PASS_S
+        self._policy = register.segments.policy
+        self._pass_s = self._policy.pass_s
         self._trouble = ""
 
     def start(self, current: Callable[[], State | None]) -> None:
@@ -91,14 +82,14 @@ class SegmentUpkeep:
 
     async def _run(self, current: Callable[[], State | None]) -> None:
         loop = asyncio.get_running_loop()
-        sweep_at = loop.time() + _FIRST_SWEEP_S
+        sweep_at = loop.time() + self._policy.first_sweep_s
         while True:
             await asyncio.sleep(self._pass_s * (1 + fraction(self._clock)))
             try:
                 while (state := current()) is not None and await self.merge(state):
                     pass
                 if loop.time() >= sweep_at and state is not None and "segments" in state.requires:
-                    sweep_at = loop.time() + _SWEEP_S
+                    sweep_at = loop.time() + self._policy.sweep_s
                     await self.sweep()
             except (ClosedError, SupersededError, StaleStateError):
                 continue  # The queue is closing, or has changed meanwhile.
@@ -113,7 +104,7 @@ class SegmentUpkeep:
 
     async def merge(self, state: State) -> bool:
         """Merge once; return whether there was something to merge."""
-        plan = _plan(state, self._clock.now())
+        plan = _plan(state, self._clock.now(), self._policy.neighbours)
         if plan is None:
             return False
         merge = await self._write(state, plan)
@@ -135,7 +126,8 @@ class SegmentUpkeep:
         for cls, some in rows.items():
             for part in split_rows(sort_rows(cls, some)):
                 encoded = encode_segment(cls, part)
-                record = encoded.record(state.version + _LEAST_VERSIONS, self._clock.now())
+                until = state.version + self._policy.least_versions
+                record = encoded.record(until, self._clock.now())
                 await self._register.segments.folder.put(record.id, encoded.body)
                 targets.append(WrittenSegment(record, encoded.index, encoded.seqs))
         return Merge(
@@ -179,10 +171,10 @@ class SegmentUpkeep:
     def _note_success(self) -> None:
         if self._trouble:
             _log.info("segments of %s can be merged and deleted again", self._register.where)
-        self._trouble, self._pass_s = "", _PASS_S
+        self._trouble, self._pass_s = "", self._policy.pass_s
 
 
-def _plan(state: State, now: datetime) -> _Plan | None:
+def _plan(state: State, now: datetime, neighbours: int) -> _Plan | None:
     """Choose what to merge next; None: nothing."""
     levels: dict[tuple[SegmentClass, int], list[Segment]] = {}
     for segment in state.cold.rows.segments.values():
@@ -190,9 +182,9 @@ def _plan(state: State, now: datetime) -> _Plan | None:
             return _Plan([segment])
         if _is_mostly_due(segment, now):
             return _Plan([segment], now)
-        levels.setdefault((segment.record.cls, _level(segment)), []).append(segment)
+        levels.setdefault((segment.record.cls, _level(segment, neighbours)), []).append(segment)
     for some in levels.values():
-        if len(some) >= _NEIGHBOURS and len(fitting := _fitting(some)) > 1:
+        if len(some) >= neighbours and len(fitting := _fitting(some, neighbours)) > 1:
             return _Plan(fitting)
     return None
 
@@ -210,20 +202,20 @@ def _live_bytes(segment: Segment) -> int:
     return record.bytes * segment.live // record.rows
 
 
-def _level(segment: Segment) -> int:
+def _level(segment: Segment, neighbours: int) -> int:
     """How often a segment of this size was merged, if all spills have the same size."""
     level, size_bytes = 0, _live_bytes(segment)
     while size_bytes > _SMALL_BYTES:
-        level, size_bytes = level + 1, size_bytes // _NEIGHBOURS
+        level, size_bytes = level + 1, size_bytes // neighbours
     return level
 
 
-def _fitting(segments: Sequence[Segment]) -> list[Segment]:
+def _fitting(segments: Sequence[Segment], neighbours: int) -> list[Segment]:
     """Return the oldest of some segments, as many as fit in one."""
     chosen, size_bytes = list[Segment](), 0
     for segment in sorted(segments, key=lambda each: (each.record.seq, each.record.id)):
         size_bytes += _live_bytes(segment)
-        if size_bytes > SEGMENT_BYTES or len(chosen) == _NEIGHBOURS:
+        if size_bytes > SEGMENT_BYTES or len(chosen) == neighbours:
             break
         chosen.append(segment)
     return chosen

@@ -34,10 +34,9 @@ _ROW_BYTES = 200
 """About what the line of a job takes beside its payload."""
 _STEP_BYTES = 1 << 20
 """How many bytes of rows are encoded at once: about 20 ms, in which nothing else happens."""
-_LEAST_VERSIONS = 1024
 _MARGIN = 4
-"""A segment may be introduced for at least so many versions, or so many times what passed during
-the last put: one that comes too late was written in vain, and a sweep waits for it that long."""
+"""A segment may be introduced for so many times the versions that passed during the last put, if
+that is more than the policy's least: the store is slow then, and the commits are not."""
 _FIRST_PAUSE_S = 1.0
 _LAST_PAUSE_S = 60.0
 """The pauses after a spill has failed: a passing fault is soon over, and a store that refuses
@@ -161,7 +160,7 @@ class Spiller:
         encoded = encode_segment(cls, sort_rows(cls, rows))
         by_seq = {job.seq: job for job in jobs}
         version = state.version
-        until = version + max(_LEAST_VERSIONS, _MARGIN * self._versions)
+        until = version + max(self._segments.policy.least_versions, _MARGIN * self._versions)
         record = encoded.record(until, self._clock.now())
         await self._segments.folder.put(record.id, encoded.body)
         self._versions = state.version - version

@@ -1,0 +1,31 @@
+"""``SegmentPolicy``: when segments are merged and swept, and how long one may wait for its name.
+
+These are not settings of a queue, because no operator has a reason to change them. Simulations do:
+what takes hours and thousands of commits in production must happen in a minute there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPolicy:
+    """The times and numbers by which a process spills, merges and sweeps."""
+
+    least_versions: int = 1024
+    """For at least so many versions a new segment may be introduced: minutes of a busy queue. One
+    that comes too late was written in vain, and a sweep waits for it that long."""
+    pass_s: float = 1.0
+    """The pause between two passes of upkeep. A pass without work looks at the table of segments,
+    and no more."""
+    neighbours: int = 8
+    """How many segments are merged into one: so a row is written again once for each step by which
+    its segment grows eightfold."""
+    first_sweep_s: float = 600.0
+    sweep_s: float = 3600.0
+    """When segments are swept: soon after a process that was killed has left some, and rarely,
+    because a listing costs as much as a write and left-over segments only cost storage."""
+
+
+DEFAULT_POLICY = SegmentPolicy()
