@@ -2,7 +2,8 @@
 
 Every spill makes a segment. If they were left alone there would be many small ones, and each has an
 entry in the queue object. So eight of about the same size are merged, up to the largest size, and
-delayed jobs that are due move to segments from which they can be claimed in their order.
+delayed jobs that are due move to segments from which they can be claimed in their order. Keys and
+dead jobs in segments that have outlived their time leave.
 
 A merge writes the new segments first, then a commit names them instead of the old ones and judges
 each row again: two processes may merge the same segments, and one of them is too late. The old ones
@@ -33,7 +34,14 @@ from bucketq.commit.register import Register
 from bucketq.errors import BucketQError, ClosedError, SupersededError
 from bucketq.model.cold_rows import Segment, SegmentPart
 from bucketq.model.operations import Request
-from bucketq.model.segments import Merge, SegmentClass, SegmentIndex, WrittenSegment
+from bucketq.model.operators import is_cold_untidy
+from bucketq.model.segments import (
+    Merge,
+    SegmentClass,
+    SegmentIndex,
+    TidySegments,
+    WrittenSegment,
+)
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
@@ -88,6 +96,8 @@ class SegmentUpkeep:
             try:
                 while (state := current()) is not None and await self.merge(state):
                     pass
+                if state is not None and is_cold_untidy(state, self._clock.now()):
+                    await self._submit(Request(TidySegments()))
                 if loop.time() >= sweep_at and state is not None and "segments" in state.requires:
                     sweep_at = loop.time() + self._policy.sweep_s
                     await self.sweep()

@@ -1,8 +1,9 @@
 """``Spiller``: moves rows that are not running from the queue object to segments.
 
-Every commit writes the queue object, so it must stay small. If the rows that could be elsewhere
-take more than ``spill_bytes``, the oldest of them are written to a segment, and then a commit names
-the segment instead of them; never the other way round. The commit judges each row again, so nothing
+Every commit writes the queue object, so it must stay small. If the jobs that could be elsewhere
+take more than ``spill_bytes``, or there are more than a thousand idempotency keys, the oldest of
+them are written to a segment, and then a commit names the segment instead of them; never the other
+way round. The commit judges each row again, so nothing
 has to be locked while the segment is written: what was claimed or cancelled meanwhile stays.
 
 A spill never fails or delays a commit. If the segment cannot be written, the rows stay in the queue
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any
 
 from bucketq.clock import Clock, fraction
@@ -21,9 +23,8 @@ from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.commit.queue_segments import QueueSegments
 from bucketq.errors import BucketQError, ClosedError, SupersededError
 from bucketq.model.operations import Request
-from bucketq.model.records import JobRecord
 from bucketq.model.segment_changes import class_of
-from bucketq.model.segments import SegmentClass, Spill, WrittenSegment
+from bucketq.model.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
@@ -32,6 +33,8 @@ FORMAT = 2
 """The format of queue objects that name segments."""
 _ROW_BYTES = 200
 """About what the line of a job takes beside its payload."""
+_MOST_KEYS = 1000
+"""How many idempotency keys the object holds before the oldest move: about 150 KiB of them."""
 _STEP_BYTES = 1 << 20
 """How many bytes of rows are encoded at once: about 20 ms, in which nothing else happens."""
 _MARGIN = 4
@@ -61,7 +64,7 @@ class Spiller:
         self._task: asyncio.Task[None] | None = None
         self._due = asyncio.Event()
         self._searched_bytes = 0
-        """How large the object was when no more rows could leave."""
+        """How large the object was when no more jobs could leave."""
         self._versions = 0
         """How many versions passed during the last put."""
         self._trouble = ""
@@ -82,7 +85,7 @@ class Spiller:
         if self._is_due(state, 1):
             self._due.set()
 
-    async def spill_before(self, state: State) -> list[Spill]:
+    async def spill_before(self, state: State) -> list[Spill | SpillKeys]:
         """Write segments for a writer that commits by itself, if the object is far too large.
 
         The writer applies what is returned, in its own commit.
@@ -90,7 +93,8 @@ class Spiller:
         if not self._is_due(state, 2):
             return []
         try:
-            return [await self._write(state, *chosen) for chosen in self._choose(state)]
+            chosen = self._choose(state)
+            return [await self._write(state, cls, rows) for cls, rows in chosen.items()]
         except BucketQError as error:
             self._note_failure(error)
             self._searched_bytes = _hot_bytes(state)
@@ -98,14 +102,14 @@ class Spiller:
 
     def _is_due(self, state: State, times: int) -> bool:
         """Whether the object is larger than it should be, and there may be rows to spill."""
+        if state.settings.max_format < FORMAT:
+            return False
+        if len(state.keys) > times * _MOST_KEYS:
+            return True
         limit, size_bytes = times * state.settings.spill_bytes, _hot_bytes(state)
         self._searched_bytes = min(self._searched_bytes, size_bytes)
         grown = size_bytes - self._searched_bytes
-        return (
-            state.settings.max_format >= FORMAT
-            and size_bytes > limit
-            and grown > max(limit // 4, size_bytes // 16)
-        )
+        return size_bytes > limit and grown > max(limit // 4, size_bytes // 16)
 
     async def _run(self, current: Callable[[], State | None]) -> None:
         while True:
@@ -126,50 +130,51 @@ class Spiller:
 
     async def _spill(self, state: State) -> bool:
         """Spill once; return whether there was something to spill."""
-        chosen = list(self._choose(state))
-        for cls, jobs in chosen:
-            spill = await self._write(state, cls, jobs)
-            await self._submit(Request(spill))
+        chosen = self._choose(state)
+        for cls, rows in chosen.items():
+            await self._submit(Request(await self._write(state, cls, rows)))
         return bool(chosen)
 
-    def _choose(self, state: State) -> Iterator[tuple[SegmentClass, list[JobRecord]]]:
+    def _choose(self, state: State) -> dict[SegmentClass, list[Any]]:
         """Choose the oldest rows, until half of what may stay is left."""
+        chosen: dict[SegmentClass, list[Any]] = {}
+        excess = len(state.keys) - _MOST_KEYS // 2
+        if excess > _MOST_KEYS // 2:
+            chosen["keys"] = list(islice(state.keys, min(excess, _STEP_BYTES // _ROW_BYTES)))
         now, limit = self._clock.now(), state.settings.spill_bytes
-        found = list[tuple[SegmentClass, JobRecord, int]]()
-        for job in state.jobs:
-            cls = class_of(job, now)
-            if cls is not None:
-                found.append((cls, job, len(memoryview(job.payload)) + _ROW_BYTES))
-        left = sum(length for *_, length in found)
+        found = [
+            (cls, job, len(memoryview(job.payload)) + _ROW_BYTES)
+            for job in state.jobs
+            if (cls := class_of(job, now)) is not None
+        ]
+        left, taken = sum(length for *_, length in found), 0
         if left <= limit:
             self._searched_bytes = _hot_bytes(state)
-            return
-        chosen: dict[SegmentClass, list[JobRecord]] = {}
-        taken = 0
+            return chosen
         for cls, job, length in found:
             if left <= limit // 2 or taken > _STEP_BYTES:
                 break
             chosen.setdefault(cls, []).append(job)
             left, taken = left - length, taken + length
-        yield from chosen.items()
+        return chosen
 
-    async def _write(self, state: State, cls: SegmentClass, jobs: list[JobRecord]) -> Spill:
+    async def _write(self, state: State, cls: SegmentClass, rows: list[Any]) -> Spill | SpillKeys:
         """Put a segment, and return the operation that names it."""
-        unknown = {job.id: fields for job in jobs if (fields := state.extra.get(("jobs", job.id)))}
-        rows = [row_of(job, unknown.get(job.id)) for job in jobs]
-        encoded = encode_segment(cls, sort_rows(cls, rows))
-        by_seq = {job.seq: job for job in jobs}
+        table = "keys" if cls == "keys" else "jobs"
+        unknown = {row.id: fields for row in rows if (fields := state.extra.get((table, row.id)))}
+        encoded = encode_segment(cls, sort_rows(cls, [row_of(r, unknown.get(r.id)) for r in rows]))
         version = state.version
         until = version + max(self._segments.policy.least_versions, _MARGIN * self._versions)
         record = encoded.record(until, self._clock.now())
         await self._segments.folder.put(record.id, encoded.body)
         self._versions = state.version - version
         self._segments.parts.know(record, encoded.index)
-        return Spill(
-            segment=WrittenSegment(record, encoded.index, encoded.seqs),
-            jobs=tuple(by_seq[seq] for seq in encoded.seqs),
-            unknown=unknown,
-        )
+        segment = WrittenSegment(record, encoded.index, encoded.seqs)
+        by_seq = {row.seq: row for row in rows}
+        in_order = tuple(by_seq[seq] for seq in encoded.seqs)
+        if cls == "keys":
+            return SpillKeys(segment=segment, keys=in_order, unknown=unknown)
+        return Spill(segment=segment, jobs=in_order, unknown=unknown)
 
     def _note_failure(self, error: Exception) -> None:
         """Log the first of several failures in a row."""
