@@ -71,6 +71,10 @@ class SegmentParts:
         """Return the hashes of a segment's ids, if they were read."""
         return self._ids.get(segment.id)
 
+    def has_block(self, segment: SegmentRecord, block: Block) -> bool:
+        """Whether a block was read, and is still in memory."""
+        return (segment.id, block) in self._blocks
+
     def jobs(
         self, segment: SegmentRecord, block: Block, start: int, stop: int
     ) -> DecodedJobs | None:

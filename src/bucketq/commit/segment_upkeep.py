@@ -96,8 +96,12 @@ class SegmentUpkeep:
             try:
                 while (state := current()) is not None and await self.merge(state):
                     pass
-                if state is not None and is_cold_untidy(state, self._clock.now()):
-                    await self._submit(Request(TidySegments()))
+                while (
+                    (state := current()) is not None
+                    and is_cold_untidy(state, self._clock.now())
+                    and await self._submit(Request(TidySegments()))
+                ):
+                    pass
                 if loop.time() >= sweep_at and state is not None and "segments" in state.requires:
                     sweep_at = loop.time() + self._policy.sweep_s
                     await self.sweep()

@@ -71,6 +71,10 @@ class SegmentCache(Protocol):
         """Return the hashes of a segment's ids."""
         ...
 
+    def has_block(self, segment: SegmentRecord, block: Block) -> bool:
+        """Whether a block was read."""
+        ...
+
     def jobs(
         self, segment: SegmentRecord, block: Block, start: int, stop: int
     ) -> DecodedJobs | None:
@@ -95,6 +99,10 @@ class _NothingRead:
 
     def ids(self, segment: SegmentRecord) -> None:
         """Return None."""
+
+    def has_block(self, segment: SegmentRecord, block: Block) -> bool:
+        """Return False."""
+        return False
 
     def jobs(self, segment: SegmentRecord, block: Block, start: int, stop: int) -> None:
         """Return None."""
@@ -359,10 +367,10 @@ class ColdRows:
             raise ColdRowsNeededError([SegmentPart(segment.record, "seqs")])
         return seqs
 
-    def next_jobs(self, run: ColdRun) -> tuple[list[ColdJob], int]:
+    def next_jobs(self, run: ColdRun, ahead: int = 1) -> tuple[list[ColdJob], int]:
         """Return the next jobs of a run, and the position behind them.
 
-        Raises ``ColdRowsNeededError``.
+        Raises ``ColdRowsNeededError``, which asks for ``ahead`` blocks at once.
         """
         position = run.segment.gone.next_live(run.position)
         if position >= run.stop:
@@ -371,8 +379,14 @@ class ColdRows:
         if index is None:
             message = f"segment {run.segment.record.id} has runs but no index"
             raise AssertionError(message)
-        stop = min(run.stop, index.blocks_of(position, position + 1)[0].stop)
-        return self.jobs_of(run.segment, index, position, stop), stop
+        blocks = index.blocks_of(position, run.stop)[:ahead]
+        stop = min(run.stop, blocks[0].stop)
+        try:
+            return self.jobs_of(run.segment, index, position, stop), stop
+        except ColdRowsNeededError:
+            record = run.segment.record
+            missing = [block for block in blocks if not self.cache.has_block(record, block)]
+            raise ColdRowsNeededError([SegmentPart(record, each) for each in missing]) from None
 
     def _candidates(
         self, ids: Collection[str], *classes: SegmentClass

@@ -79,6 +79,9 @@ class Memory:
     def ids(self, segment: SegmentRecord) -> SegmentIds | None:
         return self.read.get((segment.id, "ids"))  # type: ignore[return-value]
 
+    def has_block(self, segment: SegmentRecord, block: Block) -> bool:
+        return (segment.id, block) in self.read
+
     def jobs(
         self, segment: SegmentRecord, block: Block, start: int, stop: int
     ) -> DecodedJobs | None:
