@@ -179,7 +179,8 @@ class Reference(OperatorReference):
             return []
         ages = {key: now - row["at"] for key, row in self.keys.items() if key not in wanted}
         retention = timedelta(seconds=self.settings.key_retention_s)
-        old = sorted((key for key in ages if ages[key] > retention), key=ages.__getitem__)[::-1]
+        expired = [key for key in ages if ages[key] > retention]
+        old = sorted(expired, key=ages.__getitem__, reverse=True)  # Of one age, the first one.
         spare = old + [key for key in ages if ages[key] < -timedelta(days=1)]
         if len(spare) < excess:
             raise QueueFullError
