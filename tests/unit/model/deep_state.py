@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import Raw
 
+from bucketq.codec import Document, decode
 from bucketq.codec.segment_file import (
     EncodedSegment,
     decode_ids,
@@ -220,26 +221,10 @@ class DeepState:
         return {seq: fields for seq, fields in found.items() if fields}
 
     def reload(self) -> None:
-        """Begin anew with the rows of the object and the entries of its segments."""
-        old = self.state
-        records = [each.entry() for each in old.cold.rows.segments.values()]
-        self.state = _copy(old, records)
+        """Begin anew with what the object says."""
+        version = self.state.version
+        body = Document(self.state).prepare("commit").body
+        assert self.state.requires or body.startswith(b'{"format":1,')
+        self.state = decode(body, "deep").state
+        self.state.version = version
         self.state.cold.rows.cache = self.memory
-
-
-def _copy(old: State, records: Sequence[SegmentRecord]) -> State:
-    new = State(
-        incarnation=old.incarnation,
-        created_at=old.created_at,
-        jobs=list(old.jobs),
-        keys=list(old.keys),
-        tokens=list(old.tokens),
-        consumers=list(old.consumers),
-        writers=list(old.writers),
-        segments=records,
-    )
-    for name in ("version", "commits", "broker", "settings", "paused", "paused_kinds", "next_seq"):
-        setattr(new, name, getattr(old, name))
-    for name in ("time", "sessions", "extra", "size_bytes", "added_bytes", "changes"):
-        setattr(new, name, getattr(old, name))
-    return new
