@@ -18,7 +18,7 @@ from bucketq.commit.segment_cache import SegmentParts
 from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
 from bucketq.commit.segment_policy import DEFAULT_POLICY
 from bucketq.errors import CorruptStateError, UnavailableError
-from bucketq.model.cold_rows import SegmentPart
+from bucketq.model.cold_rows import Segment, SegmentPart
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -85,6 +85,27 @@ class QueueSegments:
         """Undo ``hold`` for the same parts."""
         if parts:
             self.parts.release(parts)
+
+    async def read_rows(
+        self, segment: Segment, read_named: Callable[[], Awaitable[NamedSegments]]
+    ) -> list[tuple[int, bytes]]:
+        """Read the rows of a segment that have not left, as lines, with their positions.
+
+        Raises: as ``fetch``.
+        """
+        record = segment.record
+        while (index := self.parts.index(record)) is None:
+            await self.fetch([SegmentPart(record, "index")], read_named)
+        parts = [SegmentPart(record, block) for block in index.blocks]
+        self.hold(parts)
+        try:
+            await self.fetch(parts, read_named)
+            lines = (
+                line for block in index.blocks for line in self.parts.lines(record, block) or ()
+            )
+            return [(p, line) for p, line in enumerate(lines) if p not in segment.gone]
+        finally:
+            self.release(parts)
 
     async def fetch(
         self, parts: Collection[SegmentPart], read_named: Callable[[], Awaitable[NamedSegments]]

@@ -32,16 +32,10 @@ from bucketq.codec.segment_file import (
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.register import Register
 from bucketq.errors import BucketQError, ClosedError, SupersededError
-from bucketq.model.cold_rows import Segment, SegmentPart
+from bucketq.model.cold_rows import Segment
 from bucketq.model.operations import Request
 from bucketq.model.operators import is_cold_untidy
-from bucketq.model.segments import (
-    Merge,
-    SegmentClass,
-    SegmentIndex,
-    TidySegments,
-    WrittenSegment,
-)
+from bucketq.model.segments import Merge, SegmentClass, TidySegments, WrittenSegment
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
@@ -127,10 +121,11 @@ class SegmentUpkeep:
 
     async def _write(self, state: State, plan: _Plan) -> Merge:
         """Put the merged segments, and return the operation that names them."""
+        segments, read_named = self._register.segments, self._register.read_named
         rows: dict[SegmentClass, list[SegmentRow]] = {}
         origins: dict[int, tuple[str, int]] = {}
         for source in plan.sources:
-            for position, line in await self._read(source):
+            for position, line in await segments.read_rows(source, read_named):
                 row = segment_row(line)
                 cls = _class_in(plan, source, row)
                 rows.setdefault(cls, []).append(row)
@@ -142,36 +137,13 @@ class SegmentUpkeep:
                 encoded = encode_segment(cls, part)
                 until = state.version + self._policy.least_versions
                 record = encoded.record(until, self._clock.now())
-                await self._register.segments.folder.put(record.id, encoded.body)
+                await segments.folder.put(record.id, encoded.body)
                 targets.append(WrittenSegment(record, encoded.index, encoded.seqs))
         return Merge(
             sources=tuple(source.record.id for source in plan.sources),
             targets=tuple(targets),
             origins=tuple(tuple(origins[seq] for seq in target.seqs) for target in targets),
         )
-
-    async def _read(self, source: Segment) -> list[tuple[int, bytes]]:
-        """Read the rows of a segment that have not left, with their positions."""
-        index = await self._index(source)
-        parts = [SegmentPart(source.record, block) for block in index.blocks]
-        segments = self._register.segments
-        segments.hold(parts)
-        try:
-            await self._register.fetch(parts)
-            lines = (
-                line
-                for block in index.blocks
-                for line in segments.parts.lines(source.record, block) or ()
-            )
-            return [(p, line) for p, line in enumerate(lines) if p not in source.gone]
-        finally:
-            segments.release(parts)
-
-    async def _index(self, source: Segment) -> SegmentIndex:
-        parts = self._register.segments.parts
-        while (index := parts.index(source.record)) is None:
-            await self._register.fetch([SegmentPart(source.record, "index")])
-        return index
 
     def _note_failure(self, error: Exception) -> None:
         """Log the first of several failures in a row."""
