@@ -13,7 +13,8 @@ from msgspec import Raw
 from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
 from bucketq.errors import UnavailableError
-from bucketq.model.operations import LeaseRef, Pulse, Stats
+from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job

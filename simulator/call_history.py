@@ -13,7 +13,8 @@ from typing import Any
 
 from bucketq.errors import BucketQError
 from bucketq.model.numbered_batches import BatchState, ConsumerState
-from bucketq.model.operations import Pulse, Stats
+from bucketq.model.operations import Pulse
+from bucketq.model.queue_stats import Stats
 from bucketq.queue.job import Job, JobBatch
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bucketq.model.operations import LeaseRef, Pulse, Stats
+from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.queue_stats import Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job, JobPage
 from simulator.call_history import CallHistory

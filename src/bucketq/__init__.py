@@ -36,7 +36,8 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
-    from bucketq.model.operations import LeaseRef, Pulse, Snapshot, Stats
+    from bucketq.model.operations import LeaseRef, Pulse, Snapshot
+    from bucketq.model.queue_stats import Stats
     from bucketq.model.records import Backoff, Failure
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
@@ -109,7 +110,8 @@ _NAMES = {
     "bucketq.client.connect": "connect",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
     "bucketq.model.records": "Backoff Failure",
-    "bucketq.model.operations": "LeaseRef Pulse Snapshot Stats",
+    "bucketq.model.operations": "LeaseRef Pulse Snapshot",
+    "bucketq.model.queue_stats": "Stats",
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",
     "bucketq.queue.queue": "Queue",

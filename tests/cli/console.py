@@ -72,6 +72,13 @@ class Console:
         assert ran.code == 0, ran
         return ran
 
+    def deepen(self, jobs: int = 100) -> None:
+        """Create a queue with these jobs and one more, most of them in segments."""
+        self.ok("create", "URL", "spill_bytes=2000", "max_format=2")
+        lines = (b'{"id":"job-%d","kind":"k","payload":%d}\n' % (n, n) for n in range(jobs))
+        self.ok("push", "URL", "--bulk", stdin=b"".join(lines))
+        self.ok("push", "URL", "k", "1", "--id", "last")
+
     def words(self, *words: str) -> list[str]:
         return [self.url if word == "URL" else word for word in words]
 

@@ -94,3 +94,14 @@ def test_a_running_job_shows_for_how_long_its_worker_has_been_silent(
     assert "silent s" not in console.ok("show", "URL", "job").out
     console.ok("complete", "URL", "job", job["lease"])
     assert "silent" not in console.ok("show", "URL", "job").out
+
+
+def test_the_size_of_a_deep_queue_names_its_segments(console: Console) -> None:
+    console.deepen()
+    found = console.ok("stats", "URL", "--json").json
+    assert found["totals"]["queued"] == 101
+    assert found["segments"] > 0
+    assert found["head_bytes"] == console.path.stat().st_size
+    assert found["bytes"] == found["head_bytes"] + found["segment_bytes"]
+    last = console.ok("stats", "URL").out.splitlines()[-1]
+    assert re.search(r"KiB \([\d.]+ KiB in the object, [\d.]+ KiB in \d+ segments?\), 0 keys", last)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc.aio
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -21,8 +22,9 @@ from bucketq.rpc.grpc.grpc_methods import SERVICE
 from bucketq.rpc.grpc.grpc_stream import ServerStream
 from bucketq.rpc.messages import Answer, Call, Hello, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
-from bucketq.rpc.protobuf.answer_codec import read_answer
+from bucketq.rpc.protobuf.answer_codec import read_answer, write_answer
 from tests.unit.rpc import service as services
+from tests.unit.rpc.samples import STATS
 from tests.unit.rpc.service import FakeService
 
 MIB = 1024 * 1024
@@ -103,6 +105,29 @@ async def test_an_older_client_may_send_a_large_message_in_one_piece(
     stream.cancel()
     await channel.close(None)
     await listener.close()
+
+
+FIRST_STATS = (
+    b'{"version":7,"counts":{"mail":{"queued":2}},"oldest_queued_s":1.5,"bytes":1234,'
+    b'"paused":false,"paused_kinds":[],"broker":null,"keys":0,"sessions":1}'
+)
+"""What the first brokers answer, which know no segments."""
+
+
+def test_an_older_broker_knows_no_segments() -> None:
+    found = read_answer(pb.Answer(tag=1, stats=pb.Document(json=FIRST_STATS))).value
+    assert (found.bytes, found.head_bytes) == (1234, 1234)
+    assert (found.segments, found.segment_bytes) == (0, 0)
+
+
+def test_an_older_client_finds_all_that_it_knows_in_the_numbers() -> None:
+    written = pb.SessionResponse()
+    write_answer(written.answers, Answer(1, STATS), "stats")
+    sent = msgspec.json.decode(written.answers[0].stats.json)
+    older = msgspec.json.decode(FIRST_STATS)
+    assert [name for name in sent if name in older] == [*older]
+    assert set(sent) - set(older) == {"segments", "segment_bytes"}
+    assert sent["bytes"] == STATS.bytes, "all of the queue, as before"
 
 
 def ignore(_session: ServerStream, _part: bytes) -> None:

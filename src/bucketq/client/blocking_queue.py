@@ -13,6 +13,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.operators import CancelAnswer
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, TokenInfo
@@ -205,7 +206,7 @@ class BlockingQueue(Generic[T]):
             self._queue.jobs, statuses=statuses, kinds=kinds, tags=tags, after=after, limit=limit
         )
 
-    def stats(self) -> ops.Stats:
+    def stats(self) -> Stats:
         """Count the jobs."""
         return self._call(self._queue.stats)
 

@@ -24,7 +24,7 @@ from bucketq.model.numbered_batches import (
     ReleaseBatch,
     RemoveConsumer,
 )
-from bucketq.model.records import NOTHING, BrokerRecord, Encoding, JobRecord, Status
+from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
 from bucketq.model.segments import Merge, Spill, SpillKeys, TidySegments
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
@@ -400,41 +400,6 @@ class Outbox(Struct, frozen=True):
 
     version: int
     jobs: tuple[tuple[JobRecord, dict[str, Raw] | None], ...]
-
-
-class Stats(Struct, frozen=True, kw_only=True):
-    """The queue in numbers."""
-
-    version: int
-    counts: dict[str, dict[str, int]]
-    """By kind, then by status."""
-    oldest_queued_s: float | None
-    """How long the oldest waiting job has been waiting."""
-    bytes: int
-    paused: bool
-    paused_kinds: tuple[str, ...]
-    broker: BrokerRecord | None
-    keys: int
-    sessions: int
-
-    def total(self, status: Status) -> int:
-        """How many jobs of all kinds have this status."""
-        return sum(by_status.get(status, 0) for by_status in self.counts.values())
-
-    def unclaimed(self) -> dict[str, int]:
-        """How many jobs wait of each kind that has none running, and is not paused.
-
-        Perhaps no worker has a handler for it; perhaps they are delayed, or just pushed.
-        """
-        if self.paused:
-            return {}
-        return {
-            kind: by_status["queued"]
-            for kind, by_status in self.counts.items()
-            if by_status.get("queued")
-            and not by_status.get("running")
-            and kind not in self.paused_kinds
-        }
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

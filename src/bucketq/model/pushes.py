@@ -39,7 +39,9 @@ _FUTURE = timedelta(days=1)
 does not block the key for years. Hosts that are hours apart still know each other's keys."""
 
 _LEAST_OUTBOX_BYTES = 64 * MIB
-"""How much room finished jobs have at least, however small the queue is. They have as much as all
+_MOST_OUTBOX_BYTES = 256 * MIB
+"""How much room finished jobs have at least, however small the queue is, and at most, however deep
+it is: they are in the object, which every commit writes. Between these they have as much as all
 others together, and no push is refused for them before: an archiver that works keeps them far
 below this, but one that fails must not let the object grow without end."""
 
@@ -245,7 +247,7 @@ def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None
             f"queue full: it has about {size_bytes:,} bytes without finished jobs, "
             f"{settings.max_bytes:,} are allowed (max_bytes); try again when some jobs are finished"
         )
-    outbox_bytes = max(settings.max_bytes, _LEAST_OUTBOX_BYTES)
+    outbox_bytes = min(max(settings.max_bytes, _LEAST_OUTBOX_BYTES), _MOST_OUTBOX_BYTES)
     if done.size_bytes > outbox_bytes:
         trouble = state.archive_trouble
         raise QueueFullError(

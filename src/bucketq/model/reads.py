@@ -8,15 +8,8 @@ from itertools import islice
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError
 from bucketq.model import check
-from bucketq.model.operations import (
-    Get,
-    List,
-    Page,
-    ReadSnapshot,
-    ReadStats,
-    Snapshot,
-    Stats,
-)
+from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES, JobRecord
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
@@ -63,16 +56,19 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
     for (kind, status), count in sorted(state.counts.items()):
         counts.setdefault(kind, {})[status] = count
     oldest = state.oldest_queued()
+    rows = state.cold.rows
     return Stats(
         version=state.version,
         counts=counts,
         oldest_queued_s=None if oldest is None else (now - oldest.pushed_at).total_seconds(),
-        bytes=state.size_bytes,
+        bytes=state.size_bytes + rows.live_bytes,
         paused=state.paused,
         paused_kinds=tuple(state.paused_kinds),
         broker=state.broker,
         keys=len(state.known_keys),
         sessions=len(state.sessions),
+        segments=len(rows),
+        segment_bytes=rows.live_bytes,
     )
 
 

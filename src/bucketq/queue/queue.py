@@ -18,6 +18,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
 from bucketq.model.operators import CancelAnswer
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.queue.arguments import (
@@ -374,9 +375,9 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
         jobs = tuple(Job[T](record, self._payload_type) for record in page.jobs)
         return JobPage(jobs, page.next_after)
 
-    async def stats(self) -> ops.Stats:
+    async def stats(self) -> Stats:
         """Count the jobs."""
-        return cast("ops.Stats", await self._sender.send(ops.ReadStats()))
+        return cast("Stats", await self._sender.send(ops.ReadStats()))
 
     async def snapshot(self) -> ops.Snapshot:
         """Read everything at one version."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bucketq.model.operations import Stats
+from bucketq.model.queue_stats import Stats
 from bucketq.worker.attempt import End
 
 

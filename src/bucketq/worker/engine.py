@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from bucketq.clock import Clock
 from bucketq.errors import BucketQError, ClosedError, UnavailableError
-from bucketq.model.operations import Stats
+from bucketq.model.queue_stats import Stats
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 from bucketq.worker.attempt import Attempt, Ended, is_expected

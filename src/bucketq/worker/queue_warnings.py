@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from bucketq.model.operations import Stats
+from bucketq.model.queue_stats import Stats
 
 _log = logging.getLogger("bucketq.worker")
 

@@ -35,7 +35,7 @@ from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
-from bucketq.model.operations import Stats
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff
 from bucketq.queue.arguments import seconds
 from bucketq.queue.queue import Queue

@@ -111,6 +111,15 @@ class DeepMachine(QueueMachine):
         assert self.deep.jobs() == list(self.state.jobs)
 
     @invariant()
+    def rows_and_bytes_in_segments_are_counted(self) -> None:
+        rows = self.deep.state.cold.rows
+        live = {each: each.record.rows - each.gone.count for each in rows.segments.values()}
+        for cls in ("ready", "later", "dead", "keys"):
+            assert rows.count(cls) == sum(live[each] for each in rows.of_class(cls))
+        slow = (each.record.bytes // each.record.rows * count for each, count in live.items())
+        assert rows.live_bytes == sum(slow)
+
+    @invariant()
     def every_key_is_in_one_place(self) -> None:
         deep = [(key.id, key.job, key.digest, key.at) for key in self.deep.all_keys()]
         assert deep == [(key.id, key.job, key.digest, key.at) for key in self.state.keys]

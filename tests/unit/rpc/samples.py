@@ -10,6 +10,7 @@ from msgspec import Raw, structs
 from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
@@ -176,7 +177,7 @@ DONE = JobRecord(
     replay_of="j0",
 )
 BROKER = BrokerRecord(address="10.0.0.1:7700", id="b1", epoch=3, since=NOON, host="h")
-STATS = ops.Stats(
+STATS = Stats(
     version=42,
     counts={"email": {"queued": 2, "done": 1}},
     oldest_queued_s=1.5,
@@ -186,8 +187,10 @@ STATS = ops.Stats(
     broker=BROKER,
     keys=3,
     sessions=4,
+    segments=3,
+    segment_bytes=12000,
 )
-EMPTY_STATS = ops.Stats(
+EMPTY_STATS = Stats(
     version=1,
     counts={},
     oldest_queued_s=None,

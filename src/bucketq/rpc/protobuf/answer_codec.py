@@ -17,7 +17,8 @@ from msgspec import structs
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
-from bucketq.model.operations import Page, Pulse, Snapshot, Stats
+from bucketq.model.operations import Page, Pulse, Snapshot
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo

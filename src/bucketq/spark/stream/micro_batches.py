@@ -28,7 +28,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.numbered_batches import BatchState
-from bucketq.model.operations import Stats
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
 from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from bucketq import errors
 from bucketq.model import operations as ops
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from bucketq.rpc.messages import Answer, Refusal
@@ -140,7 +141,7 @@ def test_fields_of_a_newer_broker_are_left_out() -> None:
     settings = pb.Document.FromString(write_value("configure", SNAPSHOT.settings)).json
     decode = json_documents.decode
     assert decode(with_unknown(settings), Settings) == SNAPSHOT.settings
-    assert decode(with_unknown(encode(STATS), "broker"), ops.Stats) == STATS
+    assert decode(with_unknown(encode(STATS), "broker"), Stats) == STATS
     for path in ((), ("settings",), ("jobs", "1"), ("jobs", "1", "errors", "0")):
         assert decode(with_unknown(encode(SNAPSHOT), *path), ops.Snapshot) == SNAPSHOT
 
@@ -177,7 +178,7 @@ def test_a_unary_answer_is_the_message_of_its_verb() -> None:
 
 
 def test_times_keep_their_zone() -> None:
-    got: ops.Stats = carried(Answer(1, STATS), "stats").value
+    got: Stats = carried(Answer(1, STATS), "stats").value
     assert got.broker == BROKER
     assert isinstance(got.broker, type(BROKER))
     assert isinstance(got.broker.since, datetime)

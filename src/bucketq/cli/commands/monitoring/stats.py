@@ -6,6 +6,7 @@ from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output, counted, duration, plain, size
 from bucketq.cli.terminal.text_table import Column
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES
 
 
@@ -22,7 +23,8 @@ async def run(out: Output, url: Url) -> None:
         found = await queue.stats()
     totals = {status: found.total(status) for status in STATUSES}
     if out.json:
-        out.value(plain(found) | {"totals": totals, "unclaimed": found.unclaimed()})
+        more = {"head_bytes": found.head_bytes, "totals": totals, "unclaimed": found.unclaimed()}
+        out.value(plain(found) | more)
         return
     rows: list[list[object]] = [
         [kind + ("  (paused)" if kind in found.paused_kinds else "")]
@@ -45,8 +47,17 @@ async def run(out: Output, url: Url) -> None:
     if found.broker is not None and found.broker.address:
         print(f"broker: {found.broker.address}, epoch {found.broker.epoch}")
     print(
-        f"version {found.version:,}, {size(found.bytes)}, {counted(found.keys, 'key')}, "
+        f"version {found.version:,}, {_size(found)}, {counted(found.keys, 'key')}, "
         f"{counted(found.sessions, 'session')}"
+    )
+
+
+def _size(found: Stats) -> str:
+    if not found.segments:
+        return size(found.bytes)
+    return (
+        f"{size(found.bytes)} ({size(found.head_bytes)} in the object, {size(found.segment_bytes)} "
+        f"in {counted(found.segments, 'segment')})"
     )
 
 

@@ -1,0 +1,52 @@
+"""``Stats``: a queue in numbers, as it is answered."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from bucketq.model.records import BrokerRecord, Status
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """The queue in numbers."""
+
+    version: int
+    counts: dict[str, dict[str, int]]
+    """By kind, then by status."""
+    oldest_queued_s: float | None
+    """How long the oldest waiting job has been waiting."""
+    bytes: int
+    """The size of the queue: of its object, and of the rows in segments that have not left."""
+    paused: bool
+    paused_kinds: tuple[str, ...]
+    broker: BrokerRecord | None
+    keys: int
+    sessions: int
+    segments: int = 0
+    """How many segments hold rows of the queue; an older broker does not know."""
+    segment_bytes: int = 0
+    """About how many bytes of them are rows that have not left."""
+
+    @property
+    def head_bytes(self) -> int:
+        """The size of the object, which every commit writes."""
+        return self.bytes - self.segment_bytes
+
+    def total(self, status: Status) -> int:
+        """How many jobs of all kinds have this status."""
+        return sum(by_status.get(status, 0) for by_status in self.counts.values())
+
+    def unclaimed(self) -> dict[str, int]:
+        """How many jobs wait of each kind that has none running, and is not paused.
+
+        Perhaps no worker has a handler for it; perhaps they are delayed, or just pushed.
+        """
+        if self.paused:
+            return {}
+        return {
+            kind: by_status["queued"]
+            for kind, by_status in self.counts.items()
+            if by_status.get("queued")
+            and not by_status.get("running")
+            and kind not in self.paused_kinds
+        }
