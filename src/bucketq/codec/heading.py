@@ -1,7 +1,8 @@
 """Which broker serves a queue, read from the first lines of its object only.
 
 For clients that look for the broker and do not need the jobs. The rows are not read and the
-checksum is not checked, so nothing may be written based on the result.
+checksum is not checked, so nothing may be written based on the result. So what the object requires
+of its readers does not matter here either: a broker that knows it may serve a client that does not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from bucketq.codec.decode import decode
-from bucketq.codec.layout import FORMAT, REQUIRED
+from bucketq.codec.layout import FORMAT
 from bucketq.model.records import BrokerRecord
 
 
@@ -31,7 +32,6 @@ class _Head(Struct, frozen=True):
     incarnation: str
     version: int
     broker: _Broker | None
-    requires: list[str] = []
 
 
 def read_heading(body: bytes, where: str) -> Heading:
@@ -47,7 +47,7 @@ def read_heading(body: bytes, where: str) -> Heading:
         head = msgspec.json.decode(body[:end].rstrip(b",") + b"}", type=_Head)
     except (ValueError, msgspec.MsgspecError):
         head = None
-    if head is None or not 1 <= head.format <= FORMAT or not REQUIRED.issuperset(head.requires):
+    if head is None or not 1 <= head.format <= FORMAT:
         state = decode(body, where).state
         return Heading(state.incarnation, state.version, state.broker)
     broker = None if head.broker is None else BrokerRecord(*structs.astuple(head.broker))

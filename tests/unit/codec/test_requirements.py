@@ -98,8 +98,14 @@ def test_an_object_that_requires_something_unknown_is_refused(
     message = r"requires news.*, which this bucketq does not know: upgrade bucketq; .* left as it"
     with pytest.raises(NewerFormatError, match=message):
         decode(body, WHERE, accept=accept)
-    with pytest.raises(NewerFormatError, match=message):
-        read_heading(body, WHERE)
+
+
+def test_a_broker_is_found_whatever_the_object_requires() -> None:
+    heading = read_heading(deep_body(), WHERE)
+    state = deep_document().state
+    assert (heading.incarnation, heading.broker) == (state.incarnation, state.broker)
+    newer = rest_of(deep_body()).replace(b'["segments"]', b'["segments","news"]')
+    assert read_heading(stamped(newer, number=2), WHERE) == heading
 
 
 def test_what_is_required_is_found_whatever_the_rest_looks_like() -> None:

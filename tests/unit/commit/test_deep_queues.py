@@ -153,3 +153,22 @@ def test_segments_that_are_named_no_more_are_deleted() -> None:
             assert left == named
 
     run(main)
+
+
+def test_the_storage_has_as_long_to_answer_as_the_object_needs() -> None:
+    """Or a leader of a deep queue would notice minutes late that it is cut off."""
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        clock = SimulatedClock(loop)
+        register = Register(deep.store.connect("link"), KEY, "queue", clock)
+        async with Queue[Any](GroupCommitter(register, clock), clock) as queue:
+            for _ in range(40):
+                await queue.push("k", "x" * 100_000)
+                await asyncio.sleep(1)
+            stats = await queue.stats()
+            assert stats.segment_bytes > 3_000_000
+            assert register.patience_s < 10.5
+
+    run(main)
