@@ -418,8 +418,7 @@ class ColdRows:
         missing: dict[tuple[str, int], SegmentPart] = {}
         for (segment, position), index in places:
             block = index.blocks_of(position, position + 1)[0]
-            read = self.cache.keys if segment.record.cls == "keys" else self.cache.jobs
-            if read(segment.record, block, position, position) is None:
+            if not self.cache.has_block(segment.record, block):
                 missing[segment.record.id, block.start] = SegmentPart(segment.record, block)
         if missing:
             raise ColdRowsNeededError(list(missing.values()))

@@ -1,0 +1,130 @@
+"""What was read of segments: parts are read once, checked, and decoded on demand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec import Raw
+
+from bucketq.codec import segment_file
+from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
+from bucketq.commit.segment_cache import SegmentParts
+from bucketq.errors import CorruptStateError
+from bucketq.model.cold_rows import SegmentPart
+from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segments import SegmentRecord, hash_id
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NEWS = {"news": Raw(b"[1.50]")}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let three rows fill a block."""
+    monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 400)
+
+
+def jobs() -> EncodedSegment:
+    """Nine jobs; newer code has added a field to the fifth."""
+    rows = [
+        JobRecord(
+            id=f"j{n}", kind="a", status="queued", seq=n, payload=Raw(b"%d" % n), pushed_at=NOW
+        )
+        for n in range(9)
+    ]
+    lines = [row_of(row, NEWS if row.seq == 4 else None) for row in rows]
+    return encode_segment("ready", sort_rows("ready", lines))
+
+
+def keys() -> EncodedSegment:
+    rows = [
+        KeyRecord(id=f"k{n}", seq=n, job=f"j{n}", digest="d" * 32, at=NOW + timedelta(seconds=n))
+        for n in range(9)
+    ]
+    return encode_segment("keys", sort_rows("keys", [row_of(row) for row in rows]))
+
+
+class Storage:
+    """One segment, and what was read of it."""
+
+    def __init__(self, encoded: EncodedSegment) -> None:
+        """Hold the bytes of a segment."""
+        self.body = encoded.body
+        self.record: SegmentRecord = encoded.record(until=5, at=NOW)
+        self.reads = 0
+        self.parts = SegmentParts(self.read, "test://queue/segments/")
+
+    async def read(self, segment: str, offset: int, length: int) -> bytes:
+        assert segment == self.record.id
+        self.reads += 1
+        return self.body[offset : offset + length]
+
+    async def read_all(self) -> None:
+        """Fetch every part."""
+        await self.parts.fetch([SegmentPart(self.record, "index")])
+        index = self.parts.index(self.record)
+        assert index is not None
+        await self.parts.fetch([SegmentPart(self.record, "seqs"), SegmentPart(self.record, "ids")])
+        await self.parts.fetch([SegmentPart(self.record, block) for block in index.blocks])
+
+
+async def test_jobs_come_with_their_unknown_fields_by_position() -> None:
+    storage = Storage(jobs())
+    await storage.read_all()
+    index = storage.parts.index(storage.record)
+    assert index is not None
+    assert len(index.blocks) > 2
+    found, unknown = list[str](), dict[int, object]()
+    for block in index.blocks:
+        decoded = storage.parts.jobs(storage.record, block, block.start, block.stop)
+        assert decoded is not None
+        found += [job.id for job in decoded[0]]
+        unknown |= decoded[1]
+    assert found == [f"j{number}" for number in range(9)]
+    assert unknown == {4: NEWS}
+
+
+async def test_only_the_rows_that_are_asked_for_are_decoded() -> None:
+    storage = Storage(jobs())
+    await storage.read_all()
+    index = storage.parts.index(storage.record)
+    assert index is not None
+    block = index.blocks_of(4, 5)[0]
+    decoded = storage.parts.jobs(storage.record, block, 4, 5)
+    assert decoded is not None
+    assert ([job.id for job in decoded[0]], decoded[1]) == (["j4"], {4: NEWS})
+    assert storage.parts.jobs(storage.record, block, 4, 4) == ([], {})
+
+
+async def test_keys_are_decoded() -> None:
+    storage = Storage(keys())
+    await storage.read_all()
+    index = storage.parts.index(storage.record)
+    ids = storage.parts.ids(storage.record)
+    assert index is not None
+    assert ids is not None
+    (position,) = ids.find(hash_id("k7"))
+    block = index.blocks_of(position, position + 1)[0]
+    found = storage.parts.keys(storage.record, block, position, position + 1)
+    assert [key.id for key in found or ()] == ["k7"]
+
+
+async def test_nothing_is_there_before_it_was_read_and_nothing_is_read_twice() -> None:
+    storage = Storage(jobs())
+    parts, record = storage.parts, storage.record
+    assert (parts.index(record), parts.ids(record), parts.seqs(record)) == (None, None, None)
+    await storage.read_all()
+    assert None not in (parts.index(record), parts.ids(record), parts.seqs(record))
+    reads = storage.reads
+    await storage.read_all()
+    assert storage.reads == reads
+    parts.keep([])
+    assert (parts.index(record), parts.ids(record), parts.seqs(record)) == (None, None, None)
+
+
+async def test_a_damaged_part_is_refused_with_its_segment() -> None:
+    storage = Storage(jobs())
+    storage.body = storage.body.replace(b'"id":"j4"', b'"id":"jX"')
+    with pytest.raises(CorruptStateError, match=f"test://queue/segments/{storage.record.id}"):
+        await storage.read_all()
