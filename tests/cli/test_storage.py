@@ -320,3 +320,32 @@ def test_ctrl_c_in_an_editor_keeps_the_text(console: Console) -> None:
     kept = re.findall(rb"(\S*bucketq-edit-\S+\.json)", err)[0].decode()
     assert Path(kept).exists()
     Path(kept).unlink()
+
+
+def deepen(console: Console, count: int = 60) -> None:
+    """Make a queue most of whose jobs are in segments."""
+    console.ok("create", "URL", "spill_bytes=2000", "-q")
+    lines = b"".join(b'{"kind":"k","payload":%d}\n' % number for number in range(count))
+    for start in range(2):  # A direct writer spills before its next commit.
+        console.ok("push", "URL", "--bulk", stdin=lines if not start else lines[:25])
+    assert b'"segments":[' in console.path.read_bytes()
+
+
+def test_a_deep_queue_can_be_exported_saved_and_restored(console: Console) -> None:
+    deepen(console)
+    text = console.ok("export", "URL").out
+    assert text.startswith('{"format":1,')
+    assert text.count('"kind":"k"') == 61
+    saved = console.folder / "copy.json"
+    made = console.ok("export", "URL", str(saved), "--json").json
+    assert (made["jobs"], made["size_bytes"]) == ({"queued": 61}, len(text))
+    assert saved.read_text() == text
+    assert console.run("export", "URL", str(saved)).code == 4
+    console.ok("export", "URL", str(saved), "--force")
+    console.ok("backup", "URL", str(saved), "--force")
+    assert saved.read_text() == text
+    other = (console.folder / "other.json").as_uri()
+    restored = console.ok("restore", other, str(saved), "--json").json
+    assert restored["summary"]["jobs"] == {"queued": 61}
+    again = console.ok("restore", other, console.url, "--replace", "--json").json
+    assert again["summary"]["jobs"] == {"queued": 61}

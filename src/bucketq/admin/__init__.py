@@ -13,8 +13,9 @@ delete     deleted                             ``SupersededError``: it does not 
 =========  ==================================  ==============================================
 """
 
+from bucketq.admin.copies import Copy, backup, save_to
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
-from bucketq.admin.lifecycle import Copy, Restored, backup, create, delete, restore, save_to
+from bucketq.admin.lifecycle import Restored, create, delete, restore
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 

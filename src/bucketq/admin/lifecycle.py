@@ -1,4 +1,4 @@
-"""Creates, deletes, backs up and restores the object of a queue."""
+"""Creates, deletes and restores the object of a queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bucketq.codec import decode, is_tombstone, tombstone
 from bucketq.errors import CorruptStateError, NewerFormatError, RejectedError, UnavailableError
 from bucketq.model.operations import Release, Request
 from bucketq.model.sessions import Sessions
-from bucketq.model.settings import Settings, changed
+from bucketq.model.settings import DEEP, changed
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.store.base import StoredObject
@@ -30,14 +30,6 @@ _VERSION = re.compile(rb'"version":\s*(\d{1,18})')
 _HEAD_BYTES = 64 * 1024
 # With the backoff about half a minute; the command can be repeated at any later time.
 _DELETE_TRIES = 20
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A verified copy of an object."""
-
-    body: bytes
-    summary: Summary
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,7 @@ async def create(target: QueueObject, settings: dict[str, object] | None = None)
         RejectedError: There is an object already.
         InvalidRequestError: A setting is unknown or invalid.
     """
-    chosen = changed(Settings(), settings or {})
+    chosen = changed(DEEP, settings or {})
     found = await target.find()
     if found is not None and not is_tombstone(found.body):
         raise RejectedError(f"there is a queue at {target.url} already; it is left as it is")
@@ -89,31 +81,6 @@ async def delete(target: QueueObject, seen: StoredObject, *, archive: bool = Fal
     for key in keys:
         await target.store.delete(key)
     return len(keys)
-
-
-async def backup(target: QueueObject) -> Copy:
-    """Read and verify the object.
-
-    Raises:
-        QueueNotFoundError: It does not exist.
-        CorruptStateError: It is damaged; a copy of it would not be a backup.
-    """
-    body = (await target.read()).body
-    return Copy(body, summarize(decode(body, target.url).state))
-
-
-async def save_to(target: QueueObject, copy: Copy, *, overwrite: bool = False) -> None:
-    """Write a copy to another object, and verify it.
-
-    Raises:
-        ChangedMeanwhileError: There is an object, and ``overwrite`` is not set.
-    """
-    found = await target.find() if overwrite else None
-    await target.write(copy.body, None if found is None else found.etag)
-    found = await target.find()
-    if found is None or found.body != copy.body:
-        message = f"the copy at {target.url} is not what was written; do not rely on it"
-        raise CorruptStateError(message)
 
 
 async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) -> Restored:

@@ -219,4 +219,12 @@ def summarize(state: State) -> Summary:
     jobs: dict[str, int] = {}
     for (_, status), count in sorted(state.counts.items()):
         jobs[status] = jobs.get(status, 0) + count
+    if not state.cold.is_attached:  # Then those in segments are not counted by kind.
+        rows = state.cold.rows
+        for status, count in (
+            ("dead", rows.count("dead")),
+            ("queued", rows.count("ready", "later")),
+        ):
+            if count:
+                jobs[status] = jobs.get(status, 0) + count
     return Summary(state.version, state.incarnation, state.created_at, state.size_bytes, jobs)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from bucketq.errors import InvalidRequestError, RejectedError, StoreRefusedError
 from bucketq.store import file_permissions
 
 
-def write_file(path: Path, body: bytes, *, overwrite: bool) -> None:
-    """Write and sync a file so that it is complete or does not exist."""
+def write_file(path: Path, chunks: Iterable[bytes], *, overwrite: bool) -> None:
+    """Write pieces to a file and sync it, so that it is complete or does not exist."""
     folder = path.absolute().parent
     try:
         handle, temp_name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=folder)
         temp = Path(temp_name)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(body)
+                file.writelines(chunks)
                 file.flush()
                 if overwrite:
                     _keep_rights(file.fileno(), path)

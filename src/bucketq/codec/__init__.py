@@ -19,6 +19,7 @@ line. ``docs/reference/protocol.md`` is the specification.
 from bucketq.codec.decode import decode
 from bucketq.codec.document import Document, Prepared
 from bucketq.codec.heading import Heading, read_heading
+from bucketq.codec.inline_copy import InlineCopy, RowSpool
 from bucketq.codec.layout import FORMAT, TABLES
 from bucketq.codec.lines import read_job_lines
 from bucketq.codec.tombstone import is_tombstone, tombstone
@@ -28,7 +29,9 @@ __all__ = [
     "TABLES",
     "Document",
     "Heading",
+    "InlineCopy",
     "Prepared",
+    "RowSpool",
     "decode",
     "is_tombstone",
     "read_heading",

@@ -227,7 +227,7 @@ class Document:
         def add_text(text: bytes) -> None:
             add([text], crc32(text), len(text))
 
-        add_text(_encode_head(state))
+        add_text(encode_head(state))
         for name, opening in OPENINGS.items():
             texts, text_crc, text_length = self._sections[name].encode(state)
             if texts or name not in OPTIONAL:
@@ -257,13 +257,16 @@ class Document:
             del state.extra[slot]
 
 
-def _encode_head(state: State) -> bytes:
-    """The fields of the object itself, without the braces around them."""
+def encode_head(state: State, *, is_inline: bool = False) -> bytes:
+    """The fields of the object itself, without the braces around them.
+
+    ``is_inline`` leaves out what only an object with segments has.
+    """
     head = Head(
         version=state.version,
         commit=state.commits[-1],
         incarnation=state.incarnation,
-        requires=list(state.requires) or UNSET,
+        requires=UNSET if is_inline else list(state.requires) or UNSET,
         created_at=state.created_at,
         broker=Raw(b"null")
         if state.broker is None

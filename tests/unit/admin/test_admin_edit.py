@@ -62,7 +62,7 @@ async def test_an_edit_may_be_made_in_indented_text() -> None:
         (b'"status":"queued"', b'"status":"waiting"', "waiting"),
         (b'"version":2', b'"version":9', "leave 'version' as it is"),
         (b'"incarnation":"', b'"incarnation":"X', "leave 'incarnation' as it is"),
-        (b'"settings":{}', b'"settings":{"lease_s":0}', "lease_s must be between"),
+        (b'"settings":{', b'"settings":{"lease_s":0,', "lease_s must be between"),
     ],
 )
 async def test_an_invalid_text_is_rejected_with_its_position(

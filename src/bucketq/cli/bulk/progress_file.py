@@ -65,7 +65,7 @@ class ProgressFile:
         """Write the file, if there is one."""
         if self.path is not None:
             body = msgspec.json.format(msgspec.json.encode(self.record), indent=1)
-            write_file(self.path, body + b"\n", overwrite=True)
+            write_file(self.path, [body + b"\n"], overwrite=True)
 
 
 def read_record(path: Path) -> ProgressRecord | None:

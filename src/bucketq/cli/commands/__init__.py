@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "create": "Create an empty queue.",
         "delete": "Delete a queue and all its jobs.",
         "backup": "Save a verified copy of a queue to a file or an object.",
+        "export": "Write a queue with all its jobs to a file or stdout, in format 1.",
         "restore": "Restore a queue from a saved copy.",
         "edit": "Edit the object of a queue in $VISUAL or $EDITOR.",
         "repair": "Diagnose a damaged object, or accept it after a manual edit.",

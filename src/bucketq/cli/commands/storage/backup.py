@@ -21,7 +21,8 @@ async def run(
 ) -> None:
     """Save a verified copy of a queue to a file or an object.
 
-    The copy is one consistent version; workers may continue. It does not include the archive.
+    The copy is one consistent version with all jobs in it, also those in segments; workers may
+    continue. It does not include the archive.
 
     Examples:
         bucketq backup s3://bucket/jobs/queue.json queue-monday.json
@@ -33,10 +34,10 @@ async def run(
         async with open_object(target, out.timeout_s) as other:
             await admin.save_to(other, copy, overwrite=force)
     else:
-        write_file(Path(target), copy.body, overwrite=force)
+        write_file(Path(target), copy.chunks(), overwrite=force)
     summary = copy.summary
     out.done(
-        f"saved version {summary.version:,} ({counted_jobs(summary.jobs)}, {size(len(copy.body))}) "
-        f"to {target}",
+        f"saved version {summary.version:,} ({counted_jobs(summary.jobs)}, "
+        f"{size(copy.size_bytes)}) to {target}",
         plain(summary) | {"saved": target},
     )

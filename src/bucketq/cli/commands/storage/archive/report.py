@@ -56,7 +56,7 @@ def run(
 
         found = measure(spark, url, begin, end, parquet)
     if html is not None:
-        write_file(html, page(found, url).encode(), overwrite=True)
+        write_file(html, [page(found, url).encode()], overwrite=True)
         out.note(f"wrote {html}")
     if out.json:
         out.value(found)
