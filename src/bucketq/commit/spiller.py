@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -35,8 +35,12 @@ _ROW_BYTES = 200
 """About what the line of a job takes beside its payload."""
 _MOST_KEYS = 1000
 """How many idempotency keys the object holds before the oldest move: about 150 KiB of them."""
-_STEP_BYTES = 1 << 20
-"""How many bytes of rows are encoded at once: about 20 ms, in which nothing else happens."""
+_PIECE_BYTES = 1 << 20
+"""How many bytes of rows go to one segment: encoding them takes about 20 ms, in which nothing else
+happens."""
+_ROUND_BYTES = 32 << 20
+"""How many bytes of rows are spilled by one commit: a queue that has become large by a burst of
+pushes takes long to commit, so that it should not take many commits until it is small again."""
 _MARGIN = 4
 """A segment may be introduced for so many times the versions that passed during the last put, if
 that is more than the policy's least: the store is slow then, and the commits are not."""
@@ -93,8 +97,7 @@ class Spiller:
         if not self._is_due(state, 2):
             return []
         try:
-            chosen = self._choose(state)
-            return [await self._write(state, cls, rows) for cls, rows in chosen.items()]
+            return [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
         except BucketQError as error:
             self._note_failure(error)
             self._searched_bytes = _hot_bytes(state)
@@ -131,32 +134,37 @@ class Spiller:
     async def _spill(self, state: State) -> bool:
         """Spill once; return whether there was something to spill."""
         chosen = self._choose(state)
-        for cls, rows in chosen.items():
-            await self._submit(Request(await self._write(state, cls, rows)))
+        spills = [await self._write(state, cls, rows) for cls, rows in chosen]
+        # Together: however many there are, one commit names them.
+        await asyncio.gather(*(self._submit(Request(spill)) for spill in spills))
         return bool(chosen)
 
-    def _choose(self, state: State) -> dict[SegmentClass, list[Any]]:
-        """Choose the oldest rows, until half of what may stay is left."""
-        chosen: dict[SegmentClass, list[Any]] = {}
-        excess = len(state.keys) - _MOST_KEYS // 2
-        if excess > _MOST_KEYS // 2:
-            chosen["keys"] = list(islice(state.keys, min(excess, _STEP_BYTES // _ROW_BYTES)))
+    def _choose(self, state: State) -> list[tuple[SegmentClass, list[Any]]]:
+        """Choose the oldest rows, until half of what may stay is left; the rows of a segment each.
+
+        If there are very many, they are spilled in several rounds.
+        """
         now, limit = self._clock.now(), state.settings.spill_bytes
         found = [
             (cls, job, len(memoryview(job.payload)) + _ROW_BYTES)
             for job in state.jobs
             if (cls := class_of(job, now)) is not None
         ]
-        left, taken = sum(length for *_, length in found), 0
+        left = sum(length for *_, length in found)
         if left <= limit:
             self._searched_bytes = _hot_bytes(state)
-            return chosen
+            found = []
+        chosen: dict[SegmentClass, list[tuple[Any, int]]] = {}
+        taken = 0
         for cls, job, length in found:
-            if left <= limit // 2 or taken > _STEP_BYTES:
+            if left <= limit // 2 or taken > _ROUND_BYTES:
                 break
-            chosen.setdefault(cls, []).append(job)
+            chosen.setdefault(cls, []).append((job, length))
             left, taken = left - length, taken + length
-        return chosen
+        excess = len(state.keys) - _MOST_KEYS // 2
+        if excess > _MOST_KEYS // 2:
+            chosen["keys"] = [(key, _ROW_BYTES) for key in islice(state.keys, excess)]
+        return [(cls, rows) for cls, some in chosen.items() for rows in _pieces(some)]
 
     async def _write(self, state: State, cls: SegmentClass, rows: list[Any]) -> Spill | SpillKeys:
         """Put a segment, and return the operation that names it."""
@@ -188,6 +196,19 @@ class Spiller:
         if self._trouble:
             _log.info("segments of %s can be written again", self._where)
         self._trouble, self._pause_s = "", _FIRST_PAUSE_S
+
+
+def _pieces(rows: list[tuple[Any, int]]) -> Iterator[list[Any]]:
+    """Cut rows, of which the lengths are given, into those of a segment each."""
+    piece, size_bytes = list[Any](), 0
+    for row, length in rows:
+        piece.append(row)
+        size_bytes += length
+        if size_bytes > _PIECE_BYTES:
+            yield piece
+            piece, size_bytes = [], 0
+    if piece:
+        yield piece
 
 
 def _hot_bytes(state: State) -> int:
