@@ -8,10 +8,12 @@ it was applied: otherwise a request that needs more rows than fit in memory at o
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from bucketq.commit.background import Background
 from bucketq.commit.register import Register
+from bucketq.errors import CorruptStateError
 from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.operations import Request
 from bucketq.model.state import State
@@ -72,6 +74,7 @@ async def apply_reading(
             except ColdRowsNeededError as needed:
                 held += needed.parts
                 register.segments.hold(needed.parts)
-                await register.fetch(needed.parts)
+                with suppress(CorruptStateError):  # The state knows by now, and can do without.
+                    await register.fetch(needed.parts)
     finally:
         register.segments.release(held)

@@ -133,7 +133,11 @@ class QueueSegments:
                 if any(part.segment.id not in named.ids for part in parts):
                     raise StaleStateError from error
                 if loop.time() - missing_since >= _MISSING_S:
-                    raise self._lost(error) from error
+                    lost = self._lost(error)
+                    for part in parts:
+                        if part.segment.id in self.parts.missing:
+                            self.parts.note_damage(part.segment.id, lost)
+                    raise lost from error
                 await backoff.wait()
             else:
                 return
@@ -141,8 +145,8 @@ class QueueSegments:
     def _lost(self, error: ObjectMissingError) -> CorruptStateError:
         return CorruptStateError(
             f"a segment of {self._where} is missing ({error}): the queue names it, and its jobs "
-            "cannot be read; put the object back if you have a copy (a lifecycle rule or a person "
-            "may have deleted it), or run `bucketq doctor --deep`, which lists what is missing"
+            "cannot be read. `bucketq doctor --deep` lists what is missing. If you have a copy (a "
+            "lifecycle rule or a person may have deleted it), put it back and open the queue again"
         )
 
 

@@ -8,9 +8,19 @@ their segment; rows are kept up to a number of bytes, the least recently used le
 from __future__ import annotations
 
 import asyncio
+import logging
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from bucketq.codec.segment_file import (
@@ -21,9 +31,13 @@ from bucketq.codec.segment_file import (
     decode_seqs,
     split_block,
 )
+from bucketq.errors import BucketQError, CorruptStateError
 from bucketq.model.cold_rows import DecodedJobs, SegmentPart
 from bucketq.model.records import KeyRecord
 from bucketq.model.segments import Block, SegmentIds, SegmentIndex, SegmentRecord
+from bucketq.store.base import ObjectMissingError
+
+_log = logging.getLogger("bucketq")
 
 ROW_BYTES = 64 << 20
 """How many bytes of rows are kept. Rows in the order of claims are read once, so this is for queues
@@ -58,6 +72,11 @@ class SegmentParts:
         """How many requests need each block."""
         self._under_way: dict[tuple[str, Block | _Line], asyncio.Task[None]] = {}
         self._limit = asyncio.Semaphore(_PARALLEL)
+        self._damaged = set[str]()
+        """Segments that cannot be read. If one is put back, its rows are served once the queue is
+        opened again."""
+        self.missing = set[str]()
+        """Segments that were not there when they were last asked for."""
 
     def index(self, segment: SegmentRecord) -> SegmentIndex | None:
         """Return the index of a segment, if it was read."""
@@ -70,6 +89,16 @@ class SegmentParts:
     def ids(self, segment: SegmentRecord) -> SegmentIds | None:
         """Return the hashes of a segment's ids, if they were read."""
         return self._ids.get(segment.id)
+
+    def is_damaged(self, segment: SegmentRecord) -> bool:
+        """Whether a segment was found to be missing or damaged."""
+        return segment.id in self._damaged
+
+    def note_damage(self, segment_id: str, error: BucketQError) -> None:
+        """Note that a segment cannot be read; it is not asked for again."""
+        if segment_id not in self._damaged:
+            self._damaged.add(segment_id)
+            _log.error("%s", error)
 
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
         """Whether a block was read, and is still in memory."""
@@ -177,7 +206,7 @@ class SegmentParts:
 
     async def _read_line(self, segment: SegmentRecord, what: _Line) -> None:
         where = f"{self._where}{segment.id}"
-        async with self._limit:
+        async with self._limit, self._noting_damage(segment):
             index = self._indexes.get(segment.id)
             if index is None:
                 offset = segment.bytes - segment.index
@@ -194,17 +223,28 @@ class SegmentParts:
         """Read blocks that follow each other in one segment."""
         segment, blocks = run[0].segment, [what for _, what in run if isinstance(what, Block)]
         first, last = blocks[0], blocks[-1]
-        async with self._limit:
+        async with self._limit, self._noting_damage(segment):
             length = last.offset + last.length - first.offset
             text = await self._read(segment.id, first.offset, length)
-        for block in blocks:
-            start = block.offset - first.offset
-            lines = split_block(
-                block, text[start : start + block.length], f"{self._where}{segment.id}"
-            )
-            self._blocks[segment.id, block] = lines
-            self._block_bytes += block.length
+            where = f"{self._where}{segment.id}"
+            for block in blocks:
+                start = block.offset - first.offset
+                lines = split_block(block, text[start : start + block.length], where)
+                self._blocks[segment.id, block] = lines
+                self._block_bytes += block.length
         self._evict()
+
+    @asynccontextmanager
+    async def _noting_damage(self, segment: SegmentRecord) -> AsyncIterator[None]:
+        self.missing.discard(segment.id)
+        try:
+            yield
+        except CorruptStateError as error:
+            self.note_damage(segment.id, error)
+            raise
+        except ObjectMissingError:
+            self.missing.add(segment.id)
+            raise
 
     def _evict(self) -> None:
         """Forget the rows that were not used for longest, if they take too many bytes."""

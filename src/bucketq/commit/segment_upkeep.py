@@ -35,7 +35,7 @@ from bucketq.errors import BucketQError, ClosedError, SupersededError
 from bucketq.model.cold_rows import Segment
 from bucketq.model.operations import Request
 from bucketq.model.operators import is_cold_untidy
-from bucketq.model.segments import Merge, SegmentClass, TidySegments, WrittenSegment
+from bucketq.model.segments import JOB_CLASSES, Merge, SegmentClass, TidySegments, WrittenSegment
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
@@ -163,7 +163,7 @@ class SegmentUpkeep:
 def _plan(state: State, now: datetime, neighbours: int) -> _Plan | None:
     """Choose what to merge next; None: nothing."""
     levels: dict[tuple[SegmentClass, int], list[Segment]] = {}
-    for segment in state.cold.rows.segments.values():
+    for segment in state.cold.rows.of_class(*JOB_CLASSES, "keys"):
         if (now - segment.record.at).total_seconds() > _OLD_S:
             return _Plan([segment])
         if _is_mostly_due(segment, now):

@@ -26,7 +26,7 @@ from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.register import Settled
 from bucketq.commit.request_ids import is_unjudged
-from bucketq.errors import BucketQError, NotDurableError
+from bucketq.errors import BucketQError, CorruptStateError, NotDurableError
 from bucketq.model.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import CLAIMS, Claim, Withdraw
 from bucketq.model.state import State
@@ -253,7 +253,7 @@ class WorkingState:
         self._reading_for_parked = False
         if isinstance(error, StaleStateError):
             self.document = None
-        elif error is not None:
+        elif error is not None and not isinstance(error, CorruptStateError):
             self._cold.release(self)
             self.send_away(error)
         self._wake()
@@ -264,13 +264,16 @@ class WorkingState:
         self._cold.start(pending, needed.parts, partial(self._resume, pending))
 
     def _resume(self, pending: PendingRequest, error: Exception | None) -> None:
-        """Apply a request again, whose rows were read."""
+        """Apply a request again, whose rows were read.
+
+        If a segment is damaged, the state knows by now, and can do without it.
+        """
         if not self.backlog.take_back(pending):
             self._cold.release(pending)
             return  # It was answered meanwhile.
         if isinstance(error, StaleStateError):
             self.document = None
-        elif error is not None:
+        elif error is not None and not isinstance(error, CorruptStateError):
             self._cold.release(pending)
             self._answer(pending, None, error)
             return

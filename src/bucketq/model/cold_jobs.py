@@ -75,8 +75,8 @@ class ColdJobs:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the indexes of all segments were read."""
-        return not self._unread
+        """Whether the indexes of all segments that can be read were read."""
+        return not any(map(self.rows.is_readable, self._unread.values()))
 
     def is_lent(self, job_id: str) -> bool:
         """Whether a job is decoded and unchanged."""
@@ -97,12 +97,11 @@ class ColdJobs:
         if not self._unread:
             return added
         for segment, index in self.rows.indexes(*_STATUS):
-            if segment.record.id in self._unread:
+            if self._unread.pop(segment.record.id, None) is not None:
                 status = _STATUS[segment.record.cls]
                 for kind, count in index.count_kinds(segment.gone).items():
                     added[kind, status] = added.get((kind, status), 0) + count
                 self._line_up(segment, index)
-        self._unread.clear()
         return added
 
     def count_undecoded(self, kind: str) -> int:
@@ -119,7 +118,7 @@ class ColdJobs:
         while lane:
             run = lane[0][3]
             position = run.segment.gone.next_live(run.position)
-            if position < run.stop and run.segment.record.id in self.rows.segments:
+            if position < run.stop and self.rows.is_readable(run.segment):
                 return lane[0][:2]
             heappop(lane)
         self._lanes.pop(kind, None)
@@ -277,8 +276,10 @@ class ColdJobs:
     def _first(self, cursors: list[_Cursor]) -> datetime | None:
         while cursors:
             run = cursors[0].run
-            is_named = run.segment.record.id in self.rows.segments
-            if is_named and run.segment.gone.next_live(run.position) < run.stop:
+            if (
+                self.rows.is_readable(run.segment)
+                and run.segment.gone.next_live(run.position) < run.stop
+            ):
                 return cursors[0].bound
             heappop(cursors)
         return None

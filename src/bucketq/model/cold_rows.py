@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from bucketq.errors import UnavailableError
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
 from bucketq.model.segments import (
     JOB_CLASSES,
@@ -71,6 +72,10 @@ class SegmentCache(Protocol):
         """Return the hashes of a segment's ids."""
         ...
 
+    def is_damaged(self, segment: SegmentRecord) -> bool:
+        """Whether a segment is missing or damaged, so that its rows cannot be read."""
+        ...
+
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
         """Whether a block was read."""
         ...
@@ -99,6 +104,10 @@ class _NothingRead:
 
     def ids(self, segment: SegmentRecord) -> None:
         """Return None."""
+
+    def is_damaged(self, segment: SegmentRecord) -> bool:
+        """Return False."""
+        return False
 
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
         """Return False."""
@@ -184,8 +193,34 @@ class ColdRows:
         return len(self.segments)
 
     def of_class(self, *classes: SegmentClass) -> Iterator[Segment]:
-        """Yield the segments of some classes."""
-        return (each for each in self.segments.values() if each.record.cls in classes)
+        """Yield the segments of some classes that can be read."""
+        return (
+            each
+            for each in self.segments.values()
+            if each.record.cls in classes and not self.cache.is_damaged(each.record)
+        )
+
+    def is_readable(self, segment: Segment) -> bool:
+        """Whether a segment is still named, and can be read.
+
+        The rows of one that is missing or damaged wait until it is there again; others do not.
+        """
+        name = segment.record.id
+        return name in self.segments and not self.cache.is_damaged(segment.record)
+
+    def check_complete(self, ids: Iterable[str], *classes: SegmentClass) -> None:
+        """Raise ``UnavailableError`` if rows that were not found may be in a damaged segment."""
+        damaged = [
+            name
+            for name, segment in self.segments.items()
+            if segment.record.cls in classes and self.cache.is_damaged(segment.record)
+        ]
+        for row_id in ids if damaged else ():
+            message = (
+                f"{row_id!r} was not found, and may be in a segment that cannot be read "
+                f"({', '.join(damaged)}); `bucketq doctor --deep` says what is wrong with it"
+            )
+            raise UnavailableError(message)
 
     def count(self, *classes: SegmentClass) -> int:
         """Count the rows of some classes that have not left."""
@@ -257,6 +292,7 @@ class ColdRows:
             for job in self.jobs_of(segment, index, position, position + 1):
                 if job[1].id == job_id:
                     found[job_id] = (job, segment)
+        self.check_complete((each for each in ids if each not in found), *JOB_CLASSES)
         return found
 
     def find_keys(self, keys: Collection[str]) -> dict[str, tuple[KeyRecord, Place]]:
@@ -266,6 +302,7 @@ class ColdRows:
             (record,) = self.keys_of(place.segment, index, place.position, place.position + 1)
             if record.id == key:
                 found[key] = (record, place)
+        self.check_complete((each for each in keys if each not in found), "keys")
         return found
 
     def keys_of(

@@ -89,7 +89,7 @@ class KnownKeys:
         older than that, so that the answer is too late for them rather than too early.
         """
         named = self._rows.segments
-        unread = [each.record.at for name, each in self._unread.items() if name in named]
+        unread = [each.record.at for each in self._unread.values() if self._rows.is_readable(each)]
         bounds = [bound for name, bound in self._bounds.items() if name in named]
         return min([*unread, *bounds], default=None)
 
@@ -144,7 +144,7 @@ class KnownKeys:
         for segment, index in found:
             if segment.record.id not in self._bounds:
                 self._note(segment, index)
-        self._unread.clear()
+            self._unread.pop(segment.record.id, None)
         return found
 
     def _note(self, segment: Segment, index: SegmentIndex) -> None:

@@ -11,7 +11,7 @@ from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
-from bucketq.errors import JobNotFoundError
+from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
@@ -170,5 +170,71 @@ def test_the_storage_has_as_long_to_answer_as_the_object_needs() -> None:
             stats = await queue.stats()
             assert stats.segment_bytes > 3_000_000
             assert register.patience_s < 10.5
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "damaged"])
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_segment_that_cannot_be_read_stops_only_its_own_jobs(
+    queue_type: type[Any], is_missing: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(queue_type) as queue:
+            ids = [await queue.push("k", number) for number in range(120)]
+            await asyncio.sleep(5)
+        named = list((await deep.head()).cold.rows.segments.values())
+        lost = max(named, key=lambda segment: segment.live)
+        assert len(named) > 1
+        link = deep.store.connect("vandal")
+        (key,) = [key for key in await deep.segments() if lost.record.id in key]
+        body = (await link.get(key)).body
+        its_own = [job for job in ids if job.encode() in body]
+        await link.delete(key)
+        if not is_missing:
+            await link.create(key, body.replace(b'"queued"', b'"qweued"'))
+        async with deep.open(queue_type) as queue:
+            got = [job.id for job in await queue.claim(limit=1000)]
+            assert got == [job for job in ids if job not in its_own]
+            await queue.push("third", 1)
+            (job,) = await queue.claim()
+            await queue.complete(job)
+            with pytest.raises(UnavailableError, match="doctor --deep"):
+                await queue.get(its_own[0])
+            with pytest.raises(UnavailableError, match="doctor --deep"):
+                await queue.push("k", 1, id=its_own[0])
+            assert lost.record.id in (await deep.head()).cold.rows.segments
+        assert "segment" in caplog.text
+
+    run(main)
+
+
+def test_commits_go_on_while_segments_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            link = queue._committer._register._store  # type: ignore[attr-defined]
+            create = link.create
+
+            async def refuse(key: str, body: bytes) -> str:
+                if "/segments/" in key:
+                    raise StoreRefusedError("403 for segments")
+                return str(await create(key, body))
+
+            link.create = refuse
+            ids = [await queue.push("k", number) for number in range(100)]
+            await asyncio.sleep(30)
+            assert [job.id for job in await queue.claim(limit=50)] == ids[:50]
+            assert "403 for segments" in caplog.text
+            assert caplog.text.count("cannot be written") == 1
+            link.create = create
+            await asyncio.sleep(200)
+            await queue.push("k", 100)
+            await asyncio.sleep(200)
+            assert (await deep.head()).cold.rows.segments
+            assert [job.id for job in await queue.claim(limit=50)] == ids[50:]
 
     run(main)

@@ -51,6 +51,7 @@ class Memory:
     def __init__(self) -> None:
         """Begin without segments."""
         self.bodies: dict[str, bytes] = {}
+        self.damaged = set[str]()
         self.read = dict[tuple[str, object], object]()
 
     def fetch(self, parts: Sequence[SegmentPart]) -> None:
@@ -79,6 +80,9 @@ class Memory:
 
     def ids(self, segment: SegmentRecord) -> SegmentIds | None:
         return self.read.get((segment.id, "ids"))  # type: ignore[return-value]
+
+    def is_damaged(self, segment: SegmentRecord) -> bool:
+        return segment.id in self.damaged
 
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
         return (segment.id, block) in self.read
