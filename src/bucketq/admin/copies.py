@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bucketq.admin.queue_object import QueueObject, Summary, summarize
-from bucketq.codec import InlineCopy, RowSpool, decode, is_tombstone
+from bucketq.admin.segment_reader import SegmentReader
+from bucketq.codec import InlineCopy, RowSpool, decode
 from bucketq.codec.segment_file import decode_jobs, decode_keys
-from bucketq.commit.queue_segments import QueueSegments, StaleStateError
-from bucketq.commit.segment_folder import NamedSegments
-from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError
+from bucketq.commit.queue_segments import StaleStateError
+from bucketq.errors import CorruptStateError, UnavailableError
 from bucketq.model.cold_rows import Segment
 from bucketq.model.state import State
 
@@ -87,23 +87,14 @@ async def copy_of(target: QueueObject, state: State, body: bytes) -> Copy:
     """
     if not state.requires:
         return Copy(summarize(state), body)
-    segments = QueueSegments(target.store, target.key, target.url, target.clock)
-    segments.attach(state)
-
-    async def read_named() -> NamedSegments:
-        newest = (await target.read()).body
-        if is_tombstone(newest):
-            raise QueueNotFoundError(f"{target.url} was deleted while it was copied")
-        named = decode(newest, target.url).state
-        ids = named.cold.rows.segments.keys() if named.incarnation == state.incarnation else ()
-        return NamedSegments(named.incarnation, named.version, set(ids))
-
+    reader = SegmentReader(target, state)
+    segments = reader.segments
     with RowSpool() as spool:
         for segment in state.cold.rows.segments.values():
             limit_s = target.timeout_s + segment.record.bytes / _SLOWEST_BYTES_PER_S
             try:
                 async with asyncio.timeout(limit_s):
-                    rows = await segments.read_rows(segment, read_named)
+                    rows = await segments.read_rows(segment, reader.read_named)
             except TimeoutError as error:
                 message = f"a segment of {target.url} could not be read in {limit_s:.0f} s"
                 raise UnavailableError(message) from error

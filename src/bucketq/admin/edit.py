@@ -3,21 +3,30 @@
 Editing takes a person minutes, and a queue in use changes every few seconds. So if the object was
 changed meanwhile, the edit is merged into the newest version (``codec.merge``). If another process
 changed one of the same rows or fields, the edit is rejected.
+
+Rows in segments are not part of the text. An edit keeps them and the table of segments, and must
+not add a row with a number or an id that one of them has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import msgspec
 
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import reason_of
+from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
 from bucketq.codec.merge import EditConflictError, changes, merge
+from bucketq.commit.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
+from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.state import State
+from bucketq.model.table import Row, Table
+
+R = TypeVar("R", bound=Row)
 
 # A conflict means that the queue was changed within one write; twenty in a row mean a busy queue.
 _TRIES = 20
@@ -30,6 +39,10 @@ class Draft:
     text: bytes
     body: bytes
     etag: str
+    segments: int
+    """How many segments there are."""
+    not_shown: int
+    """How many jobs are in them, and not in the text."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +65,9 @@ async def begin_edit(target: QueueObject, *, pretty: bool = False) -> Draft:
         CorruptStateError: It must be repaired first.
     """
     found = await target.read()
-    decode(found.body, target.url)
+    rows = decode(found.body, target.url).state.cold.rows
     text = msgspec.json.format(found.body, indent=2) + b"\n" if pretty else found.body
-    return Draft(text, found.body, found.etag)
+    return Draft(text, found.body, found.etag, len(rows), rows.count(*JOB_CLASSES))
 
 
 async def finish_edit(target: QueueObject, draft: Draft, text: bytes) -> Edited:
@@ -81,8 +94,9 @@ async def finish_edit(target: QueueObject, draft: Draft, text: bytes) -> Edited:
         if found.etag != draft.etag:
             state = _merge(target, draft, text, found.body)
         try:
+            await _check_new_rows(target, decode(found.body, target.url, accept=True).state, state)
             await target.write_state(state, found.etag)
-        except ChangedMeanwhileError:
+        except (ChangedMeanwhileError, StaleStateError):
             continue
         total = sum(found_changes.values())
         return Edited(summarize(state), total, found_changes, unknown)
@@ -99,7 +113,53 @@ def _parse_text(text: bytes, base: State) -> State:
         if getattr(state, name) != getattr(base, name):
             message = f"the text cannot be used: leave {name!r} as it is; it cannot be edited"
             raise InvalidRequestError(message)
+    if _entries(state) != _entries(base) or state.requires != base.requires:
+        raise InvalidRequestError(
+            "the text cannot be used: leave 'requires' and 'segments' as they are; they say where "
+            "the other rows of the queue are"
+        )
     return state
+
+
+def _entries(state: State) -> list[SegmentRecord]:
+    return [each.entry() for each in state.cold.rows.segments.values()]
+
+
+async def _check_new_rows(target: QueueObject, before: State, state: State) -> None:
+    """Refuse a row whose number or id a row in a segment may have.
+
+    Raises:
+        StaleStateError: The queue has changed.
+        InvalidRequestError: There is such a row; nothing was written.
+    """
+    rows = before.cold.rows
+    if not rows.segments:
+        return
+    jobs = _moved(before.jobs, state.jobs, "job", before.next_seq)
+    keys = _moved(before.keys, state.keys, "key", before.known_keys.next_seq)
+    reader = SegmentReader(target, before)
+    found = [*await reader.read(lambda: rows.find_jobs(jobs))]
+    found += await reader.read(lambda: rows.find_keys(keys))
+    if found:
+        raise InvalidRequestError(
+            f"the text cannot be used: {found[0]} is the id of a row in a segment; use another, or "
+            "cancel or purge that one first"
+        )
+
+
+def _moved(before: Table[R], after: Table[R], what: str, free: int) -> list[str]:
+    """Return the ids of the rows that were added; their numbers must be free."""
+    added = []
+    for row in after:
+        old = before.get(row.id)
+        if (old is None or old.seq != row.seq) and row.seq < free:
+            raise InvalidRequestError(
+                f"the text cannot be used: {what} {row.id} has seq {row.seq}, and a row in a "
+                f"segment may have the same; use {free} or more"
+            )
+        if old is None:
+            added.append(row.id)
+    return added
 
 
 def _merge(target: QueueObject, draft: Draft, text: bytes, newest: bytes) -> State:

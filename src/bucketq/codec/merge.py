@@ -41,6 +41,15 @@ class _Row(Struct):
     seq: int
 
 
+class _Entry(Struct):
+    """A segment: the numbers of its rows."""
+
+    id: str
+    cls: str = msgspec.field(name="class")
+    seq: int
+    last: int
+
+
 class _EditableObject(NamedTuple):
     """An object in comparable parts, without blanks between values."""
 
@@ -48,6 +57,7 @@ class _EditableObject(NamedTuple):
     head: dict[_Name, bytes]
     tables: dict[str, dict[str, bytes]]
     """The rows of each table, by their ids and in their order."""
+    segments: dict[str, _Entry]
     next_seq: int
 
 
@@ -94,14 +104,42 @@ def _merge_rows(
             raise EditConflictError(
                 f"the seq of {table.removesuffix('s')} {row_id} cannot be edited meanwhile"
             )
+    _check_moved(table, old, new, there)
     is_counted = table == "jobs"
-    number = next_seq if is_counted else max(map(_seq, newest.values()), default=0) + 1
+    number = next_seq if is_counted else _first_free(table, there)
     for row_id, row in merged.items():
         if row_id not in newest:
             fields = msgspec.json.decode(row, type=dict[str, Raw])
             merged[row_id] = msgspec.json.encode(fields | {"seq": number})
             number += 1
     return list(merged.values()), number if is_counted else next_seq
+
+
+def _check_moved(
+    table: str, old: _EditableObject, new: _EditableObject, there: _EditableObject
+) -> None:
+    """Refuse the removal of a row that may have moved to a segment: it would still be there."""
+    before, edited, newest = old.tables[table], new.tables[table], there.tables[table]
+    added = [each for name, each in there.segments.items() if name not in old.segments]
+    spans = [(each.seq, each.last) for each in added if _table_of(each) == table]
+    for row_id, row in before.items():
+        if row_id in edited or row_id in newest:
+            continue
+        if any(first <= _seq(row) <= last for first, last in spans):
+            raise EditConflictError(
+                f"{table.removesuffix('s')} {row_id}, which you removed, may be in a segment now"
+            )
+
+
+def _first_free(table: str, there: _EditableObject) -> int:
+    """A number that no row of a table has, in the object or in a segment."""
+    used = [*map(_seq, there.tables[table].values())]
+    used += [each.last for each in there.segments.values() if _table_of(each) == table]
+    return max(used, default=0) + 1
+
+
+def _table_of(entry: _Entry) -> str:
+    return "keys" if entry.cls == "keys" else "jobs"
 
 
 def _merge(
@@ -139,11 +177,13 @@ def _parse(body: bytes) -> _EditableObject:
         for table in TABLES
     }
     bookkeeping = {name: fields.pop(name) for name in BOOKKEEPING if name in fields}
+    entries = msgspec.json.decode(bookkeeping.get(SEGMENTS, b"[]"), type=list[_Entry])
     next_seq = msgspec.json.decode(fields.pop("next_seq"), type=int)
     settings = msgspec.json.decode(fields.pop(_SETTINGS), type=dict[str, Raw])
     head: dict[_Name, bytes] = {(name,): bytes(value) for name, value in fields.items()}
     head |= {(_SETTINGS, name): bytes(value) for name, value in settings.items()}
-    return _EditableObject(bookkeeping, head, tables, next_seq)
+    segments = {entry.id: entry for entry in entries}
+    return _EditableObject(bookkeeping, head, tables, segments, next_seq)
 
 
 def _seq(row: bytes) -> int:

@@ -31,12 +31,20 @@ async def run(
     continue: your changes are merged into the newest version. If another process changed the same
     rows or fields, nothing is written, and your text is kept in a file that the error names.
 
+    Rows in segments are not in the text, and stay as they are: use `show`, `cancel`, `redrive` and
+    `purge` for them. The table of segments cannot be edited.
+
     Examples:
         EDITOR=nano bucketq edit file:///srv/jobs/queue.json
         bucketq edit s3://bucket/jobs/queue.json --pretty
     """
     async with open_object(url, out.timeout_s) as target:
         draft = await admin.begin_edit(target, pretty=pretty)
+        if draft.segments:
+            out.note(
+                f"{counted(draft.not_shown, 'job')} in {counted(draft.segments, 'segment')} "
+                "are not in the text, and stay as they are"
+            )
         path = _write_draft(target.key, draft.text)
         out.after_interrupt = f"nothing was written; your text is in {path}"
         keep = True

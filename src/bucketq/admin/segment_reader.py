@@ -1,0 +1,61 @@
+"""Reads rows of segments for administrators, who have the queue object and no register."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from bucketq.admin.queue_object import QueueObject
+from bucketq.codec import decode, is_tombstone
+from bucketq.commit.queue_segments import QueueSegments
+from bucketq.commit.segment_folder import NamedSegments
+from bucketq.errors import QueueNotFoundError, UnavailableError
+from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.state import State
+
+A = TypeVar("A")
+
+
+class SegmentReader:
+    """Reads what is asked of the segments of one state."""
+
+    def __init__(self, target: QueueObject, state: State) -> None:
+        self._target = target
+        self._incarnation = state.incarnation
+        self.segments = QueueSegments(target.store, target.key, target.url, target.clock)
+        self.segments.attach(state)
+
+    async def read(self, ask: Callable[[], A]) -> A:
+        """Call ``ask`` until all that it needs of segments has been read; return its answer.
+
+        Raises:
+            StaleStateError: The queue names one of the segments no more.
+            CorruptStateError: One of them is damaged or missing.
+            UnavailableError: They could not be read in time.
+        """
+        held: list[SegmentPart] = []
+        try:
+            async with asyncio.timeout(self._target.timeout_s):
+                while True:
+                    try:
+                        return ask()
+                    except ColdRowsNeededError as needed:
+                        held += needed.parts
+                        self.segments.hold(needed.parts)
+                        await self.segments.fetch(needed.parts, self.read_named)
+        except TimeoutError as error:
+            message = f"segments of {self._target.url} could not be read in time; try again"
+            raise UnavailableError(message) from error
+        finally:
+            self.segments.release(held)
+
+    async def read_named(self) -> NamedSegments:
+        """Read which segments of this incarnation the queue names now."""
+        newest = (await self._target.read()).body
+        if is_tombstone(newest):
+            raise QueueNotFoundError(f"{self._target.url} was deleted meanwhile")
+        state = decode(newest, self._target.url).state
+        is_same = state.incarnation == self._incarnation
+        ids = set(state.cold.rows.segments) if is_same else set[str]()
+        return NamedSegments(state.incarnation, state.version, ids)
