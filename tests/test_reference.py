@@ -18,6 +18,7 @@ from bucketq.commit.request_ids import RequestId
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Claim, Push, Request
 from bucketq.model.request_digest import digest
+from bucketq.model.settings import DEEP
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.rpc.grpc.grpc_methods import UNARY
@@ -81,8 +82,7 @@ def test_the_page_of_errors_has_every_error_with_its_base() -> None:
 
 def test_the_page_of_settings_has_every_setting_and_its_default() -> None:
     shown = {name: default.strip() for name, default in _LIMIT.findall(SETTINGS.read_text("utf-8"))}
-    defaults = Settings()
-    true = {name: _spelled(name, getattr(defaults, name)) for name in Settings.__struct_fields__}
+    true = {name: _spelled(name, getattr(DEEP, name)) for name in Settings.__struct_fields__}
     assert shown == true
 
 
@@ -175,5 +175,6 @@ def _spelled(name: str, value: object) -> str:
         return f"{value:.7g} s"
     if name.endswith("_bytes"):
         kib = int(value) // 1024
-        return f"{kib // 1024} MiB" if kib >= 1024 else f"{kib} KiB"
+        mib = kib // 1024
+        return f"{mib // 1024} GiB" if mib >= 1024 else f"{mib} MiB" if mib else f"{kib} KiB"
     return f"{value:,}"

@@ -35,8 +35,8 @@ from msgspec import Raw, Struct
 
 from bucketq.codec.unknown_fields import decode_row, encode_row
 from bucketq.errors import CorruptStateError
-from bucketq.model.cold_rows import DecodedJobs
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
+from bucketq.model.segment_reads import DecodedJobs
 from bucketq.model.segments import (
     Block,
     Line,

@@ -32,8 +32,9 @@ from bucketq.codec.segment_file import (
     split_block,
 )
 from bucketq.errors import BucketQError, CorruptStateError
-from bucketq.model.cold_rows import DecodedJobs, SegmentPart
+from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.records import KeyRecord
+from bucketq.model.segment_reads import DecodedJobs
 from bucketq.model.segments import Block, SegmentIds, SegmentIndex, SegmentRecord
 from bucketq.store.base import ObjectMissingError
 

@@ -12,20 +12,20 @@ queue object holds it, and its position in the segment is gone.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush, heapreplace
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from bucketq.errors import UnavailableError
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
+from bucketq.model.segment_reads import NothingRead, SegmentCache
 from bucketq.model.segments import (
     JOB_CLASSES,
     Block,
     Gone,
     SegmentClass,
-    SegmentIds,
     SegmentIndex,
     SegmentRecord,
     hash_id,
@@ -51,73 +51,8 @@ class ColdRowsNeededError(Exception):
         self.parts = parts
 
 
-DecodedJobs = tuple[list[JobRecord], Mapping[int, Unknown]]
-"""Jobs in a row, and by their positions the unknown fields of those that have some."""
 ColdJob = tuple[int, JobRecord, Unknown | None]
 """The position of a job, the job, and its unknown fields."""
-
-
-class SegmentCache(Protocol):
-    """What was read of segments. A part that is not there returns None."""
-
-    def index(self, segment: SegmentRecord) -> SegmentIndex | None:
-        """Return the index of a segment."""
-        ...
-
-    def seqs(self, segment: SegmentRecord) -> array[int] | None:
-        """Return the number of each row of a segment."""
-        ...
-
-    def ids(self, segment: SegmentRecord) -> SegmentIds | None:
-        """Return the hashes of a segment's ids."""
-        ...
-
-    def is_damaged(self, segment: SegmentRecord) -> bool:
-        """Whether a segment is missing or damaged, so that its rows cannot be read."""
-        ...
-
-    def has_block(self, segment: SegmentRecord, block: Block) -> bool:
-        """Whether a block was read."""
-        ...
-
-    def jobs(
-        self, segment: SegmentRecord, block: Block, start: int, stop: int
-    ) -> DecodedJobs | None:
-        """Return the jobs of a block from a position to before another."""
-        ...
-
-    def keys(
-        self, segment: SegmentRecord, block: Block, start: int, stop: int
-    ) -> list[KeyRecord] | None:
-        """Return the idempotency keys of a block from a position to before another."""
-        ...
-
-
-class _NothingRead:
-    """The cache of a state whose segments were never read."""
-
-    def index(self, segment: SegmentRecord) -> None:
-        """Return None."""
-
-    def seqs(self, segment: SegmentRecord) -> None:
-        """Return None."""
-
-    def ids(self, segment: SegmentRecord) -> None:
-        """Return None."""
-
-    def is_damaged(self, segment: SegmentRecord) -> bool:
-        """Return False."""
-        return False
-
-    def has_block(self, segment: SegmentRecord, block: Block) -> bool:
-        """Return False."""
-        return False
-
-    def jobs(self, segment: SegmentRecord, block: Block, start: int, stop: int) -> None:
-        """Return None."""
-
-    def keys(self, segment: SegmentRecord, block: Block, start: int, stop: int) -> None:
-        """Return None."""
 
 
 class Segment:
@@ -185,7 +120,7 @@ class ColdRows:
             self._count(segment, segment.live)
         self.is_touched = False
         """Whether an entry was changed since the table was last encoded."""
-        self.cache: SegmentCache = _NothingRead()
+        self.cache: SegmentCache = NothingRead()
         """What was read of the segments; it outlives the state."""
 
     def __len__(self) -> int:

@@ -23,10 +23,11 @@ from bucketq.codec.segment_file import (
     sort_rows,
     split_block,
 )
-from bucketq.model.cold_rows import ColdRowsNeededError, DecodedJobs, Segment, SegmentPart
+from bucketq.model.cold_rows import ColdRowsNeededError, Segment, SegmentPart
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segment_changes import class_of
+from bucketq.model.segment_reads import DecodedJobs
 from bucketq.model.segments import (
     Block,
     Line,
