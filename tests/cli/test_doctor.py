@@ -129,6 +129,50 @@ async def test_missing_permissions_and_missing_stores_are_reported_with_their_re
     assert judged(mute) == {"read": "fail"}
 
 
+class NoSegments(MemoryStore):
+    """A store whose policy does not cover the folder of segments."""
+
+    async def create(self, key: str, body: bytes) -> str:
+        if "/segments/" in key:
+            raise StoreRefusedError("403: no permission to write; check the policy")
+        return await MemoryStore.create(self, key, body)
+
+
+async def test_a_policy_without_segments_is_reported() -> None:
+    checkup = await checked(NoSegments())
+    assert judged(checkup)["segments"] == "fail"
+    assert judged(checkup)["conditional writes"] == "ok"
+    (found,) = (finding for finding in checkup.findings if finding.name == "segments")
+    assert "allow creating of objects whose keys begin with queue/segments/" in found.text
+    assert "max_format=1" in found.text
+
+
+async def test_segments_are_not_tried_if_the_queue_may_not_have_them() -> None:
+    store = NoSegments()
+    async with bucketq.connect("queue.json", store=store, mode="direct") as queue:
+        await queue.configure(max_format=1)
+    checkup = await checked(store)
+    assert checkup.is_fit
+    assert judged(checkup)["segments"] == "skip"
+
+
+async def test_doctor_warns_of_segments_that_no_process_rewrites() -> None:
+    store, clock = MemoryStore(), AheadClock()
+    async with bucketq.connect("queue.json", store=store, mode="direct") as queue:
+        await queue.configure(spill_bytes=2000)
+        for number in range(40):
+            await queue.push("k", number)
+        assert (await queue.stats()).segments > 0
+    for clock.ahead_s, expected in ((0.0, "ok"), (7.5 * 86400, "ok"), (9 * 86400, "warn")):
+        target = QueueObject(store, "queue.json", "s3://bucket/queue.json", clock)
+        checkup = await check_store(target)
+        (found,) = (finding for finding in checkup.findings if finding.name == "segments")
+        assert (found.judgement, checkup.is_fit) == (expected, True)
+        assert "queue/segments/" in found.text
+        assert "lifecycle" in found.text
+    assert "the oldest is 9 days old" in found.text
+
+
 class Late(MemoryStore):
     """A store whose clock is ten minutes behind."""
 
@@ -190,12 +234,46 @@ def test_the_estimate_follows_from_the_measured_times() -> None:
 def test_the_command_on_a_file_and_in_memory(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     ran = console.ok("doctor", "URL")
-    assert "an intact queue, version 2, 1 jobs" in ran.out
+    assert "an intact queue, version 2, 1 job\n" in ran.out
     assert "commits/s" in ran.out
     left = {path.name for path in console.folder.iterdir()}
-    assert left - {".bucketq.queue.json.0.spare"} == {".bucketq.lock", "queue.json"}
+    assert left - {".bucketq.queue.json.0.spare", "queue"} == {".bucketq.lock", "queue.json"}
+    assert not [*console.folder.rglob("*.jsonl")], "only the folder of segments is left"
     report = console.ok("doctor", "memory://doctor", "--json").json
     assert report["fit"] is True
     assert {finding["judgement"] for finding in report["findings"]} == {"ok"}
     console.path.write_text("{}")
     assert console.run("doctor", "URL").code == 1
+
+
+def test_the_deep_check_of_a_queue_names_what_is_damaged_and_left_over(console: Console) -> None:
+    console.deepen()
+    sound = console.ok("doctor", "URL", "--deep", "--json").json
+    assert sound["deep"]["segments"] > 0
+    assert (sound["deep"]["bad"], sound["deep"]["twice"]) == ([], [])
+    assert "every row of the queue is in one place" in " ".join(
+        console.ok("doctor", "URL", "--deep").out.split()
+    )
+    folder = console.folder / "queue" / "segments" / sound["deep"]["incarnation"]
+    other = folder.with_name("01OTHER")
+    other.mkdir()
+    segment = max(folder.glob("*.jsonl"), key=lambda path: path.stat().st_size)
+    (other / segment.name).write_bytes(b"left")
+    segment.write_bytes(segment.read_bytes().replace(b'"id":"', b'"ID":"', 1))
+    ran = console.run("doctor", "URL", "--deep")
+    assert ran.code == 1
+    assert segment.name in "".join(ran.out.split())
+    report = console.run("doctor", "URL", "--deep", "--json")
+    assert report.code == 1
+    (bad,) = report.json["deep"]["bad"]
+    assert bad["key"].endswith(segment.name)
+    assert 0 < bad["lost"] <= bad["live"]
+    assert [*report.json["deep"]["other_incarnations"]] == ["01OTHER"]
+    texts = [f["text"] for f in report.json["findings"] if f["name"] == "left over"]
+    assert "gc --incarnation 01OTHER" in texts[-1]
+    assert console.run("doctor", "URL").code == 0, "only --deep reads segments"
+
+
+def test_the_deep_check_of_no_queue(console: Console) -> None:
+    report = console.ok("doctor", "URL", "--deep", "--json").json
+    assert report["deep"] is None

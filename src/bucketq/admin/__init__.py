@@ -14,22 +14,27 @@ delete     deleted                             ``SupersededError``: it does not 
 """
 
 from bucketq.admin.copies import Copy, backup, save_to
+from bucketq.admin.deep_check import BadSegment, DeepCheck, Orphan, check_deep
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
 from bucketq.admin.lifecycle import Restored, create, delete, restore
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 
 __all__ = [
+    "BadSegment",
     "ChangedMeanwhileError",
     "Copy",
+    "DeepCheck",
     "Diagnosis",
     "Draft",
     "Edited",
+    "Orphan",
     "QueueObject",
     "Restored",
     "Summary",
     "backup",
     "begin_edit",
+    "check_deep",
     "create",
     "delete",
     "finish_edit",

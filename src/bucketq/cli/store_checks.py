@@ -16,12 +16,15 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NoReturn
 
 from bucketq.admin import QueueObject
-from bucketq.cli.terminal.output import counted
+from bucketq.cli.terminal.output import counted, size
 from bucketq.clock import new_id
 from bucketq.codec import decode
+from bucketq.commit.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.model.archiving import is_due
+from bucketq.model.cold_rows import ColdRows
 from bucketq.model.finished_jobs import finished_at
+from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 
 Judgement = Literal["ok", "warn", "fail", "skip"]
@@ -40,6 +43,10 @@ _TIMEOUT_S = 60.0
 _CLOCK_WARN_S = 5.0
 # A finished job this long overdue shows that no process archives.
 _ARCHIVE_WARN_S = 60.0
+# Segments are rewritten after seven days; one that is older shows that no process does that.
+_OLD_SEGMENT = timedelta(days=8)
+# The format of objects that name segments.
+_DEEP_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ async def check_store(target: QueueObject) -> StoreChecks:
         with suppress(_EndedError):
             await checker.check_queue()
             await checker.check_write()
+            await checker.check_segments()
             await checker.check_conditions()
             await checker.check_race()
             await checker.check_clock()
@@ -100,13 +108,15 @@ class _Checker:
         """The key of the scratch object."""
         self._etag = ""
         """The etag of the scratch object, once it is written."""
+        self._state: State | None = None
+        """The queue, if there is one that can be read."""
 
     async def check_queue(self) -> None:
         """Read the queue, which shows whether the credentials allow reading."""
         note = self.checks.note
         try:
             found = await self._do(self._store.get(self._target.key))
-            state = decode(found.body, self._target.url).state
+            state = self._state = decode(found.body, self._target.url).state
         except ObjectMissingError:
             note("read", "ok", "no queue yet; the store answers")
             return
@@ -115,7 +125,8 @@ class _Checker:
             return
         except BucketQError as error:
             self._fail("read", str(error))
-        note("read", "ok", f"an intact queue, version {state.version:,}, {len(state.jobs):,} jobs")
+        counted_jobs = counted(state.jobs_count, "job")
+        note("read", "ok", f"an intact queue, version {state.version:,}, {counted_jobs}")
         late_s = state.settings.archive_after_s + _ARCHIVE_WARN_S
         oldest = state.done.oldest()
         if oldest is not None and is_due(state.done, late_s, self._target.clock.now()):
@@ -134,6 +145,35 @@ class _Checker:
         if found.body != b"1" or found.etag != self._etag:
             self._fail("write", "the object read back differs from the one written")
         self.checks.note("write", "ok", "an object beside the queue can be created and read")
+
+    async def check_segments(self) -> None:
+        """Put, read, list and delete an object where segments are, and look at their entries."""
+        state, note = self._state, self.checks.note
+        if state is not None and state.settings.max_format < _DEEP_FORMAT:
+            note("segments", "skip", "not used: max_format is 1, so the object holds every job")
+            return
+        incarnation = "doctor" if state is None else state.incarnation
+        target = self._target
+        folder = SegmentFolder(self._store, target.key, incarnation, target.url, target.clock)
+        try:
+            await self._do(folder.probe())
+        except BucketQError as error:
+            note("segments", "fail", f"{error}; or keep all jobs in the object: max_format=1")
+            return
+        rows = ColdRows() if state is None else state.cold.rows
+        text = (
+            f"{counted(len(rows), 'segment')}, {size(rows.live_bytes)}; objects can be put, read, "
+            f"listed and deleted under {folder.address}, which no lifecycle rule may expire"
+        )
+        ages = [target.clock.now() - each.record.at for each in rows.segments.values()]
+        if ages and max(ages) > _OLD_SEGMENT:
+            text += (
+                f"; the oldest is {max(ages).days} days old: brokers and workers rewrite segments "
+                "after 7 days, so keep one of them running"
+            )
+            note("segments", "warn", text)
+            return
+        note("segments", "ok", text)
 
     async def check_conditions(self) -> None:
         """Write under preconditions that do not hold, and check that the writes are rejected."""

@@ -177,7 +177,7 @@ def split_rows(rows: Sequence[SegmentRow]) -> Iterable[Sequence[SegmentRow]]:
 
 def sort_rows(cls: SegmentClass, rows: Iterable[SegmentRow]) -> list[SegmentRow]:
     """Sort rows into the order of a class of segments."""
-    return sorted(rows, key=lambda row: _order(cls, row.fields))
+    return sorted(rows, key=lambda row: order_of(cls, row.fields))
 
 
 def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegment:
@@ -308,7 +308,8 @@ def _decode_with_unknown(
     return rows, found
 
 
-def _order(cls: SegmentClass, fields: SortFields) -> tuple[Any, ...]:
+def order_of(cls: SegmentClass, fields: SortFields) -> tuple[Any, ...]:
+    """Return what the rows of a class are sorted by."""
     if cls == "ready":
         return (fields.kind, fields.priority, fields.seq)
     return (_time(cls, fields), fields.seq)

@@ -115,6 +115,15 @@ class SegmentFolder:
             )
             raise CorruptStateError(message) from error
 
+    async def read_whole(self, segment_id: str) -> bytes:
+        """Read all of an object, which may be longer or shorter than the segment should be.
+
+        Raises:
+            ObjectMissingError: There is no such segment (any more): read the queue object again.
+            UnavailableError: The storage did not answer.
+        """
+        return (await self._store.get(self._key(segment_id))).body
+
     async def names(self) -> AsyncIterator[str]:
         """List the ids of the segments that are there, whether or not the queue names them.
 

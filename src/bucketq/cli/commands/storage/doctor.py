@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from bucketq.cli.opening import open_object
-from bucketq.cli.parameters import Url
+from bucketq.cli.parameters import Url, option
+from bucketq.cli.segment_findings import check_rows
 from bucketq.cli.store_checks import StoreChecks, check_store
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.output import Output, plain
@@ -38,22 +40,33 @@ class Expectation:
     """If a hundred jobs share each commit."""
 
 
-async def run(out: Output, *, url: Url) -> int:
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    deep: Annotated[
+        bool, option("--deep", "Also read every segment of the queue, and check all of its rows.")
+    ] = False,
+) -> int:
     """Check whether a store can hold a queue.
 
     It also estimates the commits per second and the cost.
 
     It tests reading, writing, conditional writes (by violating their conditions), concurrent
     writers, the clock, listing and deleting, and measures PUT and GET, on a scratch object beside
-    the queue that it deletes at the end; the queue is only read. Exit code 1: the store cannot
-    hold a queue, or the queue is damaged.
+    the queue that it deletes at the end; the queue is only read. With --deep it reads the whole
+    queue: it names every segment that is missing or damaged, with the jobs that are lost, every job
+    that is in two places, and segments that are left over. Exit code 1: the store cannot hold a
+    queue, or the queue is damaged.
 
     Examples:
         bucketq doctor file:///srv/jobs/queue.json
+        bucketq doctor file:///srv/jobs/queue.json --deep
         bucketq doctor s3://bucket/jobs/queue.json --json
     """
     async with open_object(url, out.timeout_s) as target:
         checks = await check_store(target)
+        found = await check_rows(target, checks) if deep else None
         interval_s = target.store.write_interval_s
     # A compatible server has other prices, or none.
     scheme = "" if "endpoint=" in url else url.partition(":")[0]
@@ -61,6 +74,8 @@ async def run(out: Output, *, url: Url) -> int:
     code = exit_codes.OK if checks.is_fit else exit_codes.UNEXPECTED
     if out.json:
         value = plain(checks) | {"fit": checks.is_fit, "expected": plain(expected)}
+        if deep:
+            value["deep"] = plain(found)
         out.value(value)
         return code
     out.table(
@@ -94,7 +109,7 @@ def expect(checks: StoreChecks, scheme: str, interval_s: float) -> Expectation |
 def describe(expected: Expectation, scheme: str) -> list[str]:
     """Describe the estimate in sentences."""
     lines = [
-        "What to expect while the queue is small (a commit rewrites all of it):",
+        "What to expect while the object is small (a commit rewrites all of it):",
         f"  direct    about {expected.commits_per_s_direct:,.3g} commits/s, one operation in each",
         f"  embedded  about {expected.commits_per_s_embedded:,.3g} commits/s, many in each",
     ]
