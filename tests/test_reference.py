@@ -12,6 +12,7 @@ import pytest
 from msgspec import Raw
 
 from bucketq import Backoff, Settings, errors
+from bucketq.broker.leader import SNAPSHOT_BYTES
 from bucketq.client.connect import Launch, Mode
 from bucketq.codec import Document, decode
 from bucketq.commit.request_ids import RequestId
@@ -118,6 +119,7 @@ def test_the_calls_and_limits_of_the_wire_are_those_of_the_code() -> None:
     assert f"| a message to a broker | {MAX_MESSAGE_BYTES // 1024**2} MiB;" in text
     assert f"{MAX_REQUEST_BYTES // 1024**2} MiB, {MAX_CALLS:,} calls" in text
     assert f"up to {MAX_RESPONSE_BYTES // 1024**3} GiB" in text
+    assert f"a queue of up to {SNAPSHOT_BYTES // 1024**2} MiB" in text
 
 
 def test_the_specified_object_is_what_the_code_writes() -> None:

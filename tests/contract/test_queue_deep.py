@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from bucketq import Queue
 from bucketq.codec import decode
+from bucketq.commit import segment_cache
 from bucketq.errors import QueueFullError
 from bucketq.queue.new_jobs import JobSpec
 from tests.contract.places import Place
@@ -60,3 +63,33 @@ async def test_room_counts_what_is_in_segments(queue: Queue[Any]) -> None:
     with pytest.raises(QueueFullError, match="max_bytes"):
         await queue.push("mail", "x" * 10_000)
     await queue.push("mail", "x" * 100)
+
+
+@pytest.mark.parametrize("count", [3000, pytest.param(20_000, marks=pytest.mark.full)])
+async def test_a_snapshot_has_every_job_once_although_it_does_not_fit_in_the_cache(
+    queue: Queue[Any], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(segment_cache, "ROW_BYTES", 10_000)
+    await queue.configure(spill_bytes=100_000, max_attempts=1)
+    ids: list[str] = []
+    for start in range(0, count, count // 4):
+        specs = [
+            JobSpec(
+                kind=f"k{n % 7}", payload=n, priority=n % 3, delay_s=9e5 if n % 5 == 0 else None
+            )
+            for n in range(start, start + count // 4)
+        ]
+        ids += await queue.push_many(specs)
+    for job in await queue.claim("k3", limit=20):
+        await queue.fail(job, "no")
+    running = await queue.claim(limit=10)
+    assert await queue.cancel(ids[-1]) == "cancelled"
+    async with asyncio.timeout(60):
+        while (await queue.stats()).segments < 2:  # noqa: ASYNC110 - other processes spill
+            await asyncio.sleep(0.05)
+    snapshot = await queue.snapshot()
+    assert [job.id for job in snapshot.jobs] == ids
+    assert [job.seq for job in snapshot.jobs] == sorted(job.seq for job in snapshot.jobs)
+    assert [json.loads(bytes(job.payload)) for job in snapshot.jobs] == list(range(count))
+    found = Counter(job.status for job in snapshot.jobs)
+    assert found == {"queued": count - 31, "running": len(running), "dead": 20, "done": 1}

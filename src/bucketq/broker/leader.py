@@ -26,10 +26,10 @@ from bucketq.commit.pacing import ALONE_S, FairnessPause
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.register import Register
-from bucketq.errors import BucketQError, InvalidRequestError
+from bucketq.errors import BucketQError, InvalidRequestError, PayloadTooLargeError
 from bucketq.model.leases import pulses
 from bucketq.model.numbered_batches import ClaimBatch
-from bucketq.model.operations import READS, Claim, Heartbeat, Request, Retire
+from bucketq.model.operations import READS, Claim, Heartbeat, ReadSnapshot, Request, Retire
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from bucketq.store.base import LockHeldError
@@ -42,6 +42,9 @@ _SWEEP_S = 1.0
 """How often silent workers are looked for: short beside the shortest lease that makes sense."""
 _TICK_S = 0.5
 """How often it notes that the process runs: a quarter of the pause that counts as frozen."""
+SNAPSHOT_BYTES = 256 << 20
+"""The largest snapshot that a broker makes: a million small jobs. It takes three times that memory,
+and while it is encoded, for about a second, no ping is answered."""
 
 
 class Leader:
@@ -239,6 +242,10 @@ class _LeaderHooks(CommitHooks):
     def read(self, state: State, request: Request, now: datetime) -> Applied:
         """Answer a read, or a heartbeat that was not answered at once."""
         operation = request.operation
+        if isinstance(operation, ReadSnapshot):
+            size_bytes = state.size_bytes + state.cold.rows.live_bytes
+            if size_bytes > SNAPSHOT_BYTES:
+                return Applied(None, _too_large(size_bytes), [])
         if not isinstance(operation, Heartbeat):
             return apply(state, request, now)
         limit = state.settings.max_batch_jobs
@@ -310,3 +317,12 @@ def _put_last(parked: ParkedClaims, workers: Collection[str | None]) -> None:
         if isinstance(operation, Claim) and operation.worker in workers:
             parked.discard(claim)
             parked.add(claim)
+
+
+def _too_large(size_bytes: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(
+        f"a snapshot of this queue has about {size_bytes:,} bytes, and a broker sends at most "
+        f"{SNAPSHOT_BYTES:,}: read pages of jobs (Queue.jobs, `bucketq ls --all`), or read the "
+        "storage by the address of the queue's object (`bucketq export`, Spark, or a queue with "
+        'mode="direct")'
+    )

@@ -211,7 +211,14 @@ class BlockingQueue(Generic[T]):
         return self._call(self._queue.stats)
 
     def snapshot(self) -> ops.Snapshot:
-        """Read everything at one version."""
+        """Read everything at one version: all jobs in the order of their pushes.
+
+        All of them are in memory at once. A broker sends at most 256 MiB: of a larger queue read
+        pages (``jobs``), or the storage.
+
+        Raises:
+            PayloadTooLargeError: A broker serves the queue, and it is too large for that.
+        """
         return self._call(self._queue.snapshot)
 
     def flush_archive(self) -> int:

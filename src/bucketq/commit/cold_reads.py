@@ -3,6 +3,8 @@
 A request that needs rows of a segment is set aside while they are read; the commits of others do
 not wait. Then it is applied again, and may need more. The rows that were read for it are kept until
 it was applied: otherwise a request that needs more rows than fit in memory at once would never end.
+For a read they are kept until it is answered: if the object has changed meanwhile it is made again
+from the new version, and beside busy writers a read of all rows would never end either.
 """
 
 from __future__ import annotations

@@ -122,9 +122,6 @@ class WorkingState:
         now_s = asyncio.get_running_loop().time
         left = look_up_in_turns(reads, look_up, now_s, self.set_aside)
         self.backlog.postpone(left)
-        for pending in reads:
-            if pending.applied is not None:
-                self._cold.release(pending)
 
     def stalled_reads(self) -> list[PendingRequest]:
         """Return pending reads; none if there is no state in memory to check tokens against."""
@@ -185,6 +182,7 @@ class WorkingState:
         if error is None:
             self._hooks.committed(self.backlog.in_flight, self.state)
         for pending in self.backlog.settle():
+            self._cold.release(pending)
             applied = pending.applied
             if error is not None or applied is None:
                 self._answer(pending, None, error)

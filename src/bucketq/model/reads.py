@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 
-from bucketq.errors import InvalidRequestError, JobNotFoundError
+from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model import check
+from bucketq.model.cold_rows import ColdRows, ColdRowsNeededError, SegmentPart
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES, JobRecord
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
-
-_SNAPSHOT_JOBS = 10_000
-"""So many jobs in segments are asked for at once: some 2 MB of rows, read in parallel."""
 
 
 def get(state: State, operation: Get, _now: datetime) -> JobRecord:
@@ -73,7 +72,7 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
 
 
 def snapshot(state: State, _operation: ReadSnapshot, now: datetime) -> Snapshot:
-    """Read everything."""
+    """Read everything. A damaged segment is an error: a part of the queue is no snapshot of it."""
     return Snapshot(
         version=state.version,
         incarnation=state.incarnation,
@@ -81,8 +80,52 @@ def snapshot(state: State, _operation: ReadSnapshot, now: datetime) -> Snapshot:
         settings=state.settings,
         paused=state.paused,
         paused_kinds=tuple(state.paused_kinds),
-        jobs=tuple(_in_order(state, 0, _SNAPSHOT_JOBS, JOB_CLASSES)),
+        jobs=_all_jobs(state),
     )
+
+
+def _all_jobs(state: State) -> tuple[JobRecord, ...]:
+    """Return all jobs in the order of their pushes.
+
+    What has to be read is asked for at once, first all indexes and then all rows: otherwise the
+    beginning would be decoded again for every part of the rest.
+    """
+    rows, cache = state.cold.rows, state.cold.rows.cache
+    _check_readable(rows)
+    blocks = [
+        (segment, index, block)
+        for segment, index in rows.indexes(*JOB_CLASSES)
+        for block in index.blocks
+        if segment.gone.count_between(block.start, block.stop) < block.stop - block.start
+    ]
+    missing = [
+        SegmentPart(segment.record, block)
+        for segment, _, block in blocks
+        if not cache.has_block(segment.record, block)
+    ]
+    if missing:
+        raise ColdRowsNeededError(missing)
+    jobs = list(state.jobs.after(0))
+    for segment, index, block in blocks:
+        found = rows.jobs_of(segment, index, block.start, block.stop)
+        jobs += [job for _, job, _ in found]
+    jobs.sort(key=attrgetter("seq"))
+    return tuple(jobs)
+
+
+def _check_readable(rows: ColdRows) -> None:
+    damaged = [
+        segment.record.id
+        for segment in rows.segments.values()
+        if segment.record.cls in JOB_CLASSES and not rows.is_readable(segment)
+    ]
+    if damaged:
+        message = (
+            f"there is no snapshot of this queue, because segments of it cannot be read: "
+            f"{', '.join(damaged)}; `bucketq doctor --deep` says what is wrong with them. Pages of "
+            "jobs (`bucketq ls --all`) have all that can be read"
+        )
+        raise UnavailableError(message)
 
 
 def _in_order(

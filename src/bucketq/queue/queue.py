@@ -380,7 +380,14 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
         return cast("Stats", await self._sender.send(ops.ReadStats()))
 
     async def snapshot(self) -> ops.Snapshot:
-        """Read everything at one version."""
+        """Read everything at one version: all jobs in the order of their pushes.
+
+        All of them are in memory at once. A broker sends at most 256 MiB: of a larger queue read
+        pages (``jobs``), or the storage.
+
+        Raises:
+            PayloadTooLargeError: A broker serves the queue, and it is too large for that.
+        """
         return cast("ops.Snapshot", await self._sender.send(ops.ReadSnapshot()))
 
     async def flush_archive(self) -> int:

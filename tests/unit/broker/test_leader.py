@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from bucketq.broker import leader as leader_module
 from bucketq.broker.election import DeposedError
-from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.errors import InvalidRequestError, PayloadTooLargeError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
 from tests.unit.broker.leaders import ADA, BOB, Realm, now_s, until
 from tests.unit.commit.worlds import (
@@ -123,6 +124,25 @@ async def test_a_heartbeat_for_too_many_jobs_is_refused() -> None:
         await leader.configure(max_batch_jobs=2)
         with pytest.raises(InvalidRequestError, match="at most 2"):
             await leader.heartbeat([LeaseRef(f"job-{n}", "x" * 32) for n in range(3)])
+
+
+@virtual
+async def test_a_snapshot_of_a_queue_that_is_too_large_says_how_to_read_it() -> None:
+    realm = Realm()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leader_module, "SNAPSHOT_BYTES", 20_000)
+        async with realm.leader() as leader:
+            await leader.configure(max_format=2, spill_bytes=2000)
+            await leader.push("k", "x" * 1000)
+            assert len((await leader.snapshot()).jobs) == 1
+            for _ in range(30):
+                await leader.push("k", "x" * 1000)
+            await asyncio.sleep(10)
+            stats = await leader.stats()
+            assert stats.head_bytes < 20_000 < stats.bytes, "segments count too"
+            with pytest.raises(PayloadTooLargeError, match=r"ls --all.* address of the queue"):
+                await leader.snapshot()
+            assert len((await leader.jobs(limit=100)).jobs) == 31
 
 
 @virtual

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq.codec import decode
+from bucketq.commit import segment_cache
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
@@ -236,5 +237,44 @@ def test_commits_go_on_while_segments_are_refused(caplog: pytest.LogCaptureFixtu
             await asyncio.sleep(200)
             assert (await deep.head()).cold.rows.segments
             assert [job.id for job in await queue.claim(limit=50)] == ids[50:]
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_snapshot_beside_writes_is_of_one_version(
+    queue_type: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_cache, "ROW_BYTES", 1000)
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        pushed = list[str]()
+
+        async def write(queue: Queue[Any]) -> None:
+            """Push pairs in one commit, and take pairs away in one commit."""
+            for number in range(300):
+                pair = [JobSpec(kind="k", payload=number) for _ in range(2)]
+                pushed.extend(await queue.push_many(pair))
+                if number > 100:
+                    assert len(await queue.claim(limit=2)) == 2
+
+        async with deep.open(queue_type) as queue, deep.open(queue_type, "reader") as reader:
+            writing = asyncio.create_task(write(queue))
+            depths = []
+            while not writing.done():
+                known = len(pushed)
+                jobs = (await reader.snapshot()).jobs
+                assert [job.id for job in jobs[:known]] == pushed[:known]
+                assert len({job.seq for job in jobs}) == len(jobs)
+                assert len(jobs) % 2 == 0, "half a push"
+                assert sum(job.status == "running" for job in jobs) % 2 == 0, "half a claim"
+                depths.append(len(jobs))
+                await asyncio.sleep(0.2)
+            await writing
+            assert len(depths) > 10
+            assert (await deep.head()).cold.rows.segments
+            assert [job.id for job in (await reader.snapshot()).jobs] == pushed
 
     run(main)

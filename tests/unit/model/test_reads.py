@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from bucketq.errors import JobNotFoundError
+from bucketq.codec import segment_file
+from bucketq.errors import JobNotFoundError, UnavailableError
+from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -14,8 +16,12 @@ from bucketq.model.operations import (
     Pause,
     ReadSnapshot,
     ReadStats,
+    Request,
 )
 from bucketq.model.records import BrokerRecord
+from bucketq.model.segments import Block
+from bucketq.model.transitions import apply
+from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import START, Driver
 
 
@@ -154,3 +160,51 @@ def test_a_snapshot_stays_as_it_was(queue: Driver) -> None:
     queue.ok(Cancel(job="w1"))
     assert "later" not in {job.id for job in snapshot.jobs}
     assert {job.id: job.status for job in snapshot.jobs}["w1"] == "queued"
+
+
+def test_a_snapshot_asks_for_all_indexes_and_then_for_all_rows_that_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 500)
+    queue = Driver()
+    deep = DeepState(queue.state)
+    queue.push_many(*(f"j{number}" for number in range(400)))
+    for _ in range(4):
+        spill = deep.spill("ready", START, 90)
+        assert spill is not None
+        deep.apply(Request(spill), START)
+    first = min(queue.state.cold.rows.segments.values(), key=lambda each: each.record.seq)
+    queue.state.cold.rows.leave_below(first, 50)
+    expected = [job.id for job in deep.jobs()]
+    assert len(expected) == 350
+    deep.reload()
+    deep.memory.read.clear()
+    asked: list[list[SegmentPart]] = []
+    while True:
+        try:
+            jobs = apply(deep.state, Request(ReadSnapshot()), START).result().jobs
+        except ColdRowsNeededError as needed:
+            asked.append(needed.parts)
+            deep.memory.fetch(needed.parts)
+        else:
+            break
+    assert [job.id for job in jobs] == expected
+    assert [{type(what) for _, what in parts} for parts in asked] == [{str}, {Block}]
+    blocks = [(segment.id, what) for segment, what in asked[1] if isinstance(what, Block)]
+    assert len(blocks) > 20
+    assert all(block.stop > 50 for name, block in blocks if name == first.record.id)
+
+
+def test_a_queue_with_a_damaged_segment_has_pages_but_no_snapshot() -> None:
+    queue = Driver()
+    deep = DeepState(queue.state)
+    queue.push_many(*(f"j{number}" for number in range(20)))
+    for _ in range(2):
+        spill = deep.spill("ready", START, 8)
+        assert spill is not None
+        deep.apply(Request(spill), START)
+    damaged = next(iter(queue.state.cold.rows.segments))
+    deep.memory.damaged.add(damaged)
+    with pytest.raises(UnavailableError, match=rf"{damaged}.*doctor --deep"):
+        deep.apply(Request(ReadSnapshot()), START).result()
+    assert len(deep.apply(Request(List()), START).result().jobs) == 12

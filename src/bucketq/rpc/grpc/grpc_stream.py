@@ -45,8 +45,8 @@ MAX_REQUEST_BYTES = 128 * MIB
 """The largest request, which comes in parts; only authenticated clients may send parts. The largest
 batch of jobs of the default settings has 64 MiB."""
 MAX_RESPONSE_BYTES = 1024 * MIB
-"""The largest answer that a client takes: a snapshot of a queue with the largest `max_bytes` of the
-default settings (256 MiB), and room for larger ones."""
+"""The largest answer that a client takes: the largest snapshot that a broker makes (256 MiB), and
+room for those of older brokers."""
 NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
 """Compression is off: gRPC decompresses a message up to the largest allowed size before it rejects
 it, so that one megabyte on the wire would cost a hundred in memory, on every stream."""
@@ -340,7 +340,7 @@ def _refuse_call(index: int, tag: int) -> NoReturn:
 def _too_large(size_bytes: int) -> Refusal:
     message = (
         f"the answer has {size_bytes:,} bytes, {MAX_RESPONSE_BYTES:,} fit in one message: ask for "
-        "fewer jobs at once"
+        "fewer jobs at once, or read the storage by the address of the queue's object"
     )
     return refusal_of(PayloadTooLargeError(message))
 
