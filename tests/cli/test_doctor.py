@@ -272,6 +272,14 @@ def test_the_deep_check_of_a_queue_names_what_is_damaged_and_left_over(console: 
     texts = [f["text"] for f in report.json["findings"] if f["name"] == "left over"]
     assert "gc --incarnation 01OTHER" in texts[-1]
     assert console.run("doctor", "URL").code == 0, "only --deep reads segments"
+    assert console.ok("repair", "URL").out.endswith("is intact: nothing to repair\n")
+    assert console.run("repair", "URL", "--accept", "--accept-loss", "all").code == 2
+    done = console.ok("repair", "URL", "--accept-loss", bad["id"])
+    assert f"gave up {bad['lost']:,} row" in done.out
+    assert ".broken-" in done.err
+    again = console.ok("repair", "URL", "--accept-loss", "all", "--json").json
+    assert (again["lost"], again["segments"], again["saved"]) == (0, [], None)
+    assert console.ok("doctor", "URL", "--deep", "--json").json["deep"]["bad"] == []
 
 
 def test_the_deep_check_of_no_queue(console: Console) -> None:

@@ -13,6 +13,7 @@ delete     deleted                             ``SupersededError``: it does not 
 =========  ==================================  ==============================================
 """
 
+from bucketq.admin.accept_loss import AcceptedLoss, accept_loss
 from bucketq.admin.copies import Copy, backup, save_to
 from bucketq.admin.deep_check import BadSegment, DeepCheck, Orphan, check_deep
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
@@ -21,6 +22,7 @@ from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summa
 from bucketq.admin.repair import Diagnosis, repair
 
 __all__ = [
+    "AcceptedLoss",
     "BadSegment",
     "ChangedMeanwhileError",
     "Copy",
@@ -32,6 +34,7 @@ __all__ = [
     "QueueObject",
     "Restored",
     "Summary",
+    "accept_loss",
     "backup",
     "begin_edit",
     "check_deep",

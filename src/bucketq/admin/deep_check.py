@@ -122,7 +122,7 @@ async def check_deep(target: QueueObject) -> DeepCheck:
         found.rows += len(checked.rows)
         found.size_bytes += segment.record.bytes
         if checked.problems:
-            found.bad.append(_bad(target, state, segment, checked))
+            found.bad.append(describe_bad(target, state, segment, checked))
         _count(found, segment, checked.rows, jobs if is_jobs else keys)
     await _list_orphans(target, state, found)
     return found
@@ -183,9 +183,10 @@ async def _read(target: QueueObject, reader: SegmentReader, segment: Segment) ->
         raise UnavailableError(message) from error
 
 
-def _bad(
+def describe_bad(
     target: QueueObject, state: State, segment: Segment, checked: CheckedSegment
 ) -> BadSegment:
+    """Describe a segment that has problems."""
     record = segment.record
     return BadSegment(
         id=record.id,

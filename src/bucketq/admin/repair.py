@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bucketq.admin.queue_object import QueueObject, Summary, summarize
+from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, is_tombstone
 from bucketq.errors import CorruptStateError, NewerFormatError
 
@@ -26,7 +27,8 @@ class Diagnosis:
 async def repair(target: QueueObject, *, accept: bool = False) -> Diagnosis:
     """Diagnose the object; with ``accept``, write it again with a valid checksum.
 
-    Before anything is written, a copy of the damaged object is saved beside it.
+    Before anything is written, a copy of the damaged object is saved beside it. Rows in segments,
+    and the table of segments, are kept.
 
     Raises:
         NewerFormatError: A newer bucketq wrote it; only that version can judge it.
@@ -45,6 +47,9 @@ async def repair(target: QueueObject, *, accept: bool = False) -> Diagnosis:
         state = decode(found.body, target.url, accept=True).state
     except CorruptStateError as error:
         return Diagnosis(problem, reason_of(error))
+    twice = await SegmentReader(target, state).find_twice()
+    if twice is not None:
+        return Diagnosis(problem, twice)
     if not accept:
         return Diagnosis(problem, summary=summarize(state))
     saved = await target.save_beside(found.body, "broken")

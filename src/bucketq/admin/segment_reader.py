@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from bucketq.admin.queue_object import QueueObject
 from bucketq.codec import decode, is_tombstone
 from bucketq.commit.queue_segments import QueueSegments
 from bucketq.commit.segment_folder import NamedSegments
-from bucketq.errors import QueueNotFoundError, UnavailableError
-from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError
+from bucketq.model.cold_rows import ColdRowsNeededError, Segment, SegmentPart
 from bucketq.model.state import State
 
 A = TypeVar("A")
@@ -22,7 +24,7 @@ class SegmentReader:
 
     def __init__(self, target: QueueObject, state: State) -> None:
         self._target = target
-        self._incarnation = state.incarnation
+        self._state = state
         self.segments = QueueSegments(target.store, target.key, target.url, target.clock)
         self.segments.attach(state)
 
@@ -50,12 +52,36 @@ class SegmentReader:
         finally:
             self.segments.release(held)
 
+    async def find_twice(self) -> str | None:
+        """Return what is wrong if a row of the object is also in a segment, or None.
+
+        Segments that cannot be read are skipped.
+        """
+        hot = {"jobs": {job.seq for job in self._state.jobs}}
+        hot["keys"] = {key.seq for key in self._state.keys}
+        rows = self._state.cold.rows
+        for segment in rows.segments.values():
+            numbers = hot["keys" if segment.record.cls == "keys" else "jobs"]
+            try:
+                seqs = await self.read(partial(self._numbers, segment))
+            except CorruptStateError:
+                continue
+            for position, seq in enumerate(seqs):
+                if seq in numbers and position not in segment.gone:
+                    return f"the row with seq {seq} is also in segment {segment.record.id}"
+        return None
+
+    def _numbers(self, segment: Segment) -> array[int]:
+        rows = self._state.cold.rows
+        rows.index_of(segment)
+        return rows.seqs_of(segment)
+
     async def read_named(self) -> NamedSegments:
         """Read which segments of this incarnation the queue names now."""
         newest = (await self._target.read()).body
         if is_tombstone(newest):
             raise QueueNotFoundError(f"{self._target.url} was deleted meanwhile")
         state = decode(newest, self._target.url).state
-        is_same = state.incarnation == self._incarnation
+        is_same = state.incarnation == self._state.incarnation
         ids = set(state.cold.rows.segments) if is_same else set[str]()
         return NamedSegments(state.incarnation, state.version, ids)
