@@ -49,7 +49,7 @@ def test_delete_asks_for_confirmation_and_needs_a_terminal(console: Console) -> 
     assert "1 job (1 queued)" in ran.err
     assert console.path.exists()
     deleted = console.ok("delete", "URL", "--yes", "--json").json
-    assert deleted == {"deleted": console.url, "archive_files": 0}
+    assert deleted == {"deleted": console.url, "segments": 0, "archive_files": 0}
     assert not console.path.exists()
     assert console.run("delete", "URL", "--yes").code == 3
 
@@ -349,3 +349,10 @@ def test_a_deep_queue_can_be_exported_saved_and_restored(console: Console) -> No
     assert restored["summary"]["jobs"] == {"queued": 61}
     again = console.ok("restore", other, console.url, "--replace", "--json").json
     assert again["summary"]["jobs"] == {"queued": 61}
+    assert again["segments"] > 0
+    assert console.ok("export", other).out.count('"kind":"k"') == 61
+    bare = console.run("restore", other, str(console.path), "--replace")
+    assert (bare.code, "bucketq backup" in bare.err) == (2, True)
+    deleted = console.ok("delete", "URL", "--yes")
+    assert re.search(r"and \d+ segments?$", deleted.out.strip())
+    assert not list(console.folder.glob("queue/segments/*/*.jsonl"))

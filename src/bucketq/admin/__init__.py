@@ -15,11 +15,13 @@ delete     deleted                             ``SupersededError``: it does not 
 
 from bucketq.admin.accept_loss import AcceptedLoss, accept_loss
 from bucketq.admin.copies import Copy, backup, save_to
+from bucketq.admin.create import create
 from bucketq.admin.deep_check import BadSegment, DeepCheck, Orphan, check_deep
+from bucketq.admin.deletion import Deleted, delete
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
-from bucketq.admin.lifecycle import Restored, create, delete, restore
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
+from bucketq.admin.restore import Restored, restore
 
 __all__ = [
     "AcceptedLoss",
@@ -27,6 +29,7 @@ __all__ = [
     "ChangedMeanwhileError",
     "Copy",
     "DeepCheck",
+    "Deleted",
     "Diagnosis",
     "Draft",
     "Edited",

@@ -28,8 +28,10 @@ _SLOWEST_BYTES_PER_S = 1024 * 1024
 class Copy:
     """A verified copy of one version of a queue."""
 
-    def __init__(self, summary: Summary, text: bytes | InlineCopy) -> None:
+    def __init__(self, summary: Summary, text: bytes | InlineCopy, cold_attempt: int = 0) -> None:
         """Hold the bytes of the object, or one that is put together as it is read."""
+        self.cold_attempt = cold_attempt
+        """No job in the segments has made more attempts."""
         self._text = text
         self.size_bytes = len(text) if isinstance(text, bytes) else text.size_bytes
         self.summary = replace(summary, size_bytes=self.size_bytes)
@@ -88,7 +90,7 @@ async def copy_of(target: QueueObject, state: State, body: bytes) -> Copy:
     if not state.requires:
         return Copy(summarize(state), body)
     reader = SegmentReader(target, state)
-    segments = reader.segments
+    segments, attempt = reader.segments, 0
     with RowSpool() as spool:
         for segment in state.cold.rows.segments.values():
             limit_s = target.timeout_s + segment.record.bytes / _SLOWEST_BYTES_PER_S
@@ -98,22 +100,28 @@ async def copy_of(target: QueueObject, state: State, body: bytes) -> Copy:
             except TimeoutError as error:
                 message = f"a segment of {target.url} could not be read in {limit_s:.0f} s"
                 raise UnavailableError(message) from error
-            _add(spool, segment, rows, f"{segments.folder.address}{segment.record.id}")
-        return Copy(summarize(state), spool.finish(state, target.url))
+            where = f"{segments.folder.address}{segment.record.id}"
+            attempt = max(attempt, _add(spool, segment, rows, where))
+        return Copy(summarize(state), spool.finish(state, target.url), attempt)
 
 
-def _add(spool: RowSpool, segment: Segment, rows: list[tuple[int, bytes]], where: str) -> None:
-    """Decode rows of a segment, so that the copy is known to be readable, and add them."""
-    lines = [line for _, line in rows]
+def _add(spool: RowSpool, segment: Segment, rows: list[tuple[int, bytes]], where: str) -> int:
+    """Add rows of a segment, which are decoded, so that the copy is known to be readable.
+
+    Returns the highest number of an attempt.
+    """
+    lines, attempt = [line for _, line in rows], 0
     if segment.record.cls == "keys":
         keys = decode_keys(lines, 0, where)
         spool.add("keys", ((key.seq, line) for key, line in zip(keys, lines, strict=True)))
     else:
         jobs, _ = decode_jobs(lines, 0, where)
         spool.add("jobs", ((job.seq, line) for job, line in zip(jobs, lines, strict=True)))
+        attempt = max((job.attempt for job in jobs), default=0)
     if len(lines) != segment.live:
         message = (
             f"segment {where} has {len(lines)} rows left, but the queue says {segment.live}; it is "
             "left as it is"
         )
         raise CorruptStateError(message)
+    return attempt

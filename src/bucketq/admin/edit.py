@@ -109,7 +109,7 @@ def _parse_text(text: bytes, base: State) -> State:
         state = decode(text, "the text", accept=True).state
     except CorruptStateError as error:
         raise InvalidRequestError(f"the text cannot be used: {reason_of(error)}") from error
-    for name in ("version", "incarnation", "commits"):
+    for name in ("version", "incarnation", "commits", "former"):
         if getattr(state, name) != getattr(base, name):
             message = f"the text cannot be used: leave {name!r} as it is; it cannot be edited"
             raise InvalidRequestError(message)

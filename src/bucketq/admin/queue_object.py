@@ -16,6 +16,7 @@ from typing import NoReturn, TypeVar
 from bucketq.clock import Clock
 from bucketq.codec import Document, decode, is_tombstone
 from bucketq.commit.register import judge_commit
+from bucketq.commit.segment_folder import SegmentFolder
 from bucketq.errors import CorruptStateError, QueueNotFoundError, RejectedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
@@ -148,6 +149,10 @@ class QueueObject:
                 continue
             return key
         raise RejectedError(f"there are {_MOST_COPIES} copies named {stem} already: move them away")
+
+    def segments_of(self, incarnation: str) -> SegmentFolder:
+        """Return the folder of the segments of an incarnation of this queue."""
+        return SegmentFolder(self.store, self.key, incarnation, self.url, self.clock)
 
     def new_commit(self) -> str:
         """Draw the id of a commit."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bucketq.admin.queue_object import QueueObject, Summary, summarize
+from bucketq.admin.copies import copy_of
+from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, is_tombstone
+from bucketq.commit.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, NewerFormatError
+from bucketq.model.state import State
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,25 @@ async def repair(target: QueueObject, *, accept: bool = False) -> Diagnosis:
         return Diagnosis(problem, twice)
     if not accept:
         return Diagnosis(problem, summary=summarize(state))
-    saved = await target.save_beside(found.body, "broken")
+    saved = await _save(target, state, found.body)
     await target.write_state(state, found.etag)
     return Diagnosis(problem, summary=summarize(state), saved=saved)
+
+
+async def _save(target: QueueObject, state: State, body: bytes) -> str:
+    """Save the damaged object; if it has segments, with their rows, because they are deleted later.
+
+    If a segment is damaged too, the object is saved as it is. Repairing it keeps the segments that
+    it names.
+    """
+    try:
+        body = (await copy_of(target, state, body)).body
+    except StaleStateError:
+        message = f"{target.url} was changed meanwhile, and is left as it is; look again"
+        raise ChangedMeanwhileError(message) from None
+    except CorruptStateError:
+        pass
+    return await target.save_beside(body, "broken")
 
 
 def reason_of(error: CorruptStateError) -> str:

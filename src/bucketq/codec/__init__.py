@@ -22,7 +22,7 @@ from bucketq.codec.heading import Heading, read_heading
 from bucketq.codec.inline_copy import InlineCopy, RowSpool
 from bucketq.codec.layout import FORMAT, TABLES
 from bucketq.codec.lines import read_job_lines
-from bucketq.codec.tombstone import is_tombstone, tombstone
+from bucketq.codec.tombstone import Tombstone, is_tombstone, read_tombstone
 
 __all__ = [
     "FORMAT",
@@ -32,9 +32,10 @@ __all__ = [
     "InlineCopy",
     "Prepared",
     "RowSpool",
+    "Tombstone",
     "decode",
     "is_tombstone",
     "read_heading",
     "read_job_lines",
-    "tombstone",
+    "read_tombstone",
 ]

@@ -51,6 +51,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     commit: str
     incarnation: str
     requires: list[str] = []
+    former: list[str] = []
     created_at: datetime
     broker: BrokerRecord | None
     settings: Settings
@@ -306,6 +307,7 @@ def _build(found: _ObjectFields) -> State:
         _check_order(found)
         raise
     state.requires = dict.fromkeys(found.requires)
+    state.former = dict.fromkeys(found.former)
     state.sessions = sessions
     state.version = found.version
     state.commits.extend(found.commits)

@@ -39,6 +39,7 @@ class Head(Struct, frozen=True, kw_only=True):
     commit: str
     incarnation: str
     requires: list[str] | UnsetType = UNSET
+    former: list[str] | UnsetType = UNSET
     created_at: datetime
     broker: Raw
     settings: Raw

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from bucketq.codec.layout import SEGMENTS, TABLES
 
 BOOKKEEPING = (
-    *("requires", SEGMENTS),
+    *("requires", "former", SEGMENTS),
     *("format", "checksum", "bytes", "version", "commit", "incarnation", "commits"),
 )
 """Fields of the head that no edit may change: a merge takes them from the newest object."""

@@ -77,6 +77,27 @@ class QueueSegments:
         self._parts.keep(state.cold.rows.segments)
         state.cold.rows.cache = self._parts
 
+    async def clear_former(self, state: State) -> tuple[int, tuple[str, ...]]:
+        """Delete the segments of incarnations that ended before a state's own.
+
+        Returns how many it deleted, and the incarnations of which it found none, which need not be
+        remembered. Those of which it found some stay on the list until the next sweep: the listing
+        may have been late, and a process that was frozen may put another one. What comes still
+        later only takes up room; ``bucketq gc --incarnation`` deletes it.
+
+        Raises: as ``SegmentFolder.clear``.
+        """
+        deleted, empty = 0, list[str]()
+        for incarnation in state.former:
+            if incarnation == state.incarnation:
+                continue
+            folder = SegmentFolder(self._store, self._key, incarnation, self._where, self._clock)
+            count = await folder.clear()
+            deleted += count
+            if not count:
+                empty.append(incarnation)
+        return deleted, tuple(empty)
+
     def hold(self, parts: Collection[SegmentPart]) -> None:
         """Keep rows, once they are read, until ``release``."""
         self.parts.hold(parts)

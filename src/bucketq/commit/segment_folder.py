@@ -18,6 +18,7 @@ deleted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -26,7 +27,12 @@ from typing import NamedTuple
 
 from bucketq.clock import Clock, new_id
 from bucketq.codec.segment_file import is_segment_id
-from bucketq.errors import CorruptStateError, StoreRefusedError, UnavailableError
+from bucketq.errors import (
+    CorruptStateError,
+    InvalidRequestError,
+    StoreRefusedError,
+    UnavailableError,
+)
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
     ObjectMissingError,
@@ -37,6 +43,8 @@ from bucketq.store.base import (
 from bucketq.store.queue_folder import folder_of
 
 _SUFFIX = ".jsonl"
+_INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What may be the name of a folder: no slash, and no dots."""
 _PUT_TRIES = 6
 """As many as an archive file gets: a storage that is away for longer fails the spill or the merge,
 which is made again later."""
@@ -166,6 +174,24 @@ class SegmentFolder:
         for name in doomed:
             await self._store.delete(self._key(name))
         return len(doomed)
+
+    async def clear(self) -> int:
+        """Delete every segment of this incarnation; return how many.
+
+        Only for one that has ended: its last version was replaced by another incarnation or by a
+        tombstone, or a person says that it never began. No incarnation begins twice.
+
+        Raises:
+            InvalidRequestError: The incarnation cannot be the name of a folder.
+            UnavailableError, StoreRefusedError: As ``sweep``.
+        """
+        if not _INCARNATION.fullmatch(self._incarnation):
+            message = f"{self._incarnation!r} is not an incarnation of a queue; nothing was deleted"
+            raise InvalidRequestError(message)
+        found = [name async for name in self.names()]
+        for name in found:
+            await self._store.delete(self._key(name))
+        return len(found)
 
     async def probe(self) -> None:
         """Check that segments can be put, read, listed and deleted, with an object of a few bytes.

@@ -35,7 +35,14 @@ from bucketq.errors import BucketQError, ClosedError, SupersededError
 from bucketq.model.cold_rows import Segment
 from bucketq.model.operations import Request
 from bucketq.model.operators import is_cold_untidy
-from bucketq.model.segments import JOB_CLASSES, Merge, SegmentClass, TidySegments, WrittenSegment
+from bucketq.model.segments import (
+    JOB_CLASSES,
+    ForgetFormer,
+    Merge,
+    SegmentClass,
+    TidySegments,
+    WrittenSegment,
+)
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
@@ -96,9 +103,14 @@ class SegmentUpkeep:
                     and await self._submit(Request(TidySegments()))
                 ):
                     pass
-                if loop.time() >= sweep_at and state is not None and "segments" in state.requires:
+                if (
+                    loop.time() >= sweep_at
+                    and state is not None
+                    and (state.former or "segments" in state.requires)
+                ):
                     sweep_at = loop.time() + self._policy.sweep_s
                     await self.sweep()
+                    await self._clear_former(state)
             except (ClosedError, SupersededError, StaleStateError):
                 continue  # The queue is closing, or has changed meanwhile.
             except Exception as error:  # noqa: BLE001 - whatever it is, upkeep continues
@@ -109,6 +121,12 @@ class SegmentUpkeep:
     async def sweep(self) -> int:
         """Delete segments that no version of the queue can name any more; return how many."""
         return await self._register.segments.folder.sweep(self._register.read_named)
+
+    async def _clear_former(self, state: State) -> None:
+        """Delete the segments of incarnations that have ended, and forget those that have none."""
+        _, empty = await self._register.segments.clear_former(state)
+        if empty:
+            await self._submit(Request(ForgetFormer(empty)))
 
     async def merge(self, state: State) -> bool:
         """Merge once; return whether there was something to merge."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -33,7 +34,7 @@ FORMAT = 2
 """The format of queue objects that name segments."""
 _ROW_BYTES = 200
 """About what the line of a job takes beside its payload."""
-_MOST_KEYS = 1000
+MOST_KEYS = 1000
 """How many idempotency keys the object holds before the oldest move: about 150 KiB of them."""
 _PIECE_BYTES = 1 << 20
 """How many bytes of rows go to one segment: encoding them takes about 20 ms, in which nothing else
@@ -107,7 +108,7 @@ class Spiller:
         """Whether the object is larger than it should be, and there may be rows to spill."""
         if state.settings.max_format < FORMAT:
             return False
-        if len(state.keys) > times * _MOST_KEYS:
+        if len(state.keys) > times * MOST_KEYS:
             return True
         limit, size_bytes = times * state.settings.spill_bytes, _hot_bytes(state)
         self._searched_bytes = min(self._searched_bytes, size_bytes)
@@ -161,28 +162,20 @@ class Spiller:
                 break
             chosen.setdefault(cls, []).append((job, length))
             left, taken = left - length, taken + length
-        excess = len(state.keys) - _MOST_KEYS // 2
-        if excess > _MOST_KEYS // 2:
+        excess = len(state.keys) - MOST_KEYS // 2
+        if excess > MOST_KEYS // 2:
             chosen["keys"] = [(key, _ROW_BYTES) for key in islice(state.keys, excess)]
         return [(cls, rows) for cls, some in chosen.items() for rows in _pieces(some)]
 
     async def _write(self, state: State, cls: SegmentClass, rows: list[Any]) -> Spill | SpillKeys:
         """Put a segment, and return the operation that names it."""
-        table = "keys" if cls == "keys" else "jobs"
-        unknown = {row.id: fields for row in rows if (fields := state.extra.get((table, row.id)))}
-        encoded = encode_segment(cls, sort_rows(cls, [row_of(r, unknown.get(r.id)) for r in rows]))
         version = state.version
         until = version + max(self._segments.policy.least_versions, _MARGIN * self._versions)
-        record = encoded.record(until, self._clock.now())
-        await self._segments.folder.put(record.id, encoded.body)
+        body, spill = encode_spill(state, cls, rows, until, self._clock.now())
+        await self._segments.folder.put(spill.segment.record.id, body)
         self._versions = state.version - version
-        self._segments.parts.know(record, encoded.index)
-        segment = WrittenSegment(record, encoded.index, encoded.seqs)
-        by_seq = {row.seq: row for row in rows}
-        in_order = tuple(by_seq[seq] for seq in encoded.seqs)
-        if cls == "keys":
-            return SpillKeys(segment=segment, keys=in_order, unknown=unknown)
-        return Spill(segment=segment, jobs=in_order, unknown=unknown)
+        self._segments.parts.know(spill.segment.record, spill.segment.index)
+        return spill
 
     def _note_failure(self, error: Exception) -> None:
         """Log the first of several failures in a row."""
@@ -196,6 +189,21 @@ class Spiller:
         if self._trouble:
             _log.info("segments of %s can be written again", self._where)
         self._trouble, self._pause_s = "", _FIRST_PAUSE_S
+
+
+def encode_spill(
+    state: State, cls: SegmentClass, rows: Sequence[Any], until: int, at: datetime
+) -> tuple[bytes, Spill | SpillKeys]:
+    """Encode rows as a segment; return its bytes, and the operation that names it."""
+    table = "keys" if cls == "keys" else "jobs"
+    unknown = {row.id: fields for row in rows if (fields := state.extra.get((table, row.id)))}
+    encoded = encode_segment(cls, sort_rows(cls, [row_of(r, unknown.get(r.id)) for r in rows]))
+    segment = WrittenSegment(encoded.record(until, at), encoded.index, encoded.seqs)
+    by_seq = {row.seq: row for row in rows}
+    in_order = tuple(by_seq[seq] for seq in encoded.seqs)
+    if cls == "keys":
+        return encoded.body, SpillKeys(segment=segment, keys=in_order, unknown=unknown)
+    return encoded.body, Spill(segment=segment, jobs=in_order, unknown=unknown)
 
 
 def _pieces(rows: list[tuple[Any, int]]) -> Iterator[list[Any]]:

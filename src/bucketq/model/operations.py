@@ -25,7 +25,7 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
-from bucketq.model.segments import Merge, Spill, SpillKeys, TidySegments
+from bucketq.model.segments import ForgetFormer, Merge, Spill, SpillKeys, TidySegments
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 
@@ -333,6 +333,7 @@ AnyOperation = (
     | SpillKeys
     | Merge
     | TidySegments
+    | ForgetFormer
 )
 
 
@@ -358,6 +359,7 @@ REPEATABLE = (
     SpillKeys,
     Merge,
     TidySegments,
+    ForgetFormer,
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
 

@@ -16,7 +16,15 @@ from msgspec.structs import replace
 
 from bucketq.model.cold_rows import Place, Segment
 from bucketq.model.records import JobRecord
-from bucketq.model.segments import Gone, Merge, SegmentClass, SegmentRecord, Spill, SpillKeys
+from bucketq.model.segments import (
+    ForgetFormer,
+    Gone,
+    Merge,
+    SegmentClass,
+    SegmentRecord,
+    Spill,
+    SpillKeys,
+)
 from bucketq.model.state import State
 
 
@@ -112,6 +120,16 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     cold.move(list(sources.values()), places)
     state.changes.extend(("segments", name) for name in sources)
     return len(sources)
+
+
+def forget_former(state: State, operation: ForgetFormer, _now: datetime) -> int:
+    """Take incarnations off the list of those whose segments may be deleted."""
+    found = [name for name in operation.incarnations if name in state.former]
+    for name in found:
+        del state.former[name]
+    if found:
+        state.touch_head()
+    return len(found)
 
 
 def _note(state: State, record: SegmentRecord) -> None:

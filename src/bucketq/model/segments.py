@@ -274,6 +274,12 @@ class TidySegments(Operation, frozen=True):
     """Do for rows in segments what ``Tidy`` does for others. Answers how many rows it dropped."""
 
 
+class ForgetFormer(Operation, frozen=True):
+    """Forget former incarnations, of which no segments are left. Answers how many it forgot."""
+
+    incarnations: tuple[str, ...]
+
+
 def hash_id(row_id: str) -> int:
     """Return the hash by which a segment finds a row; it is the same in every process."""
     return int.from_bytes(blake2b(row_id.encode(), digest_size=8).digest(), "big")

@@ -65,6 +65,8 @@ class State:
         self.version = 0
         self.requires: dict[str, None] = {}
         """What readers of the object must know; nothing: it is written in format 1."""
+        self.former: dict[str, None] = {}
+        """Incarnations that ended when this one began, and of which there may be segments left."""
         self.commits: deque[str] = deque(maxlen=RING_LENGTH)
         """The commits that made this version and those before it, oldest first."""
         self.broker: BrokerRecord | None = None

@@ -90,6 +90,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     segments.SpillKeys: segment_changes.spill_keys,
     segments.Merge: segment_changes.merge,
     segments.TidySegments: operators.tidy_segments,
+    segments.ForgetFormer: segment_changes.forget_former,
     ops.ReadOutbox: archiving.read_outbox,
     ops.Get: reads.get,
     ops.List: reads.page,

@@ -160,7 +160,8 @@ async def test_delete_may_include_the_archive() -> None:
     archive_file = layout.file_key(world.clock.now(), 3, b"{}")
     for key in (archive_file, f"{layout.root}notes.txt", "queue.json.broken-x"):
         await world.store.put(key, b"{}")
-    assert await admin.delete(stored(world), await stored(world).read(), archive=True) == 1
+    deleted = await admin.delete(stored(world), await stored(world).read(), archive=True)
+    assert deleted == admin.Deleted(segments=0, archive_files=1)
     assert await keys(world) == ["queue.json.broken-x", f"{layout.root}notes.txt"]
 
 

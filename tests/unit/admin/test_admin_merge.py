@@ -167,7 +167,8 @@ async def test_a_field_of_the_head_is_merged_or_rejected(name: str) -> None:
     await world.rival_pushes()
     text = json.loads(draft.text)
     if name in BOOKKEEPING:
-        text[name] = {"version": 99, "requires": ["segments"]}.get(name) or text[name][:-1]
+        changed = {"version": 99, "requires": ["segments"], "former": ["01J"]}
+        text[name] = changed.get(name) or text[name][:-1]
         with pytest.raises(InvalidRequestError):
             await finish(world, draft, text)
         return

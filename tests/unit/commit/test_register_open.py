@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.codec import decode, tombstone
+from bucketq.codec import Tombstone, decode
 from bucketq.commit.register import Register
 from bucketq.errors import (
     CorruptStateError,
@@ -139,7 +139,9 @@ async def test_a_queue_that_is_being_deleted_is_not_called_damaged() -> None:
     document = await register.open(create=True)
     await beside.open(create=False)
     found = await world.store.get(KEY)
-    await world.store.replace(KEY, tombstone(world.clock.now(), "c0ffee"), found.etag)
+    await world.store.replace(
+        KEY, Tombstone(deleted_at=world.clock.now(), commit="c0ffee").encode(), found.etag
+    )
     with pytest.raises(SupersededError, match="was deleted while it was in use"):
         await register.refresh(document)
     with pytest.raises(SupersededError, match="was deleted while it was in use"):

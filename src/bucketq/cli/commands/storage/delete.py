@@ -7,7 +7,7 @@ from typing import Annotated
 from bucketq import admin
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, Yes, option
-from bucketq.cli.terminal.output import Output, counted, counted_jobs, moment, size
+from bucketq.cli.terminal.output import Output, counted, counted_jobs, moment, plain, size
 from bucketq.cli.terminal.user_input import confirmed
 from bucketq.codec import decode
 from bucketq.errors import CorruptStateError
@@ -26,7 +26,8 @@ async def run(
     """Delete a queue and all its jobs. Asks for confirmation.
 
     Only the version that was shown is deleted: if the queue changes before you answer, nothing is
-    deleted. Processes that use the queue get an error, and none of them recreates it.
+    deleted. Processes that use the queue get an error, and none of them recreates it. If it is
+    interrupted, run it again, or create a queue in its place.
 
     Examples:
         bucketq delete file:///srv/jobs/queue.json
@@ -39,16 +40,18 @@ async def run(
             if not yes and not confirmed(out, what):
                 return 1
             try:
-                archive_files = await admin.delete(target, seen, archive=archive)
+                deleted = await admin.delete(target, seen, archive=archive)
             except admin.ChangedMeanwhileError:
                 if not yes or not left:
                     raise
             else:
                 break
-    with_archive = f", and {counted(archive_files, 'archive file')}" if archive else ""
+    more = [counted(deleted.segments, "segment")] if deleted.segments else []
+    if archive or deleted.archive_files:
+        more.append(counted(deleted.archive_files, "archive file"))
     out.done(
-        f"deleted {target.url}{with_archive}",
-        {"deleted": target.url, "archive_files": archive_files},
+        f"deleted {target.url}{', and ' if more else ''}{' and '.join(more)}",
+        {"deleted": target.url} | plain(deleted),
     )
     return 0
 

@@ -34,7 +34,7 @@ async def run(
     """
     if "://" in source:
         async with open_object(source, out.timeout_s) as other:
-            body = (await other.read()).body
+            body = (await admin.backup(other)).body
     else:
         body = read_bytes(Path(source))
     async with open_object(url, out.timeout_s) as target:
@@ -47,3 +47,11 @@ async def run(
     )
     if restored.saved:
         out.note(f"the previous object is kept as {restored.saved}")
+    if restored.refusal:
+        out.note(f"the object is large, because {restored.refusal}")
+    if restored.kept_incarnation:
+        out.note(
+            "the previous queue could not be copied as a whole, so its segments are kept; when "
+            "they are not needed any more: bucketq gc --incarnation "
+            f"{restored.kept_incarnation}"
+        )

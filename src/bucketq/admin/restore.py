@@ -1,0 +1,234 @@
+"""Restores a saved copy as a new incarnation of a queue.
+
+The rows of a large copy go to segments first, and then one conditional write makes the object that
+names them. A process that is killed before that write leaves segments of an incarnation that never
+began, and the queue as it was; ``bucketq gc --incarnation`` deletes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from bucketq.admin.copies import copy_of
+from bucketq.admin.deletion import delete_archive, incarnation_of, may_have_segments, version_of
+from bucketq.admin.queue_object import (
+    ChangedMeanwhileError,
+    QueueObject,
+    Summary,
+    summarize,
+)
+from bucketq.clock import new_id
+from bucketq.codec import decode, read_tombstone
+from bucketq.codec.layout import OPENINGS, SEGMENTS
+from bucketq.codec.segment_file import SEGMENT_BYTES
+from bucketq.commit.queue_segments import StaleStateError
+from bucketq.commit.spiller import FORMAT, MOST_KEYS, encode_spill
+from bucketq.errors import (
+    CorruptStateError,
+    InvalidRequestError,
+    NewerFormatError,
+    RejectedError,
+    StoreRefusedError,
+)
+from bucketq.model.operations import Release, Request
+from bucketq.model.segment_changes import class_of
+from bucketq.model.segments import SegmentClass
+from bucketq.model.sessions import Sessions
+from bucketq.model.state import State
+from bucketq.model.transitions import apply
+from bucketq.store.base import StoredObject
+
+# More attempts than a job makes between a backup and its restore, and still readable.
+_ATTEMPT_STEP = 1000
+# Line feeds and fields that this code does not know have room in a segment too.
+_PORTION_BYTES = SEGMENT_BYTES * 3 // 4
+# A key takes less than a kilobyte.
+_PORTION_KEYS = SEGMENT_BYTES // 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The restored queue, and what it replaced."""
+
+    summary: Summary
+    released: int
+    """Jobs that were running in the copy, and are queued again."""
+    saved: str | None
+    """The key of a copy of the replaced object."""
+    segments: int = 0
+    """How many segments its jobs were written to."""
+    refusal: str | None = None
+    """Why no more segments were written; the rest is in the object, and moves later."""
+    kept_incarnation: str | None = None
+    """The replaced incarnation, if it could not be copied as a whole: its segments are kept."""
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """What is known of the object that is replaced."""
+
+    saved: str | None = None
+    state: State | None = None
+    version: int = 0
+    cold_attempt: int = 0
+    """No job in its segments has made more attempts."""
+    former: tuple[str, ...] = ()
+    """The incarnations that have ended, and whose segments are not needed any more."""
+    kept: str | None = None
+    """The incarnation whose segments are kept."""
+
+
+async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) -> Restored:
+    """Restore a saved copy as a new incarnation.
+
+    Its version is above those of the copy and of the replaced object, and earlier requests are
+    answered *unknown*. Jobs that were running are queued again without using up an attempt, since
+    their workers are disconnected. Attempt numbers are raised beyond those that any of these
+    workers can hold, so that systems that fence by them reject the old workers.
+
+    Raises:
+        RejectedError: There is a queue, and ``overwrite`` is not set.
+        InvalidRequestError: The copy is the object of a deep queue, without its segments.
+        CorruptStateError: The copy is damaged, or a newer bucketq wrote the present object.
+        ChangedMeanwhileError: The present object was changed meanwhile; it is left as it is.
+    """
+    state = _read_copy(body)
+    found = await target.find()
+    if found is not None and read_tombstone(found.body) is None and not overwrite:
+        raise RejectedError(
+            f"there is a queue at {target.url} already; to replace it with the copy, and lose its "
+            "jobs, use --replace"
+        )
+    replaced = _Replaced() if found is None else await _replace(target, found)
+    released = _renew(target, state, replaced)
+    segments, refusal = await _spill(target, state)
+    try:
+        await target.write_state(state, None if found is None else found.etag)
+    except ChangedMeanwhileError as error:
+        if segments:
+            advice = (
+                f"delete what was written of it with `bucketq gc --incarnation {state.incarnation}`"
+            )
+            error.args = (f"{error}; {advice}",)
+        raise
+    return Restored(summarize(state), released, replaced.saved, segments, refusal, replaced.kept)
+
+
+def _read_copy(body: bytes) -> State:
+    state = decode(body, "the copy").state
+    if state.cold.rows.segments:
+        raise InvalidRequestError(
+            f"the copy names {len(state.cold.rows)} segments, but their jobs are not in it: it is "
+            "the object of a deep queue; make copies with `bucketq backup`, or name the queue "
+            "itself by its address"
+        )
+    state.requires = {}
+    return state
+
+
+async def _replace(target: QueueObject, found: StoredObject) -> _Replaced:
+    """Save a copy of the object, with all its rows if possible, or finish its deletion."""
+    version, stone = version_of(found.body), read_tombstone(found.body)
+    if stone is not None:
+        await delete_archive(target, found.body)
+        return _Replaced(version=version, former=stone.incarnations)
+    try:
+        state = decode(found.body, target.url).state
+    except NewerFormatError:
+        raise
+    except CorruptStateError:
+        saved = await target.save_beside(found.body, "broken")
+        return _Replaced(saved, version=version, kept=_incarnation_of_segments(found.body))
+    try:
+        copy = await copy_of(target, state, found.body)
+    except StaleStateError:
+        message = f"{target.url} was changed meanwhile, and is left as it is; look again"
+        raise ChangedMeanwhileError(message) from None
+    except CorruptStateError:  # A segment is lost; the others must stay, for the copy names them.
+        saved = await target.save_beside(found.body, "broken")
+        return _Replaced(saved, state, version, 0, tuple(state.former), state.incarnation)
+    saved = await target.save_beside(copy.body, "replaced")
+    former = tuple(state.former)
+    if may_have_segments(state):
+        former = (*former, state.incarnation)
+    return _Replaced(saved, state, version, copy.cold_attempt, former)
+
+
+def _incarnation_of_segments(body: bytes) -> str | None:
+    """The incarnation of a damaged object, if it can be read and seems to have segments."""
+    return incarnation_of(body) or None if OPENINGS[SEGMENTS] in body else None
+
+
+def _renew(target: QueueObject, state: State, replaced: _Replaced) -> int:
+    """Make a state the first of a new incarnation; return how many jobs were released."""
+    now, present = target.clock.now(), replaced.state
+    running = [state.jobs.by_id[job_id] for job_id in state.running]
+    for job in running:
+        apply(state, Request(Release(job=job.id, lease=job.lease or "")), now).result()
+    for job in list(state.jobs):
+        if job.status == "done":
+            continue
+        other = None if present is None else present.jobs.get(job.id)
+        attempt = max(job.attempt, replaced.cold_attempt if other is None else other.attempt)
+        state.put_job(replace(job, attempt=attempt + _ATTEMPT_STEP))
+    state.incarnation = new_id(target.clock)
+    state.former = dict.fromkeys(replaced.former)
+    state.version = max(state.version, replaced.version)
+    state.commits.clear()
+    state.broker = None
+    state.sessions = Sessions(horizon=state.version + 1)
+    return len(running)
+
+
+async def _spill(target: QueueObject, state: State) -> tuple[int, str | None]:
+    """Write segments, if the rows are too many for the object; return how many, and a refusal.
+
+    Only the first version of the new incarnation may introduce them.
+    """
+    folder, count = target.segments_of(state.incarnation), 0
+    for cls, rows in _choose(target, state):
+        body, spill = encode_spill(state, cls, rows, state.version + 1, target.clock.now())
+        try:
+            await folder.put(spill.segment.record.id, body)
+        except StoreRefusedError as error:
+            return count, str(error)
+        apply(state, Request(spill), target.clock.now()).result()
+        count += 1
+    return count, None
+
+
+def _choose(target: QueueObject, state: State) -> Iterator[tuple[SegmentClass, list[Any]]]:
+    """Yield the oldest rows, until half of what may stay is left, in portions for a segment."""
+    if state.settings.max_format < FORMAT:
+        return
+    now, limit = target.clock.now(), state.settings.spill_bytes
+    found = [
+        (cls, job, len(_encode(job)))
+        for job in state.jobs
+        if (cls := class_of(job, now)) is not None
+    ]
+    left = sum(length for *_, length in found)
+    portions: dict[SegmentClass, list[Any]] = {}
+    sizes = Counter[SegmentClass]()
+    for cls, job, length in found if left > limit else ():
+        if left <= limit // 2:
+            break
+        left -= length
+        if sizes[cls] + length > _PORTION_BYTES and cls in portions:
+            yield cls, portions.pop(cls)
+            sizes[cls] = 0
+        portions.setdefault(cls, []).append(job)
+        sizes[cls] += length
+    yield from portions.items()
+    keys = list(state.keys)
+    keys = keys[: len(keys) - MOST_KEYS // 2] if len(keys) > MOST_KEYS else []
+    for start in range(0, len(keys), _PORTION_KEYS):
+        yield "keys", keys[start : start + _PORTION_KEYS]
