@@ -356,3 +356,29 @@ def test_a_deep_queue_can_be_exported_saved_and_restored(console: Console) -> No
     deleted = console.ok("delete", "URL", "--yes")
     assert re.search(r"and \d+ segments?$", deleted.out.strip())
     assert not list(console.folder.glob("queue/segments/*/*.jsonl"))
+
+
+def test_gc_deletes_segments_that_are_needed_no_more(console: Console) -> None:
+    deepen(console)
+    saved = console.folder / "copy.json"
+    console.ok("backup", "URL", str(saved))
+    before = {path.parent.name for path in console.folder.glob("queue/segments/*/*.jsonl")}
+    console.ok("restore", "URL", str(saved), "--replace")
+    incarnation = json.loads(console.path.read_bytes())["incarnation"]
+    swept = console.ok("gc", "URL", "--json").json
+    assert swept["former_segments"] > 0
+    assert console.ok("gc", "URL", "--json").json["forgotten"] == [*before]
+    assert b'"former"' not in console.path.read_bytes()
+    [kept] = {path.parent.name for path in console.folder.glob("queue/segments/*/*.jsonl")}
+    assert kept == incarnation
+    refused = console.run("gc", "URL", "--incarnation", incarnation, "--yes")
+    assert (refused.code, "present incarnation" in refused.err) == (2, True)
+    never = console.folder / "queue" / "segments" / "01AAAAAAAAAAAAAAAAAAAAAAAA"
+    never.mkdir()
+    (never / f"{7:020d}-0123456789abcdef.jsonl").write_bytes(b"left over")
+    asked = console.run("gc", "URL", "--incarnation", never.name)
+    assert (asked.code, "delete 1 segment of incarnation" in asked.err) == (2, True)
+    deleted = console.ok("gc", "URL", "--incarnation", never.name, "--yes", "--json").json
+    assert deleted == {"segments": 1, "incarnation": never.name}
+    assert not list(never.glob("*.jsonl"))
+    assert console.ok("export", "URL").out.count('"kind":"k"') == 61

@@ -22,6 +22,7 @@ from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 from bucketq.admin.restore import Restored, restore
+from bucketq.admin.sweep import Swept, clear_incarnation, count_segments, sweep
 
 __all__ = [
     "AcceptedLoss",
@@ -37,10 +38,13 @@ __all__ = [
     "QueueObject",
     "Restored",
     "Summary",
+    "Swept",
     "accept_loss",
     "backup",
     "begin_edit",
     "check_deep",
+    "clear_incarnation",
+    "count_segments",
     "create",
     "delete",
     "finish_edit",
@@ -48,4 +52,5 @@ __all__ = [
     "restore",
     "save_to",
     "summarize",
+    "sweep",
 ]
