@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from bucketq.codec import Document
-from tests.compat.states import FILES, segments
+from tests.compat.states import FILES, segments, vectors
 
 FOLDER = Path(__file__).parent
 
@@ -29,15 +29,16 @@ def path_of(name: str) -> Path:
 
 
 def segment_path(segment: str) -> Path:
-    """The place of a segment beside the deep queue, as in a store."""
+    """The place of a segment or vector beside the deep queue, as in a store."""
     folder = path_of("deep").with_suffix("") / "segments" / FILES["deep"].build().incarnation
-    return folder / f"{segment}.jsonl"
+    return folder / (segment if segment.endswith(".gone") else f"{segment}.jsonl")
 
 
 def files() -> dict[Path, bytes]:
     """All golden files as the code writes them now."""
     found = {path_of(name): encode(name) for name in FILES}
-    return found | {segment_path(record.id): body for record, body in segments().values()}
+    found |= {segment_path(record.id): body for record, body in segments().values()}
+    return found | {segment_path(name): body for name, body in vectors().items()}
 
 
 def regenerate(*, replace: bool) -> list[str]:

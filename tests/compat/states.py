@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw, structs
 
+from bucketq.codec.gone_vector import encode_vector, vector_id
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
@@ -138,12 +139,27 @@ def segments() -> dict[SegmentClass, tuple[SegmentRecord, bytes]]:
     later = [job for job in _JOBS if job.status == "queued" and job.run_at is not None]
     dead = [job for job in _JOBS if job.status == "dead"]
     news = {"job-1": {"news": Raw(b'{"since":2,"list":[1.50,"\\u00e9",null]}')}}
+    dead_record, dead_body = _segment("dead", [*dead, *_MORE_DEAD], [(0, 0), (2, 2)])
+    name, vector = _vector(dead_record.id)
+    with_vector = structs.replace(
+        dead_record, gone=((2, 2),), vector=name, vector_bytes=len(vector)
+    )
     return {
         "ready": _segment("ready", [*ready, *_MORE_READY], [(1, 1)], news),
         "later": _segment("later", [*later, *_MORE_LATER]),
-        "dead": _segment("dead", [*dead, *_MORE_DEAD], [(0, 0), (2, 2)]),
+        "dead": (with_vector, dead_body),
         "keys": _segment("keys", [_KEYS[0], *_MORE_KEYS]),
     }
+
+
+def vectors() -> dict[str, bytes]:
+    """The vectors of the deep queue, by their names."""
+    return dict([_vector(segments()["dead"][0].id)])
+
+
+def _vector(segment: str) -> tuple[str, bytes]:
+    body = encode_vector({segment: ((0, 0),)})
+    return vector_id(1064, body), body
 
 
 def _segment(

@@ -33,7 +33,7 @@ from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply
 from tests.compat import regenerate
-from tests.compat.states import FILES, segments
+from tests.compat.states import FILES, segments, vectors
 from tests.unit.codec.objects import NOW, content_of
 from tests.unit.model.deep_state import DeepState
 
@@ -143,7 +143,15 @@ def golden_deep() -> DeepState:
     for entry in deep.state.cold.rows.segments.values():
         path = regenerate.segment_path(entry.record.id)
         deep.memory.bodies[entry.record.id] = path.read_bytes()
+        if entry.record.vector:
+            path = regenerate.segment_path(entry.record.vector)
+            deep.memory.bodies[entry.record.vector] = path.read_bytes()
     return deep
+
+
+@pytest.mark.parametrize("name", [*vectors()])
+def test_the_same_positions_are_written_as_the_same_vector(name: str) -> None:
+    assert regenerate.segment_path(name).read_bytes() == vectors()[name], HOW
 
 
 def flat_state() -> State:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from bucketq.codec.document import Document
+from bucketq.codec.gone_vector import is_vector_id
 from bucketq.codec.layout import END, FORMAT, OPENINGS, REQUIRED, TABLES
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.codec.unknown_fields import split_fields
@@ -388,8 +389,12 @@ def _check_segments(segments: list[SegmentRecord], next_seq: int) -> None:
             raise ValueError(f"next_seq is {next_seq}, but {place} goes up to {segment.last}")
         gone = Gone(segment.gone)
         last = segment.gone[-1][1] if segment.gone else -1
-        if last >= segment.rows or segment.live != segment.rows - gone.count or not segment.live:
+        is_exact = bool(segment.vector) or segment.live == segment.rows - gone.count
+        most = segment.rows - gone.count
+        if last >= segment.rows or not is_exact or not 0 < segment.live <= most:
             raise ValueError(f"{place}: its rows, those that are gone and those left do not fit")
+        if segment.vector and not (is_vector_id(segment.vector) and segment.vector_bytes > 0):
+            raise ValueError(f"{place} names a vector that cannot be one")
         if segment.at.tzinfo is None:
             raise ValueError(f"{place} has a time without a zone")
 

@@ -117,6 +117,11 @@ class QueueSegments:
         record = segment.record
         while (index := self.parts.index(record)) is None:
             await self.fetch([SegmentPart(record, "index")], read_named)
+        while not segment.has_vector:
+            if (vector := self.parts.vector(record)) is not None:
+                segment.take_vector(vector)
+            else:
+                await self.fetch([SegmentPart(record, "vector")], read_named)
         parts = [SegmentPart(record, block) for block in index.blocks]
         self.hold(parts)
         try:

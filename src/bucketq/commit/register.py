@@ -136,7 +136,7 @@ class Register:
     async def read_named(self) -> NamedSegments:
         """Read from the object, and not from memory, which segments the queue names."""
         state = (await self.beside().load()).state
-        return NamedSegments(state.incarnation, state.version, state.cold.rows.segments.keys())
+        return NamedSegments(state.incarnation, state.version, state.cold.rows.names())
 
     async def open(self, *, create: bool) -> Document:
         """Load the queue, or create it if it does not exist.

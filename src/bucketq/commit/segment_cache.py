@@ -23,6 +23,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
+from bucketq.codec.gone_vector import decode_vector
 from bucketq.codec.segment_file import (
     decode_ids,
     decode_index,
@@ -35,7 +36,7 @@ from bucketq.errors import BucketQError, CorruptStateError
 from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.records import KeyRecord
 from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import Block, SegmentIds, SegmentIndex, SegmentRecord
+from bucketq.model.segments import Block, Gone, SegmentIds, SegmentIndex, SegmentRecord
 from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq")
@@ -52,7 +53,7 @@ long again as the latency of an object store."""
 ReadRange = Callable[[str, int, int], Awaitable[bytes]]
 """Reads a range of a segment, given its id, the offset and the length."""
 
-_Line = Literal["index", "seqs", "ids"]
+_Line = Literal["index", "seqs", "ids", "vector"]
 _BlockSlot = tuple[str, Block]
 """A segment, and a block of it."""
 
@@ -67,6 +68,8 @@ class SegmentParts:
         self._indexes: dict[str, SegmentIndex] = {}
         self._seqs: dict[str, array[int]] = {}
         self._ids: dict[str, SegmentIds] = {}
+        self._vectors: dict[tuple[str, str], Gone] = {}
+        """What vectors hold, by segment and vector."""
         self._blocks: OrderedDict[_BlockSlot, list[bytes]] = OrderedDict()
         self._block_bytes = 0
         self._held = Counter[_BlockSlot]()
@@ -100,6 +103,10 @@ class SegmentParts:
         if segment_id not in self._damaged:
             self._damaged.add(segment_id)
             _log.error("%s", error)
+
+    def vector(self, segment: SegmentRecord) -> Gone | None:
+        """Return the positions of a segment that are in its vector, if that was read."""
+        return self._vectors.get((segment.id, segment.vector))
 
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
         """Whether a block was read, and is still in memory."""
@@ -163,6 +170,8 @@ class SegmentParts:
         for kept in (self._indexes, self._seqs, self._ids):
             for name in [name for name in kept if name not in named]:
                 del kept[name]
+        for slot in [slot for slot in self._vectors if slot[0] not in named]:
+            del self._vectors[slot]
 
     def know(self, segment: SegmentRecord, index: SegmentIndex) -> None:
         """Take the index of a segment that this process has written."""
@@ -203,11 +212,17 @@ class SegmentParts:
     def _has_line(self, segment: SegmentRecord, what: _Line) -> bool:
         if what == "index":
             return segment.id in self._indexes
+        if what == "vector":
+            return (segment.id, segment.vector) in self._vectors
         return segment.id in (self._seqs if what == "seqs" else self._ids)
 
     async def _read_line(self, segment: SegmentRecord, what: _Line) -> None:
         where = f"{self._where}{segment.id}"
         async with self._limit, self._noting_damage(segment):
+            if what == "vector":
+                text = await self._read(segment.vector, 0, segment.vector_bytes)
+                self._keep_vector(segment, text)
+                return
             index = self._indexes.get(segment.id)
             if index is None:
                 offset = segment.bytes - segment.index
@@ -219,6 +234,18 @@ class SegmentParts:
             elif what == "ids":
                 text = await self._read(segment.id, index.ids.offset, index.ids.length)
                 self._ids[segment.id] = decode_ids(index, text, where)
+
+    def _keep_vector(self, segment: SegmentRecord, text: bytes) -> None:
+        """Keep what a vector holds for a segment, if it fits its entry."""
+        where = f"{self._where}{segment.vector}"
+        vector = decode_vector(segment.vector, text, where).get(segment.id, Gone())
+        if segment.rows - vector.joined(Gone(segment.gone)).count != segment.live:
+            message = (
+                f"{where} does not fit the entry of segment {segment.id} in the queue: "
+                f"{segment.live} of {segment.rows} rows should be left"
+            )
+            raise CorruptStateError(message)
+        self._vectors[segment.id, segment.vector] = vector
 
     async def _read_blocks(self, run: list[SegmentPart]) -> None:
         """Read blocks that follow each other in one segment."""

@@ -6,6 +6,8 @@
                              last version that      digest of the bytes
                              may introduce it
 
+and vectors, which say what has left segments, beside them under names that end in ``.gone``.
+
 Promises:
 
 * Once ``put`` returns, the object is there, durable and with these bytes. A version of the queue
@@ -26,6 +28,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from bucketq.clock import Clock, new_id
+from bucketq.codec.gone_vector import is_vector_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import (
     CorruptStateError,
@@ -133,14 +136,15 @@ class SegmentFolder:
         return (await self._store.get(self._key(segment_id))).body
 
     async def names(self) -> AsyncIterator[str]:
-        """List the ids of the segments that are there, whether or not the queue names them.
+        """List the ids of the segments and vectors that are there, named by the queue or not.
 
         A listing may be late. So what it shows is a candidate for deletion, and what it does not
         show proves nothing.
         """
         async for info in self._store.list(self._root):
             name = info.key.removeprefix(self._root).removesuffix(_SUFFIX)
-            if is_segment_id(name) and info.key == self._key(name):
+            is_ours = is_segment_id(name) or is_vector_id(name)
+            if is_ours and info.key == self._key(name):
                 yield name
 
     async def sweep(self, read_named: ReadNamed) -> int:
@@ -247,7 +251,7 @@ class SegmentFolder:
                 raise CorruptStateError(message) from error
 
     def _key(self, segment_id: str) -> str:
-        return f"{self._root}{segment_id}{_SUFFIX}"
+        return f"{self._root}{segment_id}{'' if is_vector_id(segment_id) else _SUFFIX}"
 
     @contextmanager
     def _explained(self, done: str, doing: str) -> Iterator[None]:

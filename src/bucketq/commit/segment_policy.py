@@ -22,6 +22,9 @@ class SegmentPolicy:
     neighbours: int = 8
     """How many segments are merged into one: so a row is written again once for each step by which
     its segment grows eightfold."""
+    most_ranges: int = 4096
+    """How many ranges of rows that have left the entries hold together, about 64 KiB, before most
+    of them move to a vector."""
     first_sweep_s: float = 600.0
     sweep_s: float = 3600.0
     """When segments are swept: soon after a process that was killed has left some, and rarely,

@@ -3,7 +3,8 @@
 Every spill makes a segment. If they were left alone there would be many small ones, and each has an
 entry in the queue object. So eight of about the same size are merged, up to the largest size, and
 delayed jobs that are due move to segments from which they can be claimed in their order. Keys and
-dead jobs in segments that have outlived their time leave.
+dead jobs in segments that have outlived their time leave. If rows have left at very many places,
+their positions move from the queue object to a vector.
 
 A merge writes the new segments first, then a commit names them instead of the old ones and judges
 each row again: two processes may merge the same segments, and one of them is too late. The old ones
@@ -21,6 +22,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from bucketq.clock import Clock, fraction
+from bucketq.codec.gone_vector import encode_vector, vector_id
 from bucketq.codec.segment_file import (
     SEGMENT_BYTES,
     SegmentRow,
@@ -39,6 +41,7 @@ from bucketq.model.segments import (
     JOB_CLASSES,
     ForgetFormer,
     Merge,
+    NameVector,
     SegmentClass,
     TidySegments,
     WrittenSegment,
@@ -97,6 +100,8 @@ class SegmentUpkeep:
             try:
                 while (state := current()) is not None and await self.merge(state):
                     pass
+                while (state := current()) is not None and await self.shorten(state):
+                    pass
                 while (
                     (state := current()) is not None
                     and is_cold_untidy(state, self._clock.now())
@@ -136,6 +141,17 @@ class SegmentUpkeep:
         merge = await self._write(state, plan)
         await self._submit(Request(merge))
         return True
+
+    async def shorten(self, state: State) -> bool:
+        """Move ranges of rows that have left to a vector, if there are too many; return whether."""
+        chosen = _most_ranges(state, self._policy.most_ranges)
+        if not chosen:
+            return False
+        gone = {segment.record.id: segment.gone.ranges for segment in chosen}
+        body = encode_vector(gone)
+        name = vector_id(state.version + self._policy.least_versions, body)
+        await self._register.segments.folder.put(name, body)
+        return bool(await self._submit(Request(NameVector(id=name, bytes=len(body), gone=gone))))
 
     async def _write(self, state: State, plan: _Plan) -> Merge:
         """Put the merged segments, and return the operation that names them."""
@@ -191,6 +207,21 @@ def _plan(state: State, now: datetime, neighbours: int) -> _Plan | None:
         if len(some) >= neighbours and len(fitting := _fitting(some, neighbours)) > 1:
             return _Plan(fitting)
     return None
+
+
+def _most_ranges(state: State, most: int) -> list[Segment]:
+    """Choose the segments whose entries have the most ranges, if all have too many together."""
+    segments = [each for each in state.cold.rows.of_class(*JOB_CLASSES, "keys") if each.has_vector]
+    left = sum(len(each.since) for each in segments)
+    if left <= most:
+        return []
+    chosen = []
+    for segment in sorted(segments, key=lambda each: len(each.since), reverse=True):
+        if left <= most // 4:
+            break
+        left -= len(segment.since)
+        chosen.append(segment)
+    return chosen
 
 
 def _is_mostly_due(segment: Segment, now: datetime) -> bool:

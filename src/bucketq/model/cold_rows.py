@@ -36,7 +36,7 @@ class SegmentPart(NamedTuple):
     """A part of a segment that has to be read."""
 
     segment: SegmentRecord
-    what: Literal["index", "seqs", "ids"] | Block
+    what: Literal["index", "seqs", "ids", "vector"] | Block
 
 
 class ColdRowsNeededError(Exception):
@@ -58,24 +58,69 @@ ColdJob = tuple[int, JobRecord, Unknown | None]
 class Segment:
     """A segment that a state names, and what is known of it."""
 
-    __slots__ = ("gone", "index", "record")
+    __slots__ = ("_is_touched", "gone", "has_vector", "index", "live", "record", "since")
 
     def __init__(self, record: SegmentRecord) -> None:
         """Begin with the entry of the queue object."""
         self.record = record
-        self.gone = Gone(record.gone)
-        self.index: SegmentIndex | None = None
-
-    @property
-    def live(self) -> int:
+        self.live = record.live
         """How many of its rows have not left."""
-        return self.record.rows - self.gone.count
+        self.since = Gone(record.gone)
+        """The positions that have left and stand in the entry."""
+        self.gone = self.since
+        """All positions that have left, once the vector was read."""
+        self.has_vector = not record.vector
+        """Whether the vector was read, if there is one."""
+        self.index: SegmentIndex | None = None
+        self._is_touched = False
+
+    def take_vector(self, vector: Gone) -> None:
+        """Take what the vector of the entry holds. Raises ``ValueError`` if it does not fit."""
+        gone = vector.joined(self.since)
+        if self.record.rows - gone.count != self.live:
+            message = (
+                f"vector {self.record.vector} does not fit segment {self.record.id}: "
+                f"{gone.count} of {self.record.rows} rows have left, and {self.live} have not"
+            )
+            raise ValueError(message)
+        self.gone, self.has_vector = gone, True
+
+    def name_vector(self, vector_id: str, size_bytes: int, vector: Gone) -> None:
+        """Leave positions that have left to a vector; ``gone`` contains all of them."""
+        since = Gone()
+        for first, last in self.gone.ranges:
+            for position in range(first, last + 1):
+                if position not in vector:
+                    since.add(position)
+        self.since = since
+        self.record = replace(
+            self.record, vector=vector_id, vector_bytes=size_bytes, gone=since.ranges
+        )
+
+    def leave(self, position: int) -> None:
+        """Note that the row at a position has left."""
+        self.gone.add(position)
+        if self.since is not self.gone:
+            self.since.add(position)
+        self.live -= 1
+        self._is_touched = True
+
+    def leave_below(self, stop: int) -> int:
+        """Note that all rows before a position have left; return how many were still there."""
+        before = self.gone.count
+        self.gone.add_below(stop)
+        if self.since is not self.gone:
+            self.since.add_below(stop)
+        left = self.gone.count - before
+        self.live -= left
+        self._is_touched = self._is_touched or left > 0
+        return left
 
     def entry(self) -> SegmentRecord:
         """Return the entry for the queue object, as it is now."""
-        if self.live == self.record.live:
-            return self.record
-        self.record = replace(self.record, live=self.live, gone=self.gone.ranges)
+        if self._is_touched:
+            self.record = replace(self.record, live=self.live, gone=self.since.ranges)
+            self._is_touched = False
         return self.record
 
 
@@ -135,6 +180,11 @@ class ColdRows:
             if each.record.cls in classes and not self.cache.is_damaged(each.record)
         )
 
+    def names(self) -> set[str]:
+        """Return the ids of all segments and vectors that are named."""
+        vectors = {each.record.vector for each in self.segments.values() if each.record.vector}
+        return vectors | self.segments.keys()
+
     def is_readable(self, segment: Segment) -> bool:
         """Whether a segment is still named, and can be read.
 
@@ -178,7 +228,7 @@ class ColdRows:
 
     def leave(self, place: Place) -> None:
         """Note that a row has left its segment; one without rows is named no more."""
-        place.segment.gone.add(place.position)
+        place.segment.leave(place.position)
         self._count(place.segment, -1)
         self.is_touched = True
         if not place.segment.live:
@@ -186,9 +236,7 @@ class ColdRows:
 
     def leave_below(self, segment: Segment, stop: int) -> int:
         """Note that all rows before a position have left; return how many were still there."""
-        before = segment.live
-        segment.gone.add_below(stop)
-        left = before - segment.live
+        left = segment.leave_below(stop)
         if left:
             self._count(segment, -left)
             self.is_touched = True
@@ -209,13 +257,10 @@ class ColdRows:
         """
         found, missing = [], []
         for segment in self.of_class(*classes):
-            index = segment.index
-            if index is None:
-                index = segment.index = self.cache.index(segment.record)
-            if index is None:
-                missing.append(SegmentPart(segment.record, "index"))
-            else:
-                found.append((segment, index))
+            try:
+                found.append((segment, self.index_of(segment)))
+            except ColdRowsNeededError as needed:
+                missing += needed.parts
         if missing:
             raise ColdRowsNeededError(missing)
         return found
@@ -325,15 +370,25 @@ class ColdRows:
                 heapreplace(heap, (following[0], number, following[1]))
 
     def index_of(self, segment: Segment) -> SegmentIndex:
-        """Return the index of a segment. Raises ``ColdRowsNeededError``."""
+        """Return the index of a segment, and know its vector. Raises ``ColdRowsNeededError``."""
+        record, missing = segment.record, []
         if segment.index is None:
-            segment.index = self.cache.index(segment.record)
+            segment.index = self.cache.index(record)
+        if not segment.has_vector:
+            vector = self.cache.vector(record)
+            if vector is None:
+                missing.append(SegmentPart(record, "vector"))
+            else:
+                segment.take_vector(vector)
         if segment.index is None:
-            raise ColdRowsNeededError([SegmentPart(segment.record, "index")])
+            missing.append(SegmentPart(record, "index"))
+        if missing or segment.index is None:
+            raise ColdRowsNeededError(missing)
         return segment.index
 
     def seqs_of(self, segment: Segment) -> array[int]:
         """Return the number of each row of a segment. Raises ``ColdRowsNeededError``."""
+        self.index_of(segment)
         seqs = self.cache.seqs(segment.record)
         if seqs is None:
             raise ColdRowsNeededError([SegmentPart(segment.record, "seqs")])

@@ -25,7 +25,14 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
-from bucketq.model.segments import ForgetFormer, Merge, Spill, SpillKeys, TidySegments
+from bucketq.model.segments import (
+    ForgetFormer,
+    Merge,
+    NameVector,
+    Spill,
+    SpillKeys,
+    TidySegments,
+)
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 
@@ -332,6 +339,7 @@ AnyOperation = (
     | Spill
     | SpillKeys
     | Merge
+    | NameVector
     | TidySegments
     | ForgetFormer
 )
@@ -358,6 +366,7 @@ REPEATABLE = (
     Spill,
     SpillKeys,
     Merge,
+    NameVector,
     TidySegments,
     ForgetFormer,
 )

@@ -20,6 +20,7 @@ from bucketq.model.segments import (
     ForgetFormer,
     Gone,
     Merge,
+    NameVector,
     SegmentClass,
     SegmentRecord,
     Spill,
@@ -101,8 +102,10 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     }
     if not sources or not all(_may_name(state, each.record) for each in operation.targets):
         return 0
-    gone_from = [_gone(sources, origins) for origins in operation.origins]
     state.attach_cold()
+    for source in sources.values():
+        cold.rows.index_of(source)
+    gone_from = [_gone(sources, origins) for origins in operation.origins]
     places: dict[int, Place] = {}
     for target, gone in zip(operation.targets, gone_from, strict=True):
         if gone.count == target.record.rows:
@@ -130,6 +133,25 @@ def forget_former(state: State, operation: ForgetFormer, _now: datetime) -> int:
     if found:
         state.touch_head()
     return len(found)
+
+
+def name_vector(state: State, operation: NameVector, _now: datetime) -> int:
+    """Name a vector in the entries of segments from which all that it holds has left."""
+    if state.version + 1 > operation.until:
+        return 0
+    rows = state.cold.rows
+    found = [rows.segments[name] for name in operation.gone if name in rows.segments]
+    for segment in found:
+        rows.index_of(segment)
+    named = 0
+    for segment in found:
+        vector = Gone(operation.gone[segment.record.id])
+        if segment.record.vector != operation.id and segment.gone.contains(vector):
+            segment.name_vector(operation.id, operation.bytes, vector)
+            state.changes.append(("segments", segment.record.id))
+            named += 1
+    rows.is_touched = rows.is_touched or named > 0
+    return named
 
 
 def _note(state: State, record: SegmentRecord) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
-from bucketq.model.segments import Block, SegmentIds, SegmentIndex, SegmentRecord
+from bucketq.model.segments import Block, Gone, SegmentIds, SegmentIndex, SegmentRecord
 
 DecodedJobs = tuple[list[JobRecord], Mapping[int, Unknown]]
 """Jobs in a row, and by their positions the unknown fields of those that have some."""
@@ -33,6 +33,10 @@ class SegmentCache(Protocol):
 
     def is_damaged(self, segment: SegmentRecord) -> bool:
         """Whether a segment is missing or damaged, so that its rows cannot be read."""
+        ...
+
+    def vector(self, segment: SegmentRecord) -> Gone | None:
+        """Return the positions of a segment that are in its vector."""
         ...
 
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
@@ -67,6 +71,9 @@ class NothingRead:
     def is_damaged(self, segment: SegmentRecord) -> bool:
         """Return False."""
         return False
+
+    def vector(self, segment: SegmentRecord) -> None:
+        """Return None."""
 
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
         """Return False."""

@@ -57,6 +57,10 @@ class SegmentRecord(
     """When it was written; old segments are written anew, before a lifecycle rule deletes them."""
     gone: tuple[Range, ...] = ()
     """The positions of rows that have left, in order, as ranges that do not touch."""
+    vector: str = ""
+    """The id of an object that holds more positions of rows that have left; empty: there is none.
+    ``gone`` then has those that have left since it was written."""
+    vector_bytes: int = 0
 
     @property
     def until(self) -> int:
@@ -160,6 +164,22 @@ class Gone:
         self._firsts[:place] = [0]
         self._lasts[:place] = [end]
 
+    def contains(self, other: Gone) -> bool:
+        """Whether all positions of ``other`` are among these."""
+        return all(
+            self.count_between(first, last + 1) == last - first + 1 for first, last in other.ranges
+        )
+
+    def joined(self, other: Gone) -> Gone:
+        """Return the positions of both."""
+        ranges: list[Range] = []
+        for first, last in sorted([*self.ranges, *other.ranges]):
+            if ranges and first <= ranges[-1][1] + 1:
+                ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
+            else:
+                ranges.append((first, last))
+        return Gone(ranges)
+
     def next_live(self, position: int) -> int:
         """Return the first position from ``position`` on whose row has not left."""
         place = bisect_right(self._firsts, position) - 1
@@ -256,6 +276,21 @@ class SpillKeys(Operation, frozen=True):
     """The key at each position, as it was written."""
     unknown: dict[str, Unknown] = field(default_factory=dict)
     """The unknown fields of those that have some, by id."""
+
+
+class NameVector(Operation, frozen=True):
+    """Move positions of rows that have left to an object. Answers for how many segments it did."""
+
+    id: str
+    """The last version that may introduce it, and a digest of its bytes; also its key."""
+    bytes: int
+    gone: dict[str, tuple[Range, ...]]
+    """What it holds, by segment."""
+
+    @property
+    def until(self) -> int:
+        """The last version that may introduce it."""
+        return int(self.id[: self.id.index("-")])
 
 
 class Merge(Operation, frozen=True):

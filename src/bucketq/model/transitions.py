@@ -89,6 +89,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     segments.Spill: segment_changes.spill,
     segments.SpillKeys: segment_changes.spill_keys,
     segments.Merge: segment_changes.merge,
+    segments.NameVector: segment_changes.name_vector,
     segments.TidySegments: operators.tidy_segments,
     segments.ForgetFormer: segment_changes.forget_former,
     ops.ReadOutbox: archiving.read_outbox,

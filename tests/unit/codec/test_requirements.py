@@ -162,7 +162,7 @@ def test_an_unknown_field_of_an_entry_is_kept_until_the_segment_leaves() -> None
     line = LINE.replace(b'"class":"ready"', b'"class":"ready","news":[1.50]')
     document = decode(with_entry(line), WHERE)
     segment = next(iter(document.state.cold.rows.segments.values()))
-    segment.gone.add(1)
+    segment.leave(1)
     document.state.cold.rows.is_touched = True
     body = document.prepare("commit-2").body
     assert b'"gone":[[0,1],[3,3]],"news":[1.50]}' in body

@@ -12,11 +12,12 @@ from bucketq.commit import segment_cache
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
+from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
-from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
+from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 
 KEY = "queue.json"
 SPILL_BYTES = 2000
@@ -26,13 +27,15 @@ QUEUES = [DirectCommitter, GroupCommitter]
 class Deep:
     """A store, and queues over it that spill early."""
 
-    def __init__(self, loop: VirtualLoop, faults: Faults | None = None) -> None:
+    def __init__(self, loop: VirtualLoop, policy: SegmentPolicy = DEFAULT_POLICY) -> None:
         self.loop = loop
-        self.store = SimulatedStore(loop, faults) if faults else SimulatedStore(loop)
+        self.store = SimulatedStore(loop)
+        self._policy = policy
 
     def open(self, queue_type: type[Any], name: str = "link") -> Queue[Any]:
         clock = SimulatedClock(self.loop)
         register = Register(self.store.connect(name), KEY, "queue", clock)
+        register.segments.policy = self._policy
         return Queue(queue_type(register, clock), clock)
 
     async def create(self, **settings: Any) -> None:
@@ -276,5 +279,47 @@ def test_a_snapshot_beside_writes_is_of_one_version(
             assert len(depths) > 10
             assert (await deep.head()).cold.rows.segments
             assert [job.id for job in (await reader.snapshot()).jobs] == pushed
+
+    run(main)
+
+
+def test_rows_that_leave_in_any_order_do_not_make_the_object_large() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, policy=SegmentPolicy(most_ranges=20))
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            ids = list(await queue.push_many([JobSpec(kind="k", payload=n) for n in range(600)]))
+            await asyncio.sleep(5)
+            for job in ids[::2]:
+                assert await queue.cancel(job) == "cancelled"
+            await asyncio.sleep(20)
+            rows = (await deep.head()).cold.rows
+            assert any(each.record.vector for each in rows.segments.values())
+            assert sum(len(each.since) for each in rows.segments.values()) <= 20
+        async with deep.open(GroupCommitter) as queue:
+            assert (await queue.stats()).counts["k"]["queued"] == 300
+            assert await queue.cancel(ids[1]) == "cancelled"
+            assert [job.id for job in await queue.claim(limit=1000)] == ids[3::2]
+
+    run(main)
+
+
+def test_vectors_that_are_named_no_more_are_deleted() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        policy = SegmentPolicy(most_ranges=20, least_versions=2, first_sweep_s=20, sweep_s=20)
+        deep = Deep(loop, policy=policy)
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            ids = list(await queue.push_many([JobSpec(kind="k", payload=n) for n in range(600)]))
+            await asyncio.sleep(5)
+            for step in (2, 3, 5):
+                for job in ids[::step]:
+                    await queue.cancel(job)
+                await asyncio.sleep(10)
+            await asyncio.sleep(100)
+            left = {key.rpartition("/")[2] for key in await deep.segments()}
+            rows = (await deep.head()).cold.rows
+            assert any(name.endswith(".gone") for name in left)
+            assert {name.removesuffix(".jsonl") for name in left} == rows.names()
 
     run(main)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from msgspec import Raw
 
 from bucketq.codec import Document, decode
+from bucketq.codec.gone_vector import decode_vector, encode_vector, vector_id
 from bucketq.codec.segment_file import (
     EncodedSegment,
     decode_ids,
@@ -30,8 +31,10 @@ from bucketq.model.segment_changes import class_of
 from bucketq.model.segment_reads import DecodedJobs
 from bucketq.model.segments import (
     Block,
+    Gone,
     Line,
     Merge,
+    NameVector,
     SegmentClass,
     SegmentIds,
     SegmentIndex,
@@ -53,12 +56,17 @@ class Memory:
         """Begin without segments."""
         self.bodies: dict[str, bytes] = {}
         self.damaged = set[str]()
+        self.vectors: dict[tuple[str, str], Gone] = {}
         self.read = dict[tuple[str, object], object]()
 
     def fetch(self, parts: Sequence[SegmentPart]) -> None:
         """Read parts."""
         assert parts
         for segment, what in parts:
+            if what == "vector":
+                vector = decode_vector(segment.vector, self.bodies[segment.vector], "vector")
+                self.vectors[segment.id, segment.vector] = vector.get(segment.id, Gone())
+                continue
             body = self.bodies[segment.id]
             start = segment.bytes - segment.index
             index = decode_index(segment, body[start:], segment.id)
@@ -84,6 +92,9 @@ class Memory:
 
     def is_damaged(self, segment: SegmentRecord) -> bool:
         return segment.id in self.damaged
+
+    def vector(self, segment: SegmentRecord) -> Gone | None:
+        return self.vectors.get((segment.id, segment.vector))
 
     def has_block(self, segment: SegmentRecord, block: Block) -> bool:
         return (segment.id, block) in self.read
@@ -178,12 +189,32 @@ class DeepState:
             origins=(tuple(origins[seq] for seq in encoded.seqs),),
         )
 
+    def vector(self, now: datetime) -> NameVector | None:
+        """Write what has left all segments to a vector, to be named at any time."""
+        segments = [each for each in self.state.cold.rows.segments.values() if each.has_vector]
+        gone = {each.record.id: each.gone.ranges for each in segments if each.gone.count}
+        if not gone:
+            return None
+        body = encode_vector(gone)
+        name = vector_id(self.state.version + 2, body)
+        self.memory.bodies[name] = body
+        return NameVector(id=name, bytes=len(body), gone=gone)
+
     def lines(self, segment: Segment) -> list[tuple[int, bytes]]:
         """The rows of a segment that have not left, with their positions."""
         body, record = self.memory.bodies[segment.record.id], segment.record
         index = decode_index(record, body[record.bytes - record.index :], record.id)
         lines = [line for b in index.blocks for line in split_block(b, _cut(body, b), record.id)]
-        return [(p, line) for p, line in enumerate(lines) if p not in segment.gone]
+        gone = self.gone_from(segment)
+        return [(p, line) for p, line in enumerate(lines) if p not in gone]
+
+    def gone_from(self, segment: Segment) -> Gone:
+        """The positions that have left a segment, also those that stand in a vector."""
+        record = segment.record
+        if segment.has_vector:
+            return segment.gone
+        vector = decode_vector(record.vector, self.memory.bodies[record.vector], "vector")
+        return vector[record.id].joined(segment.since)
 
     def write(self, cls: SegmentClass, jobs: Sequence[JobRecord]) -> EncodedSegment:
         """Encode jobs as a segment."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bucketq.errors import LeaseLostError
 from bucketq.model.operations import List, ReadStats, Request, Tidy
 from bucketq.model.operators import is_cold_untidy
-from bucketq.model.segments import Merge, SegmentClass, Spill, SpillKeys, TidySegments
+from bucketq.model.segments import Merge, NameVector, SegmentClass, Spill, SpillKeys, TidySegments
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from tests.unit.model.deep_state import DeepState
@@ -31,7 +31,7 @@ class DeepMachine(QueueMachine):
         """Begin with an empty queue."""
         super().__init__()
         self.deep = DeepState(State(incarnation="test", created_at=START))
-        self.written: list[Spill | SpillKeys | Merge] = []
+        self.written: list[Spill | SpillKeys | Merge | NameVector] = []
         self.news: dict[int, dict[str, Raw]] = {}
 
     def check(self, request: Request) -> None:
@@ -68,7 +68,11 @@ class DeepMachine(QueueMachine):
     def merge(self, cls: SegmentClass, count: int, later: bool) -> None:
         self.put(self.deep.merge(cls, self.now, count), later=later)
 
-    def put(self, written: Spill | SpillKeys | Merge | None, *, later: bool) -> None:
+    @rule(later=st.booleans())
+    def shorten(self, later: bool) -> None:
+        self.put(self.deep.vector(self.now), later=later)
+
+    def put(self, written: Spill | SpillKeys | Merge | NameVector | None, *, later: bool) -> None:
         if written is not None:
             self.written.append(written)
         if not later:
@@ -113,7 +117,8 @@ class DeepMachine(QueueMachine):
     @invariant()
     def rows_and_bytes_in_segments_are_counted(self) -> None:
         rows = self.deep.state.cold.rows
-        live = {each: each.record.rows - each.gone.count for each in rows.segments.values()}
+        segments = rows.segments.values()
+        live = {each: each.record.rows - self.deep.gone_from(each).count for each in segments}
         for cls in ("ready", "later", "dead", "keys"):
             assert rows.count(cls) == sum(live[each] for each in rows.of_class(cls))
         slow = (each.record.bytes // each.record.rows * count for each, count in live.items())

@@ -9,7 +9,7 @@ import pytest
 
 from bucketq.errors import QueueFullError
 from bucketq.model.operations import Cancel, Claim, Configure, Push, Request
-from bucketq.model.segments import Merge, Spill
+from bucketq.model.segments import Merge, NameVector, Spill
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job
@@ -163,3 +163,46 @@ def test_jobs_that_were_decoded_are_found_in_the_merged_segment() -> None:
     deep.do(deep.written_merge())
     assert [deep.claim() for _ in range(3)] == [["j2"], ["j3"], []]
     assert deep.statuses() == dict.fromkeys(QUEUED, "running")
+
+
+def written_vector(deep: Deep) -> NameVector:
+    written = deep.vector(NOW)
+    assert written is not None
+    return written
+
+
+def test_a_vector_takes_over_what_has_left_and_more_leaves_after_it() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill())
+    deep.do(Cancel(job="j2"))
+    assert deep.do(written_vector(deep)) == 1
+    (segment,) = deep.state.cold.rows.segments.values()
+    assert (segment.record.gone, segment.live) == ((), 2)
+    deep.reload()
+    deep.do(Cancel(job="j1"))
+    (entry,) = [each.entry() for each in deep.state.cold.rows.segments.values()]
+    assert (entry.gone, entry.live) == (((0, 0),), 1)
+    assert [deep.claim(), deep.claim()] == [["j3"], []]
+
+
+def test_a_vector_does_not_let_a_row_leave_whose_commit_was_lost() -> None:
+    deep, other = Deep(), Deep()
+    spill = deep.written_spill()
+    deep.do(spill)
+    other.memory = other.state.cold.rows.cache = deep.memory
+    other.do(spill)
+    other.do(Cancel(job="j2"))  # Its commit is lost, and the vector is named on the other state.
+    assert deep.do(written_vector(other)) == 0
+    assert deep.statuses() == QUEUED
+    assert [deep.claim() for _ in range(3)] == [["j1"], ["j2"], ["j3"]]
+
+
+def test_a_vector_is_not_introduced_after_its_last_version() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill())
+    deep.do(Cancel(job="j2"))
+    vector = written_vector(deep)
+    deep.state.version = vector.until
+    assert deep.do(vector) == 0
+    deep.state.version -= 1
+    assert deep.do(vector) == 1
