@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from bucketq.admin.copies import Copy
 from bucketq.admin.deep_check import BadSegment, describe_bad, read_segments
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
+from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import RowSpool, decode
 from bucketq.codec.segment_check import CheckedSegment
 from bucketq.codec.segment_file import encode_segment, segment_row, sort_rows
 from bucketq.commit.segment_folder import SegmentFolder
 from bucketq.errors import InvalidRequestError
-from bucketq.model.cold_rows import Segment
+from bucketq.model.cold_segment import Segment
 from bucketq.model.state import State
 
 # A conflict means that the queue was changed within one write; twenty in a row mean a busy queue.
@@ -105,7 +106,8 @@ async def _replace(
         segment = rows.segments.get(name)
         if segment is None:
             continue
-        live = [row for row in checked.rows if row.position not in segment.gone]
+        is_known = await SegmentReader(target, state).know_vector(segment) is None
+        live = [row for row in checked.rows if is_known and row.position not in segment.gone]
         now = CheckedSegment(checked.problems, live, segment.live - len(live))
         given_up.append(describe_bad(target, state, segment, now))
         rows.drop(segment)

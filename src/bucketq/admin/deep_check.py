@@ -15,10 +15,11 @@ from itertools import islice
 from bucketq.admin.queue_object import QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
+from bucketq.codec.gone_vector import is_vector_id
 from bucketq.codec.segment_check import CheckedRow, CheckedSegment, check_segment
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import UnavailableError
-from bucketq.model.cold_rows import Segment
+from bucketq.model.cold_segment import Segment
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError
@@ -141,8 +142,7 @@ async def read_segments(
             if body is None:
                 missing.append(segment)
             else:
-                where = f"{reader.segments.folder.address}{segment.record.id}"
-                yield segment, check_segment(segment, body, where)
+                yield segment, await _check(reader, segment, body)
                 await asyncio.sleep(0)
     if missing:
         await asyncio.sleep(_MISSING_S)
@@ -151,13 +151,19 @@ async def read_segments(
             yield each
 
 
+async def _check(reader: SegmentReader, segment: Segment, body: bytes) -> CheckedSegment:
+    """Check a segment; if what has left it cannot be read, none of its rows can be trusted."""
+    if (problem := await reader.know_vector(segment)) is not None:
+        return CheckedSegment((problem,), [], segment.live)
+    return check_segment(segment, body, f"{reader.segments.folder.address}{segment.record.id}")
+
+
 async def _read_missing(
     target: QueueObject, reader: SegmentReader, segment: Segment
 ) -> AsyncIterator[tuple[Segment, CheckedSegment | None]]:
     body = await _read(target, reader, segment)
     if body is not None:
-        where = f"{reader.segments.folder.address}{segment.record.id}"
-        yield segment, check_segment(segment, body, where)
+        yield segment, await _check(reader, segment, body)
     elif segment.record.id in (await reader.read_named()).ids:
         yield segment, CheckedSegment(("there is no such object",), [], segment.live)
     else:
@@ -212,12 +218,13 @@ def _count(
 
 
 async def _list_orphans(target: QueueObject, state: State, found: DeepCheck) -> None:
-    """List the segments that the queue does not name; other objects are not looked at."""
-    root, named = _root(target), state.cold.rows.segments
+    """List the segments and vectors that the queue does not name, and no other objects."""
+    root, named = _root(target), state.cold.rows.names()
     async for info in target.store.list(root):
         incarnation, _, name = info.key.removeprefix(root).rpartition("/")
         segment_id = name.removesuffix(".jsonl")
-        if not is_segment_id(segment_id) or name == segment_id or "/" in incarnation:
+        is_segment = is_segment_id(segment_id) and name != segment_id
+        if not (is_segment or is_vector_id(name)) or "/" in incarnation:
             continue
         orphan = Orphan(info.key, info.size_bytes)
         if incarnation != state.incarnation:

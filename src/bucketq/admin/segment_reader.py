@@ -13,7 +13,8 @@ from bucketq.codec import decode, is_tombstone
 from bucketq.commit.queue_segments import QueueSegments
 from bucketq.commit.segment_folder import NamedSegments
 from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError
-from bucketq.model.cold_rows import ColdRowsNeededError, Segment, SegmentPart
+from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.cold_segment import Segment
 from bucketq.model.state import State
 
 A = TypeVar("A")
@@ -71,6 +72,14 @@ class SegmentReader:
                     return f"the row with seq {seq} is also in segment {segment.record.id}"
         return None
 
+    async def know_vector(self, segment: Segment) -> str | None:
+        """Read what has left a segment; return what is wrong if that cannot be read, or None."""
+        try:
+            await self.read(partial(self._state.cold.rows.require_vector, segment))
+        except CorruptStateError as error:
+            return str(error)
+        return None
+
     def _numbers(self, segment: Segment) -> array[int]:
         rows = self._state.cold.rows
         rows.index_of(segment)
@@ -83,5 +92,5 @@ class SegmentReader:
             raise QueueNotFoundError(f"{self._target.url} was deleted meanwhile")
         state = decode(newest, self._target.url).state
         is_same = state.incarnation == self._state.incarnation
-        ids = set(state.cold.rows.segments) if is_same else set[str]()
+        ids = state.cold.rows.names() if is_same else set[str]()
         return NamedSegments(state.incarnation, state.version, ids)

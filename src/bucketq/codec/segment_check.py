@@ -24,7 +24,7 @@ from bucketq.codec.segment_file import (
     split_block,
 )
 from bucketq.errors import CorruptStateError
-from bucketq.model.cold_rows import Segment
+from bucketq.model.cold_segment import Segment
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segments import (
     Block,

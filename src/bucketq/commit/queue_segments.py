@@ -18,7 +18,8 @@ from bucketq.commit.segment_cache import SegmentParts
 from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
 from bucketq.commit.segment_policy import DEFAULT_POLICY
 from bucketq.errors import CorruptStateError, UnavailableError
-from bucketq.model.cold_rows import Segment, SegmentPart
+from bucketq.model.cold_rows import SegmentPart
+from bucketq.model.cold_segment import Segment
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore

@@ -34,7 +34,7 @@ from bucketq.codec.segment_file import (
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.register import Register
 from bucketq.errors import BucketQError, ClosedError, SupersededError
-from bucketq.model.cold_rows import Segment
+from bucketq.model.cold_segment import Segment
 from bucketq.model.operations import Request
 from bucketq.model.operators import is_cold_untidy
 from bucketq.model.segments import (

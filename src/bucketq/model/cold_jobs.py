@@ -16,7 +16,8 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
-from bucketq.model.cold_rows import ColdJob, ColdRows, ColdRun, Place, Segment
+from bucketq.model.cold_rows import ColdJob, ColdRows, ColdRun, Place
+from bucketq.model.cold_segment import Segment
 from bucketq.model.records import JobRecord, Status, Unknown
 from bucketq.model.segments import SegmentClass, SegmentIndex, SegmentRecord
 from bucketq.model.table import Table

@@ -16,15 +16,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Literal, NamedTuple
 
-from msgspec.structs import replace
-
 from bucketq.errors import UnavailableError
+from bucketq.model.cold_segment import Segment
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
 from bucketq.model.segment_reads import NothingRead, SegmentCache
 from bucketq.model.segments import (
     JOB_CLASSES,
     Block,
-    Gone,
     SegmentClass,
     SegmentIndex,
     SegmentRecord,
@@ -53,75 +51,6 @@ class ColdRowsNeededError(Exception):
 
 ColdJob = tuple[int, JobRecord, Unknown | None]
 """The position of a job, the job, and its unknown fields."""
-
-
-class Segment:
-    """A segment that a state names, and what is known of it."""
-
-    __slots__ = ("_is_touched", "gone", "has_vector", "index", "live", "record", "since")
-
-    def __init__(self, record: SegmentRecord) -> None:
-        """Begin with the entry of the queue object."""
-        self.record = record
-        self.live = record.live
-        """How many of its rows have not left."""
-        self.since = Gone(record.gone)
-        """The positions that have left and stand in the entry."""
-        self.gone = self.since
-        """All positions that have left, once the vector was read."""
-        self.has_vector = not record.vector
-        """Whether the vector was read, if there is one."""
-        self.index: SegmentIndex | None = None
-        self._is_touched = False
-
-    def take_vector(self, vector: Gone) -> None:
-        """Take what the vector of the entry holds. Raises ``ValueError`` if it does not fit."""
-        gone = vector.joined(self.since)
-        if self.record.rows - gone.count != self.live:
-            message = (
-                f"vector {self.record.vector} does not fit segment {self.record.id}: "
-                f"{gone.count} of {self.record.rows} rows have left, and {self.live} have not"
-            )
-            raise ValueError(message)
-        self.gone, self.has_vector = gone, True
-
-    def name_vector(self, vector_id: str, size_bytes: int, vector: Gone) -> None:
-        """Leave positions that have left to a vector; ``gone`` contains all of them."""
-        since = Gone()
-        for first, last in self.gone.ranges:
-            for position in range(first, last + 1):
-                if position not in vector:
-                    since.add(position)
-        self.since = since
-        self.record = replace(
-            self.record, vector=vector_id, vector_bytes=size_bytes, gone=since.ranges
-        )
-
-    def leave(self, position: int) -> None:
-        """Note that the row at a position has left."""
-        self.gone.add(position)
-        if self.since is not self.gone:
-            self.since.add(position)
-        self.live -= 1
-        self._is_touched = True
-
-    def leave_below(self, stop: int) -> int:
-        """Note that all rows before a position have left; return how many were still there."""
-        before = self.gone.count
-        self.gone.add_below(stop)
-        if self.since is not self.gone:
-            self.since.add_below(stop)
-        left = self.gone.count - before
-        self.live -= left
-        self._is_touched = self._is_touched or left > 0
-        return left
-
-    def entry(self) -> SegmentRecord:
-        """Return the entry for the queue object, as it is now."""
-        if self._is_touched:
-            self.record = replace(self.record, live=self.live, gone=self.since.ranges)
-            self._is_touched = False
-        return self.record
 
 
 class Place(NamedTuple):
@@ -371,20 +300,21 @@ class ColdRows:
 
     def index_of(self, segment: Segment) -> SegmentIndex:
         """Return the index of a segment, and know its vector. Raises ``ColdRowsNeededError``."""
-        record, missing = segment.record, []
+        self.require_vector(segment)
         if segment.index is None:
-            segment.index = self.cache.index(record)
-        if not segment.has_vector:
-            vector = self.cache.vector(record)
-            if vector is None:
-                missing.append(SegmentPart(record, "vector"))
-            else:
-                segment.take_vector(vector)
+            segment.index = self.cache.index(segment.record)
         if segment.index is None:
-            missing.append(SegmentPart(record, "index"))
-        if missing or segment.index is None:
-            raise ColdRowsNeededError(missing)
+            raise ColdRowsNeededError([SegmentPart(segment.record, "index")])
         return segment.index
+
+    def require_vector(self, segment: Segment) -> None:
+        """Know what has left a segment. Raises ``ColdRowsNeededError``."""
+        if not segment.has_vector:
+            vector = self.cache.vector(segment.record)
+            if vector is None:
+                parts: tuple[Literal["vector", "index"], ...] = ("vector", "index")
+                raise ColdRowsNeededError([SegmentPart(segment.record, part) for part in parts])
+            segment.take_vector(vector)
 
     def seqs_of(self, segment: Segment) -> array[int]:
         """Return the number of each row of a segment. Raises ``ColdRowsNeededError``."""

@@ -15,7 +15,8 @@ from itertools import islice
 from operator import attrgetter
 
 from bucketq.model.age_index import AgeIndex
-from bucketq.model.cold_rows import ColdRows, Segment
+from bucketq.model.cold_rows import ColdRows
+from bucketq.model.cold_segment import Segment
 from bucketq.model.records import KeyRecord
 from bucketq.model.segments import SegmentIndex, SegmentRecord
 from bucketq.model.table import Table

@@ -14,7 +14,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from bucketq.model.cold_rows import Place, Segment
+from bucketq.model.cold_rows import Place
+from bucketq.model.cold_segment import Segment
 from bucketq.model.records import JobRecord
 from bucketq.model.segments import (
     ForgetFormer,

@@ -13,14 +13,15 @@ from msgspec.structs import replace
 from bucketq.admin import QueueObject
 from bucketq.admin.deep_check import BadSegment, check_deep
 from bucketq.codec import Document
+from bucketq.codec.gone_vector import decode_vector
 from bucketq.codec.segment_check import CheckedSegment, check_segment
 from bucketq.codec.segment_file import encode_segment, segment_row
-from bucketq.model.cold_rows import Segment
+from bucketq.model.cold_segment import Segment
 from bucketq.model.segments import SegmentClass, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.base import StoredObject
 from bucketq.testing import run
-from tests.compat.states import segments
+from tests.compat.states import segments, vectors
 from tests.unit.admin.deep_queues import KEY, Deep, deep
 
 CLASSES: list[SegmentClass] = [*segments()]
@@ -31,7 +32,11 @@ def golden(cls: SegmentClass) -> tuple[SegmentRecord, bytes]:
 
 
 def check(record: SegmentRecord, body: bytes) -> CheckedSegment:
-    return check_segment(Segment(record), body, "it")
+    segment = Segment(record)
+    if record.vector:
+        vector = decode_vector(record.vector, vectors()[record.vector], "its vector")
+        segment.take_vector(vector[record.id])
+    return check_segment(segment, body, "it")
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -24,7 +24,8 @@ from bucketq.codec.segment_file import (
     sort_rows,
     split_block,
 )
-from bucketq.model.cold_rows import ColdRowsNeededError, Segment, SegmentPart
+from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.cold_segment import Segment
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segment_changes import class_of
