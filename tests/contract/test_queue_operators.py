@@ -17,6 +17,7 @@ from bucketq import (
     Settings,
 )
 from bucketq.codec import decode
+from bucketq.model.settings import DEEP
 from tests.contract.places import Place
 
 
@@ -147,7 +148,7 @@ async def test_settings_are_read_and_changed_for_all_clients(
     place: Place, queue: Queue[Any]
 ) -> None:
     before = await place.stored()
-    assert await queue.settings() == Settings()
+    assert await queue.settings() == DEEP
     assert await place.stored() == before
     changed = await queue.configure(lease_s=60, backoff=Backoff(base_s=2))
     assert (changed.lease_s, changed.backoff) == (60.0, Backoff(base_s=2))

@@ -158,7 +158,8 @@ def test_processes_killed_at_random_moments_lose_nothing_and_double_nothing(fold
         queue.configure(
             lease_s=1.0, heartbeat_s=0.3, grace_s=0.5, clock_margin_s=1.0, max_attempts=1000
         )
-        queue.configure(archive_after_s=3600)  # What is done is to be counted in one place.
+        # What is done is to be counted in one place.
+        queue.configure(archive_after_s=3600, spill_bytes=16 << 20)
         with nursery(folder) as programs:
             for command in ("produce_forever", "produce_forever", "work", "work"):
                 programs.start(command, chance.choice(MODES))

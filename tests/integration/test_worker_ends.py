@@ -91,7 +91,7 @@ def test_jobs_that_were_fetched_ahead_go_back_in_time_where_writes_are_slow(
 ) -> None:
     """One commit for each of them would take a minute, at 0.2 s for a write."""
     with bucketq.connect_sync(ending.url, mode="direct") as queue:
-        queue.configure(archive_after_s=3600, lease_s=60.0)
+        queue.configure(archive_after_s=3600, spill_bytes=16 << 20, lease_s=60.0)
         queue.push_many([JobSpec(kind="quick", payload=None) for _ in range(3000)])
         ending.start_program(write_s=0.2)
         until(lambda: queue.stats().counts["quick"].get("running", 0) > 100, 60)

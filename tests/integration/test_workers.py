@@ -79,7 +79,7 @@ class Yard:
 
     def open(self, **settings: Any) -> UnopenedBlockingQueue[Any]:
         with bucketq.connect_sync(self.url, mode="direct") as queue:
-            queue.configure(archive_after_s=3600, **settings)
+            queue.configure(archive_after_s=3600, spill_bytes=16 << 20, **settings)
         return bucketq.connect_sync(self.url, mode="direct", worker="test")
 
     def hire(self, mode: Mode) -> Hand:

@@ -44,6 +44,9 @@ _log = logging.getLogger("bucketq")
 ROW_BYTES = 64 << 20
 """How many bytes of rows are kept. Rows in the order of claims are read once, so this is for queues
 of many kinds, whose segments are read at many places: 2,000 blocks of 32 KiB."""
+_DECODED_BLOCKS = 128
+"""Of how many blocks the decoded jobs are kept. Readers of the same pages share them, so that their
+answers take memory once; it is more than the largest page, and about 20 MB."""
 _PARALLEL = 16
 """How many requests are made at once: enough to hide the latency of an object store."""
 _REQUEST_BYTES = 1 << 20
@@ -72,6 +75,8 @@ class SegmentParts:
         """What vectors hold, by segment and vector."""
         self._blocks: OrderedDict[_BlockSlot, list[bytes]] = OrderedDict()
         self._block_bytes = 0
+        self._decoded: OrderedDict[_BlockSlot, DecodedJobs] = OrderedDict()
+        """The jobs of blocks that were decoded whole."""
         self._held = Counter[_BlockSlot]()
         """How many requests need each block."""
         self._under_way: dict[tuple[str, Block | _Line], asyncio.Task[None]] = {}
@@ -119,8 +124,17 @@ class SegmentParts:
         lines = self.lines(segment, block)
         if lines is None:
             return None
-        some = lines[start - block.start : stop - block.start]
-        return decode_jobs(some, start, f"{self._where}{segment.id}")
+        slot, where = (segment.id, block), f"{self._where}{segment.id}"
+        known = self._decoded.get(slot)
+        if known is None and stop - start < len(lines):
+            return decode_jobs(lines[start - block.start : stop - block.start], start, where)
+        if known is None:
+            known = self._decoded[slot] = decode_jobs(lines, block.start, where)
+            if len(self._decoded) > _DECODED_BLOCKS:
+                self._decoded.popitem(last=False)
+        self._decoded.move_to_end(slot)
+        jobs, unknown = known
+        return jobs[start - block.start : stop - block.start], unknown
 
     def keys(
         self, segment: SegmentRecord, block: Block, start: int, stop: int
@@ -280,6 +294,7 @@ class SegmentParts:
             return
         for slot in [slot for slot in self._blocks if not self._held[slot]]:
             del self._blocks[slot]
+            self._decoded.pop(slot, None)
             self._block_bytes -= slot[1].length
             if self._block_bytes <= ROW_BYTES:
                 return
