@@ -89,6 +89,25 @@ def read(spark: SparkSession, folder: Path) -> None:
     }
 
 
+def read_deep(spark: SparkSession, folder: Path) -> None:
+    """Jobs in segments, which executors read by themselves."""
+    url = (folder / "queue.json").as_uri()
+    with bucketq.connect_sync(url, mode="embedded") as queue:
+        queue.configure(spill_bytes=50_000, max_batch_jobs=50_000)
+        for start in range(0, 50_000, 12_500):
+            numbers = range(start, start + 12_500)
+            queue.push_many([JobSpec(kind=f"k{n % 3}", payload=n, priority=n % 2) for n in numbers])
+        running = {job.id for job in queue.claim("k1", limit=500)}
+        while queue.stats().head_bytes > 400_000:
+            time.sleep(0.05)
+        assert queue.stats().segments > 1
+    reader = spark.read.format("bucketq").option("numPartitions", 6)
+    rows = reader.load(url).select("id", "payload", "status").collect()
+    assert sorted(int(row.payload) for row in rows) == list(range(50_000))
+    assert {row.id for row in rows if row.status == "running"} == running
+    assert reader.option("kind", "k2").option("status", "queued").load(url).count() == 16_666
+
+
 def read_archive(spark: SparkSession, folder: Path) -> None:
     url = finished_jobs(folder)
     reader = spark.read.format("bucketq").option("table", "archive")
@@ -290,7 +309,7 @@ def archive_commands(master: str, folder: Path) -> None:
 FEATURES: dict[str, Callable[[SparkSession, Path], None]] = {
     each.__name__: each
     for each in (
-        *(read, read_archive, write, write_staged, write_wrong),
+        *(read, read_deep, read_archive, write, write_staged, write_wrong),
         *(read_stream, each_batch, finish, write_stream),
         *(run, run_missing, interrupted, compacted, reported, replayed),
     )

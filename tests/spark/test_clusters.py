@@ -21,8 +21,8 @@ from tests.spark.session import CONFIG
 
 ON_CONNECT = ("read_stream", "run")
 """A source that stays alive on the server, and handlers, which use tags and interruptions."""
-BASICS = (*ON_CONNECT, "read", "write_staged")
-"""Also rows that come from the driver, and rows that executors stage."""
+BASICS = (*ON_CONNECT, "read", "read_deep", "write_staged")
+"""Also rows that come from the driver, rows that executors read, and rows that they stage."""
 IS_ALL_WANTED = os.environ.get("PLACES") == "all"
 NAMES = (*FEATURES, *COMMANDS) if IS_ALL_WANTED else BASICS
 COPIES = ("write_beside_a_copy",) if IS_ALL_WANTED else ()

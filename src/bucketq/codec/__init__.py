@@ -21,7 +21,7 @@ from bucketq.codec.document import Document, Prepared
 from bucketq.codec.heading import Heading, read_heading
 from bucketq.codec.inline_copy import InlineCopy, RowSpool
 from bucketq.codec.layout import FORMAT, TABLES
-from bucketq.codec.lines import read_job_lines
+from bucketq.codec.lines import JobLines, read_job_lines
 from bucketq.codec.tombstone import Tombstone, is_tombstone, read_tombstone
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Document",
     "Heading",
     "InlineCopy",
+    "JobLines",
     "Prepared",
     "RowSpool",
     "Tombstone",

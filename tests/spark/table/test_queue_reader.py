@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -98,6 +99,21 @@ def test_all_partitions_together_hold_the_whole_queue(
         found = read(file_url, numPartitions=parts).select("seq").rdd.glom().collect()
         assert [len(part) for part in found] == sizes
         assert sorted(row.seq for part in found for row in part) == list(range(1, 11))
+
+
+def test_executors_read_the_segments_of_a_deep_queue(
+    file_url: str, read: Callable[..., DataFrame]
+) -> None:
+    with bucketq.connect_sync(file_url, mode="embedded") as queue:
+        queue.configure(spill_bytes=10_000)
+        queue.push_many([JobSpec(kind=f"k{n % 2}", payload=n) for n in range(1000)])
+        while queue.stats().head_bytes > 50_000:
+            time.sleep(0.05)
+        jobs = queue.snapshot().jobs
+    found = read(file_url, numPartitions="3").orderBy("seq").collect()
+    assert [row.id for row in found] == [job.id for job in jobs]
+    assert read(file_url, kind="k1").count() == 500
+    assert read(file_url, status="dead").count() == 0
 
 
 @pytest.mark.full  # `test_all_partitions_together_hold_the_whole_queue` reads partitions too.

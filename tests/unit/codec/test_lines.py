@@ -12,8 +12,20 @@ from msgspec import Raw
 
 from bucketq.codec import Document, decode, read_job_lines
 from bucketq.errors import CorruptStateError, NewerFormatError
+from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
-from tests.unit.codec.objects import WHERE, done, edited, empty_state, job, running
+from tests.unit.codec.objects import (
+    WHERE,
+    done,
+    edited,
+    empty_state,
+    job,
+    rest_of,
+    running,
+    stamped,
+)
+from tests.unit.model.deep_state import DeepState
+from tests.unit.model.driver import START
 
 
 def body_of(*jobs: JobRecord) -> bytes:
@@ -33,23 +45,23 @@ def test_lines_are_those_of_the_jobs_whatever_their_payloads_hold(texts: list[st
         job(number, payload=Raw(msgspec.json.encode({text: text})))
         for number, text in enumerate(texts, start=1)
     ]
-    lines = read_job_lines(body_of(*jobs), WHERE)
+    lines = read_job_lines(body_of(*jobs), WHERE).hot
     assert [msgspec.json.decode(line, type=JobRecord) for line in lines] == jobs
 
 
 def test_jobs_of_every_status_are_there_in_order() -> None:
     jobs = [job(1), running(2), done(3)]
-    assert [json.loads(line)["status"] for line in read_job_lines(body_of(*jobs), WHERE)] == [
+    assert [json.loads(line)["status"] for line in read_job_lines(body_of(*jobs), WHERE).hot] == [
         "queued",
         "running",
         "done",
     ]
-    assert read_job_lines(body_of(), WHERE) == []
+    assert read_job_lines(body_of(), WHERE) == ([], "", [])
 
 
 def test_fields_that_are_not_known_are_left_in_their_lines() -> None:
     body = edited(body_of(job(1)), b'"kind":"index"', b'"kind":"index","colour":"red"')
-    [line] = read_job_lines(body, WHERE)
+    [line] = read_job_lines(body, WHERE).hot
     assert json.loads(line)["colour"] == "red"
 
 
@@ -65,7 +77,7 @@ def test_an_object_that_is_written_otherwise_is_read_whole(old: bytes, new: byte
     whole = body_of(job(1), done(2))
     body = edited(whole, old, new)
     assert body != whole
-    found = [msgspec.json.decode(line, type=JobRecord) for line in read_job_lines(body, WHERE)]
+    found = [msgspec.json.decode(line, type=JobRecord) for line in read_job_lines(body, WHERE).hot]
     assert found == list(decode(body, WHERE).state.jobs)
     assert len(found) == 2
 
@@ -81,3 +93,24 @@ def test_what_cannot_be_trusted_is_refused() -> None:
     refused(body[:-10])
     refused(body.replace(b"index", b"inbox"))
     refused(body.replace(b'"format":1', b'"format":99'), NewerFormatError)
+
+
+@pytest.mark.parametrize("field", [b"", b'"colour":"red",'])
+def test_the_segments_that_hold_the_other_jobs_are_named(field: bytes) -> None:
+    state = empty_state()
+    deep = DeepState(state)
+    for number in range(1, 31):
+        state.put_job(job(number))
+        state.put_key(f"k{number}", f"j{number}", "digest", START)
+    state.next_seq = 31
+    for operation in (deep.spill("ready", START, 20), deep.spill_keys(START, 10)):
+        assert operation is not None
+        deep.apply(Request(operation), START)
+    written = Document(state).prepare("first").body
+    rest = rest_of(written).replace(b'"class":"ready",', b'"class":"ready",' + field)
+    body = stamped(rest, number=2)
+    assert (body == written) is not bool(field)
+    found = read_job_lines(body, WHERE)
+    assert [json.loads(line)["seq"] for line in found.hot] == list(range(21, 31))
+    assert found.incarnation == state.incarnation
+    assert [(each.cls, each.seq, each.last) for each in found.segments] == [("ready", 1, 20)]

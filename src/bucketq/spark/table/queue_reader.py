@@ -1,8 +1,8 @@
 """Reads a queue as a table, at one version.
 
-The driver reads the queue once, so that all partitions are of the same version, and sends the jobs
-to the executors undecoded. If it can reach the queue's object it takes the lines from there;
-through a broker it asks for a snapshot.
+The driver reads the queue's object once, so that all partitions are of the same version. It sends
+the jobs of the object to the executors undecoded, and of segments only the names: executors read
+them (``segment_rows``). Through a broker it asks for a snapshot, and sends all jobs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
-from bucketq.codec import read_job_lines
+from bucketq.codec import JobLines, read_job_lines
+from bucketq.model.segments import SegmentRecord
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.job_schema import JobPartition, read_job_partition
+from bucketq.spark.table.segment_rows import SegmentSlice, has_status, read_slices
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,32 +42,80 @@ class _KindAndStatus(msgspec.Struct):
 _decode_choice = msgspec.json.Decoder(_KindAndStatus).decode
 
 
+class TablePartition(JobPartition):
+    """Slices of segments, which an executor reads, and jobs that the driver has read."""
+
+    def __init__(self, incarnation: str, slices: list[SegmentSlice], lines: list[bytes]) -> None:
+        super().__init__(b"[%b]" % b",".join(lines))
+        self.incarnation = incarnation
+        self.slices = slices
+
+
 class QueueTableReader(DataSourceReader):
-    """Reads the jobs in a queue. An executor that read for itself would see a later version."""
+    """Reads the jobs in a queue. An executor that read the object would see a later version."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def partitions(self) -> list[JobPartition]:
-        """Read the queue on the driver, and split it."""
-        lines = read_snapshot(self._options)
-        count = self._options.partitions or ceil(len(lines) / _ROWS_PER_PARTITION) or 1
-        size = ceil(len(lines) / count) or 1
-        slices = [lines[first : first + size] for first in range(0, len(lines), size)] or [[]]
-        return [JobPartition.of_lines(some) for some in slices]
+    def partitions(self) -> list[TablePartition]:
+        """Read the object of the queue on the driver, and split its jobs."""
+        found = read_version(self._options)
+        rows = len(found.hot) + sum(record.live for record in found.segments)
+        count = self._options.partitions or ceil(rows / _ROWS_PER_PARTITION) or 1
+        return split_version(found, ceil(rows / count) or 1)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode the jobs of a partition, on an executor."""
-        return read_job_partition(partition)
+        """Decode the jobs of a partition on an executor, and read those that are in segments."""
+        assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives back what it was given
+        options = self._options
+        if partition.slices:
+            yield from read_slices(
+                options.access, partition.incarnation, partition.slices, options.kinds
+            )
+        yield from read_job_partition(partition)
 
 
-def read_snapshot(options: ReadOptions) -> list[bytes]:
-    """Return the chosen jobs of a queue in their order, each encoded as JSON."""
+def read_version(options: ReadOptions) -> JobLines:
+    """Return the chosen jobs of a queue, in their order and encoded, and its chosen segments."""
     access = options.access
-    lines = _snapshot_of_broker(access) if access.is_broker else asyncio.run(_read_object(access))
+    found = _snapshot_of_broker(access) if access.is_broker else asyncio.run(_read_object(access))
     if not options.statuses and not options.kinds:
-        return lines
-    return [line for line in lines if _is_chosen(_decode_choice(line), options)]
+        return found
+    return found._replace(
+        hot=[line for line in found.hot if _is_chosen(_decode_choice(line), options)],
+        segments=[each for each in found.segments if has_status(each, options.statuses)],
+    )
+
+
+def split_version(found: JobLines, size: int) -> list[TablePartition]:
+    """Split jobs into partitions of about ``size`` jobs, at least one partition."""
+    made: list[TablePartition] = []
+    slices: list[SegmentSlice] = []
+    room = float(size)
+    for record in found.segments:
+        start = 0
+        while start < record.rows:
+            stop = _end_of_slice(record, start, room)
+            slices.append(SegmentSlice(record, start, stop))
+            # Which rows have left may be known to executors only: how many is a good estimate.
+            room -= (stop - start) * record.live / record.rows
+            start = stop
+            if room < 1:
+                made.append(TablePartition(found.incarnation, slices, []))
+                slices, room = [], float(size)
+    first = ceil(room) if slices else 0
+    if slices:
+        made.append(TablePartition(found.incarnation, slices, found.hot[:first]))
+    made += [
+        TablePartition("", [], found.hot[begin : begin + size])
+        for begin in range(first, len(found.hot), size)
+    ]
+    return made or [TablePartition("", [], [])]
+
+
+def _end_of_slice(record: SegmentRecord, start: int, room: float) -> int:
+    """Return the position before which about ``room`` jobs of a segment are."""
+    return min(record.rows, start + max(1, ceil(room * record.rows / record.live)))
 
 
 def _is_chosen(job: _KindAndStatus, options: ReadOptions) -> bool:
@@ -74,12 +124,12 @@ def _is_chosen(job: _KindAndStatus, options: ReadOptions) -> bool:
     )
 
 
-def _snapshot_of_broker(access: QueueAccess) -> list[bytes]:
+def _snapshot_of_broker(access: QueueAccess) -> JobLines:
     with access.open() as queue:
-        return [_encode(job) for job in queue.snapshot().jobs]
+        return JobLines([_encode(job) for job in queue.snapshot().jobs], "", [])
 
 
-async def _read_object(access: QueueAccess) -> list[bytes]:
+async def _read_object(access: QueueAccess) -> JobLines:
     async with opened_store(access.url) as location:
         found = QueueObject(
             location.store, location.key, location.url, SystemClock(), access.timeout_s
