@@ -12,7 +12,7 @@ import pytest
 from bucketq import Queue
 from bucketq.codec import decode
 from bucketq.commit import segment_cache
-from bucketq.errors import QueueFullError
+from bucketq.errors import InvalidRequestError, JobNotFoundError, QueueFullError
 from bucketq.queue.new_jobs import JobSpec
 from tests.contract.places import Place
 
@@ -26,10 +26,94 @@ async def push_deep(queue: Queue[Any], count: int, kind: str = "mail") -> list[s
     for start in range(0, count, 50):
         specs = [JobSpec(kind=kind, payload=n) for n in range(start, min(start + 50, count))]
         ids += await queue.push_many(specs)
-    async with asyncio.timeout(60):
-        while (await queue.stats()).head_bytes > 4 * SPILL_BYTES:  # noqa: ASYNC110 - other processes spill
-            await asyncio.sleep(0.05)
+    await until_deep(queue)
     return ids
+
+
+async def until_deep(queue: Queue[Any]) -> None:
+    """Wait until most rows are in segments."""
+    async with asyncio.timeout(60):
+        while (await queue.stats()).head_bytes > 4 * SPILL_BYTES:  # noqa: ASYNC110 - others spill
+            await asyncio.sleep(0.05)
+
+
+async def push_dead(queue: Queue[Any], count: int) -> list[str]:
+    """Let jobs of two kinds fail for good, and wait until most of them are in segments."""
+    await queue.configure(spill_bytes=SPILL_BYTES, archive_after_s=3600)
+    specs = [JobSpec(kind="ab"[number % 2], payload="x" * 300) for number in range(count)]
+    ids = await queue.push_many(specs)
+    for job in await queue.claim(limit=count):
+        assert await queue.fail(job, "no", retry=False) == "dead"
+    await until_deep(queue)
+    return ids
+
+
+async def seen(queue: Queue[Any], **query: Any) -> list[str]:
+    """The ids of all pages, each read by itself."""
+    ids: list[str] = []
+    after: int | None = 0
+    while after is not None:
+        page = await queue.jobs(after=after, limit=37, **query)
+        ids += [job.id for job in page.jobs]
+        after = page.next_after
+    return ids
+
+
+async def test_pages_have_every_job_of_a_deep_queue(queue: Queue[Any]) -> None:
+    mails = await push_deep(queue, 150)
+    late = [await queue.push("late", n, delay_s=3600, tags={"n": str(n % 3)}) for n in range(60)]
+    await until_deep(queue)
+    assert await seen(queue) == mails + late
+    assert await seen(queue, kinds="late") == late
+    assert await seen(queue, kinds=["late", "none"], statuses="queued") == late
+    assert await seen(queue, statuses=["dead", "running"]) == []
+    assert await seen(queue, tags={"n": "1"}) == late[1::3]
+    page = await queue.jobs(limit=100, after=30)
+    assert len(page.jobs) == 100
+
+
+async def test_a_job_in_a_segment_is_shown_and_cancelled(queue: Queue[Any]) -> None:
+    ids = await push_deep(queue, 200)
+    assert (await queue.get(ids[7])).payload == 7
+    assert await queue.cancel(ids[7]) == "cancelled"
+    assert await queue.cancel(ids[7]) in {"cancelled", "finished"}
+    with pytest.raises(JobNotFoundError):
+        await queue.get("nowhere")
+    claimed = [job.id for job in await queue.claim(limit=1000)]
+    assert claimed == ids[:7] + ids[8:]
+
+
+async def test_many_jobs_in_segments_are_cancelled_at_once(queue: Queue[Any]) -> None:
+    ids = await push_deep(queue, 200)
+    chosen = ids[::2]
+    assert await asyncio.gather(*map(queue.cancel, chosen)) == ["cancelled"] * 100
+    assert (await queue.stats()).total("queued") == 100
+    assert [job.id for job in await queue.claim(limit=1000)] == ids[1::2]
+
+
+async def test_dead_jobs_in_segments_are_redriven_by_id_and_by_kind(queue: Queue[Any]) -> None:
+    ids = await push_dead(queue, 80)
+    assert (await queue.stats()).total("dead") == 80
+    assert await queue.redrive(ids[10:20]) == 10
+    with pytest.raises(InvalidRequestError, match="not dead"):
+        await queue.redrive([ids[30], ids[10]])
+    assert (await queue.get(ids[30])).status == "dead"
+    assert await queue.redrive(kinds="a", limit=5) == 5
+    assert await queue.redrive(kinds="a") == 30
+    assert await queue.redrive() == 35
+    assert await queue.redrive() == 0
+    assert (await queue.stats()).total("queued") == 80
+    assert [job.id for job in await queue.claim(limit=1000)] == ids
+
+
+async def test_dead_jobs_in_segments_are_purged_by_id_kind_and_age(queue: Queue[Any]) -> None:
+    ids = await push_dead(queue, 80)
+    assert await queue.purge(older_than_s=3600) == 0
+    assert await queue.purge(ids[:3]) == 3
+    assert await queue.purge(kinds="b") == 39
+    assert await queue.purge() == 38
+    assert (await queue.stats()).total("dead") == 0
+    assert (await queue.stats()).total("queued") == 0
 
 
 async def test_stats_know_segments(place: Place, queue: Queue[Any]) -> None:

@@ -271,14 +271,21 @@ class ColdRows:
             raise ColdRowsNeededError(list(missing.values()))
         return found
 
-    def places_after(self, seq: int, classes: Sequence[SegmentClass]) -> Iterator[Place]:
+    def places_after(
+        self, seq: int, classes: Sequence[SegmentClass], kinds: Sequence[str] = ()
+    ) -> Iterator[Place]:
         """Yield the places of rows with larger numbers, in the order of their numbers.
 
-        Raises ``ColdRowsNeededError`` if the numbers of a segment have not been read. A segment is
-        looked into when its turn comes, for a page of jobs needs few of them.
+        With ``kinds``, only rows of these kinds. Raises ``ColdRowsNeededError`` if the numbers of
+        a segment have not been read. A segment is looked into when its turn comes, for a page of
+        jobs needs few of them.
         """
         heap: list[tuple[int, int, int]] = []
         segments = [each for each in self.of_class(*classes) if each.record.last > seq]
+        if kinds:
+            indexes = self.indexes(*classes)
+            found = {each.record.id for each, index in indexes if set(kinds) & set(index.kinds)}
+            segments = [each for each in segments if each.record.id in found]
         orders: list[Iterator[tuple[int, int]] | None] = [None] * len(segments)
         for number, segment in enumerate(segments):
             heappush(heap, (max(segment.record.seq, seq + 1), number, -1))
@@ -286,9 +293,9 @@ class ColdRows:
             _, number, position = heap[0]
             segment, order = segments[number], orders[number]
             if order is None:
-                self.index_of(segment)
-                seqs = enumerate(self.seqs_of(segment))
-                live = ((n, place) for place, n in seqs if n > seq and place not in segment.gone)
+                positions = self.index_of(segment).positions_of(kinds)
+                seqs, gone = self.seqs_of(segment), segment.gone
+                live = ((seqs[p], p) for p in positions if seqs[p] > seq and p not in gone)
                 order = orders[number] = iter(sorted(live))
             else:
                 yield Place(segment, position)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model import check
-from bucketq.model.cold_rows import ColdRows, ColdRowsNeededError, SegmentPart
+from bucketq.model.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES, JobRecord
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
+
+_SCAN_JOBS = 5000
+"""A page of jobs with tags looks at so many jobs in segments, about a megabyte, and may end before
+it is full: otherwise a search for a tag that no job has would read the whole queue, while other
+requests wait."""
 
 
 def get(state: State, operation: Get, _now: datetime) -> JobRecord:
@@ -33,19 +38,40 @@ def not_found(job_id: str) -> JobNotFoundError:
 
 
 def page(state: State, operation: List, _now: datetime) -> Page:
-    """Read a page of jobs, in the order of their pushes."""
+    """Read a page of jobs, in the order of their pushes.
+
+    There may be more of them although the page is not full; ``next_after`` says so.
+    """
     check.kinds(operation.kinds)
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     check.whole_number(operation.after, "after", 0, 2**63)
     for status in operation.statuses:
         if status not in STATUSES:
             raise InvalidRequestError(f"unknown status {status!r}; a job is {', '.join(STATUSES)}")
-    classes = _classes(operation.statuses)
-    found = _in_order(state, operation.after, operation.limit, classes)
+    places, end = _places(state, operation)
+    found = _in_order(state, operation.after, end, places, operation.limit + 1)
     matching = (job for job in found if _matches(job, operation))
     jobs = tuple(islice(matching, operation.limit))
-    more = next(matching, None) is not None
-    return Page(jobs, jobs[-1].seq if more else None)
+    if next(matching, None) is not None:
+        return Page(jobs, jobs[-1].seq)
+    return Page(jobs, None if end is None else end - 1)
+
+
+def _places(state: State, operation: List) -> tuple[list[Place], int | None]:
+    """Return the jobs in segments to look at, and the number of the next; None: there is none.
+
+    Kinds and statuses are known without reading the jobs, so no more are needed than fit on the
+    page, and one that shows that there are more.
+    """
+    rows, most = state.cold.rows, operation.limit + 1
+    if operation.tags:
+        most = max(most, _SCAN_JOBS)
+    classes = _classes(operation.statuses)
+    places = list(islice(rows.places_after(operation.after, classes, operation.kinds), most + 1))
+    if len(places) <= most:
+        return places, None
+    segment, position = places.pop()
+    return places, rows.seqs_of(segment)[position]
 
 
 def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
@@ -129,14 +155,16 @@ def _check_readable(rows: ColdRows) -> None:
 
 
 def _in_order(
-    state: State, after: int, chunk: int, classes: Sequence[SegmentClass]
+    state: State, after: int, end: int | None, places: list[Place], chunk: int
 ) -> Iterator[JobRecord]:
-    """Yield jobs in the order of their pushes, from the object and from segments."""
-    hot = state.jobs.after(after)
+    """Yield jobs before a number in the order of their pushes, from the object and from segments.
+
+    Those in segments are read some at a time, because a page may be full before.
+    """
+    hot = takewhile(lambda job: end is None or job.seq < end, state.jobs.after(after))
     waiting = next(hot, None)
-    places = state.cold.rows.places_after(after, classes)
-    while some := list(islice(places, chunk)):
-        for job in state.cold.rows.jobs_at(some):
+    for start in range(0, len(places), chunk):
+        for job in state.cold.rows.jobs_at(places[start : start + chunk]):
             while waiting is not None and waiting.seq < job.seq:
                 yield waiting
                 waiting = next(hot, None)

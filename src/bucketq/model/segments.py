@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Literal, NamedTuple
@@ -227,6 +227,16 @@ class SegmentIndex(NamedTuple):
                 for number in self.kind_numbers[first : last + 1]:
                     counts[self.kinds[number]] -= 1
         return {kind: count for kind, count in counts.items() if count}
+
+    def positions_of(self, kinds: Collection[str]) -> Iterable[int]:
+        """Return the positions of jobs of some kinds; without kinds, all positions."""
+        if not kinds:
+            return range(self.blocks[-1].stop)
+        if self.runs:
+            runs = (run for run in self.runs if run.kind in kinds)
+            return (position for run in runs for position in range(run.start, run.stop))
+        wanted = {number for number, kind in enumerate(self.kinds) if kind in kinds}
+        return (p for p, number in enumerate(self.kind_numbers) if number in wanted)
 
     def blocks_of(self, start: int, stop: int) -> Sequence[Block]:
         """Return the blocks that hold the positions from ``start`` to before ``stop``."""

@@ -372,7 +372,13 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
             limit=limit,
         )
         page: ops.Page = await self._sender.send(operation)
-        jobs = tuple(Job[T](record, self._payload_type) for record in page.jobs)
+        found = [*page.jobs]
+        while page.next_after is not None and len(found) < limit:
+            # A search in a deep queue is made in steps, between which others have their turn.
+            rest = replace(operation, after=page.next_after, limit=limit - len(found))
+            page = await self._sender.send(rest)
+            found += page.jobs
+        jobs = tuple(Job[T](record, self._payload_type) for record in found)
         return JobPage(jobs, page.next_after)
 
     async def stats(self) -> Stats:

@@ -1,0 +1,149 @@
+"""Pages of jobs that are in segments: the same as of others, and only what is needed is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bucketq.codec import segment_file
+from bucketq.model import reads
+from bucketq.model.operations import Claim, Fail, List, Page, Push, Request
+from bucketq.model.segments import Block
+from bucketq.model.state import State
+from bucketq.model.transitions import apply
+from tests.unit.model.deep_state import DeepState
+from tests.unit.model.driver import SECRET, START, new_job
+
+KINDS = 5
+
+
+class Twins:
+    """A state with segments, and one with the same jobs without."""
+
+    def __init__(self, jobs: int, spills: int) -> None:
+        self.flat = State(incarnation="test", created_at=START)
+        self.deep = DeepState(State(incarnation="test", created_at=START))
+        for start in range(0, jobs, jobs // spills):
+            self.both(push(start, min(start + jobs // spills, jobs)))
+            written = self.deep.spill("ready", START, jobs // spills)
+            assert written is not None
+            self.deep.apply(Request(written), START)
+
+    def both(self, request: Request) -> None:
+        apply(self.flat, request, START)
+        self.deep.apply(request, START)
+
+    def read(self, **query: Any) -> tuple[Page, dict[str, int]]:
+        """Read a page, and count what was read of segments for it."""
+        self.deep.memory.read.clear()
+        for segment in self.deep.state.cold.rows.segments.values():
+            segment.index = None
+        page = self.deep.apply(Request(List(**query)), START).answer
+        counts = {"block": 0, "index": 0, "seqs": 0, "ids": 0}
+        for _, what in self.deep.memory.read:
+            counts["block" if isinstance(what, Block) else str(what)] += 1
+        return page, counts
+
+
+def push(start: int, stop: int) -> Request:
+    jobs = tuple(
+        new_job(
+            f"job-{number}",
+            kind="rare" if number == 777 else f"kind-{number % KINDS}",
+            tags={"tens": "yes"} if number % 10 == 0 else {},
+        )
+        for number in range(start, stop)
+    )
+    return Request(Push(jobs=jobs))
+
+
+@pytest.fixture(scope="module")
+def twins() -> Twins:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_file, "_BLOCK_BYTES", 2000)
+        return Twins(6000, 3)
+
+
+@pytest.mark.parametrize(("after", "segments"), [(0, 1), (1950, 2), (2500, 1), (5990, 1)])
+def test_a_page_reads_only_its_own_rows(twins: Twins, after: int, segments: int) -> None:
+    page, counts = twins.read(after=after, limit=100)
+    assert page == apply(twins.flat, Request(List(after=after, limit=100)), START).answer
+    rows = twins.deep.state.cold.rows
+    blocks = sum(len(each.index.blocks) for each in rows.segments.values() if each.index)
+    assert counts["seqs"] == segments
+    assert counts["index"] == segments
+    assert counts["ids"] == 0
+    # A segment is sorted by kind, so a page has rows of a few blocks for each kind.
+    assert counts["block"] <= 3 * KINDS * segments < blocks
+
+
+def test_all_pages_together_have_every_job_once(twins: Twins) -> None:
+    for query in (
+        {},
+        {"kinds": ("kind-3",)},
+        {"kinds": ("rare", "kind-0")},
+        {"statuses": ("dead",)},
+    ):
+        seqs, after = list[int](), 0
+        while True:
+            page, _ = twins.read(after=after, limit=370, **query)
+            expected = apply(twins.flat, Request(List(after=after, limit=370, **query)), START)
+            assert page == expected.answer
+            seqs += [job.seq for job in page.jobs]
+            if page.next_after is None:
+                break
+            after = page.next_after
+        assert seqs == sorted(set(seqs))
+
+
+def test_jobs_of_a_rare_kind_are_found_by_the_indexes(twins: Twins) -> None:
+    page, counts = twins.read(kinds=("rare",), limit=100)
+    assert [job.id for job in page.jobs] == ["job-777"]
+    assert page.next_after is None
+    assert counts == {"index": 3, "seqs": 1, "block": 1, "ids": 0}
+    page, counts = twins.read(kinds=("none",), limit=100)
+    assert page == Page((), None)
+    assert counts == {"index": 3, "seqs": 0, "block": 0, "ids": 0}
+
+
+def test_a_search_for_a_tag_is_made_in_steps(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "_SCAN_JOBS", 500)
+    found, after, pages = list[str](), 0, 0
+    while True:
+        page, _ = twins.read(tags={"tens": "yes"}, after=after, limit=100)
+        found += [job.id for job in page.jobs]
+        pages += 1
+        assert len(page.jobs) <= 51
+        if page.next_after is None:
+            break
+        assert page.next_after > after
+        after = page.next_after
+    assert found == [f"job-{number}" for number in range(0, 6000, 10)]
+    assert pages >= 6000 // 501
+    page, counts = twins.read(tags={"tens": "no"}, limit=100)
+    assert page == Page((), 500)
+    assert counts["seqs"] == 1
+
+
+def test_jobs_of_the_object_are_in_their_places_of_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reads, "_SCAN_JOBS", 7)
+    twins = Twins(200, 4)
+    for number in range(40):
+        twins.both(Request(Claim(worker="w", secret=SECRET, limit=1), "s", number * 2 + 1))
+    job = next(iter(twins.flat.running))
+    lease = twins.flat.jobs.by_id[job].lease or ""
+    twins.both(Request(Fail(job=job, lease=lease, error="e", retry=False), "s", 1000))
+    for limit in (1, 2, 5, 100):
+        found, after = list[int](), 0
+        while True:
+            query = List(tags={"tens": "yes"}, after=after, limit=limit)
+            page = twins.deep.apply(Request(query), START).answer
+            found += [job.seq for job in page.jobs]
+            if page.next_after is None:
+                break
+            after = page.next_after
+        everything = apply(twins.flat, Request(List(tags={"tens": "yes"}, limit=1000)), START)
+        assert found == [job.seq for job in everything.answer.jobs]
