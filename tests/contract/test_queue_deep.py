@@ -32,7 +32,7 @@ async def push_deep(queue: Queue[Any], count: int, kind: str = "mail") -> list[s
 
 async def until_deep(queue: Queue[Any]) -> None:
     """Wait until most rows are in segments."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(20):
         while (await queue.stats()).head_bytes > 4 * SPILL_BYTES:  # noqa: ASYNC110 - others spill
             await asyncio.sleep(0.05)
 
@@ -168,7 +168,7 @@ async def test_a_snapshot_has_every_job_once_although_it_does_not_fit_in_the_cac
         await queue.fail(job, "no")
     running = await queue.claim(limit=10)
     assert await queue.cancel(ids[-1]) == "cancelled"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(20):
         while (await queue.stats()).segments < 2:  # noqa: ASYNC110 - other processes spill
             await asyncio.sleep(0.05)
     snapshot = await queue.snapshot()

@@ -24,6 +24,7 @@ from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.commit.queue_segments import QueueSegments
 from bucketq.errors import BucketQError, ClosedError, SupersededError
 from bucketq.model.operations import Request
+from bucketq.model.records import JobRecord
 from bucketq.model.segment_changes import class_of
 from bucketq.model.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.state import State
@@ -33,7 +34,7 @@ _log = logging.getLogger("bucketq")
 FORMAT = 2
 """The format of queue objects that name segments."""
 _ROW_BYTES = 200
-"""About what the line of a job takes beside its payload."""
+"""About what the line of a job takes beside its payload and its errors."""
 MOST_KEYS = 1000
 """How many idempotency keys the object holds before the oldest move: about 150 KiB of them."""
 _PIECE_BYTES = 1 << 20
@@ -70,6 +71,8 @@ class Spiller:
         self._due = asyncio.Event()
         self._searched_bytes = 0
         """How large the object was when no more jobs could leave."""
+        self._searched_running = 0
+        """How many rows were running then, and could not leave."""
         self._versions = 0
         """How many versions passed during the last put."""
         self._trouble = ""
@@ -101,7 +104,7 @@ class Spiller:
             return [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
         except BucketQError as error:
             self._note_failure(error)
-            self._searched_bytes = _hot_bytes(state)
+            self._note_search(state)
             return []
 
     def _is_due(self, state: State, times: int) -> bool:
@@ -112,8 +115,14 @@ class Spiller:
             return True
         limit, size_bytes = times * state.settings.spill_bytes, _hot_bytes(state)
         self._searched_bytes = min(self._searched_bytes, size_bytes)
-        grown = size_bytes - self._searched_bytes
-        return size_bytes > limit and grown > max(limit // 4, size_bytes // 16)
+        # Rows that run no more may leave, although the object has not grown.
+        ended = max(0, self._searched_running - len(state.running))
+        news = size_bytes - self._searched_bytes + ended * size_bytes // (len(state.jobs) + 1)
+        return size_bytes > limit and news > max(limit // 4, size_bytes // 16)
+
+    def _note_search(self, state: State) -> None:
+        """Note that no more rows can leave a state."""
+        self._searched_bytes, self._searched_running = _hot_bytes(state), len(state.running)
 
     async def _run(self, current: Callable[[], State | None]) -> None:
         while True:
@@ -147,13 +156,13 @@ class Spiller:
         """
         now, limit = self._clock.now(), state.settings.spill_bytes
         found = [
-            (cls, job, len(memoryview(job.payload)) + _ROW_BYTES)
+            (cls, job, _row_bytes(job))
             for job in state.jobs
             if (cls := class_of(job, now)) is not None
         ]
         left = sum(length for *_, length in found)
         if left <= limit:
-            self._searched_bytes = _hot_bytes(state)
+            self._note_search(state)
             found = []
         chosen: dict[SegmentClass, list[tuple[Any, int]]] = {}
         taken = 0
@@ -217,6 +226,12 @@ def _pieces(rows: list[tuple[Any, int]]) -> Iterator[list[Any]]:
             piece, size_bytes = [], 0
     if piece:
         yield piece
+
+
+def _row_bytes(job: JobRecord) -> int:
+    """About how many bytes the line of a job takes that is not running."""
+    errors = sum(len(each.error) for each in job.errors) if job.errors else 0
+    return len(memoryview(job.payload)) + errors + _ROW_BYTES
 
 
 def _hot_bytes(state: State) -> int:

@@ -323,3 +323,43 @@ def test_vectors_that_are_named_no_more_are_deleted() -> None:
             assert {name.removesuffix(".jsonl") for name in left} == rows.names()
 
     run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+@pytest.mark.parametrize("end", ["fail", "release"])
+def test_jobs_that_ran_spill_again(queue_type: type[Any], end: str) -> None:
+    """The object does not grow when they are given back, so its size is not the reason."""
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(queue_type) as queue:
+            await queue.push_many([JobSpec(kind="k", payload="x" * 300) for _ in range(100)])
+            jobs = await queue.claim(limit=100)
+            await asyncio.sleep(10)
+            for job in jobs:
+                if end == "fail":
+                    assert await queue.fail(job, "no", retry=False) == "dead"
+                else:
+                    await queue.release(job)
+            await asyncio.sleep(10)
+            await queue.push("k", 1)
+            await asyncio.sleep(10)
+            assert (await queue.stats()).head_bytes < 4 * SPILL_BYTES
+            assert (await queue.stats()).total("dead" if end == "fail" else "queued") >= 100
+
+    run(main)
+
+
+def test_jobs_with_long_errors_spill() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            await queue.push_many([JobSpec(kind="k", payload=1) for _ in range(8)])
+            for job in await queue.claim(limit=8):
+                await queue.fail(job, "x" * 4000, retry=False)
+            await asyncio.sleep(10)
+            assert (await queue.stats()).head_bytes < 4 * SPILL_BYTES
+
+    run(main)
