@@ -88,6 +88,8 @@ class ParkedClaims:
             return None
         state.attach_cold()
         state.promote(now)
+        if state.running.size_bytes >= state.settings.max_running_bytes:
+            return None
         heads = sorted((*next(iter(line.items())), kinds) for kinds, line in self._lines.items())
         for _, pending, kinds in heads:
             if _has_job(state, kinds, now):

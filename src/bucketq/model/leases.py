@@ -33,6 +33,7 @@ from bucketq.model.operations import (
 )
 from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord
 from bucketq.model.retry import attempts_left, delay_after_failure
+from bucketq.model.running_jobs import running_bytes
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be guessed.
@@ -93,6 +94,9 @@ def _take(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[Jo
 def _take_in_order(
     state: State, operation: Claim | ClaimBatch, now: datetime, taken: list[JobRecord]
 ) -> None:
+    room = state.settings.max_running_bytes - state.running.size_bytes
+    if room <= 0:
+        return
     heads = [
         (head.priority, head.seq, head)
         for kind in dict.fromkeys(operation.kinds or state.kinds_waiting())
@@ -104,7 +108,8 @@ def _take_in_order(
         while job is not None and (not heads or job.order < heads[0]):
             state.lanes[job.kind].pop(job)
             taken.append(job)
-            if len(taken) == operation.limit:
+            room -= running_bytes(job)
+            if len(taken) == operation.limit or room <= 0:
                 return
             job = state.head_of(job.kind, now)
         if job is not None:

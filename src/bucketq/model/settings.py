@@ -86,6 +86,9 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     spill_bytes: int = 256 * KIB
     """How many bytes of rows that are not running the object holds before the oldest move to
     segments; this needs ``max_format`` 2."""
+    max_running_bytes: int = 32 * MIB
+    """How many bytes running jobs take in the object before a claim finds no more: every commit
+    writes them. One job is always handed out, however large it is."""
     require_token: bool = False
     """Whether brokers serve only clients that show a token; the first token switches it on."""
 

@@ -27,6 +27,7 @@ from bucketq.model.known_keys import KnownKeys
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
+from bucketq.model.running_jobs import RunningJobs
 from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
@@ -96,7 +97,7 @@ class State:
         """What was changed since the last commit was prepared."""
 
         self.lanes: dict[str, Lane] = {}
-        self.running: dict[str, None] = {}
+        self.running = RunningJobs()
         self.dead: dict[str, JobRecord] = {}
         self.dead_ages = AgeIndex(self.dead, finished_at)
         self.delayed = AgeIndex(self.jobs.by_id, _due_at, ())
@@ -149,7 +150,7 @@ class State:
         """
         self._replace_all(jobs, "queued", "running")
         for job in jobs:
-            self.running[job.id] = None
+            self.running.add(job)
 
     def take_out(self, jobs: Collection[JobRecord]) -> None:
         """Take jobs that are due out of their lanes, wherever they stand there.
@@ -172,7 +173,7 @@ class State:
         """Replace the records of jobs that were running, and are done now."""
         self._replace_all(jobs, "running", "done")
         for job in jobs:
-            del self.running[job.id]
+            self.running.remove(job.id)
             self.done.add(job)
 
     def put_job(self, job: JobRecord) -> None:
@@ -400,7 +401,7 @@ class State:
         if job.status == "queued":
             self._wait(job)
         elif job.status == "running":
-            self.running[job.id] = None
+            self.running.add(job)
         elif job.status == "done":
             self.done.add(job)
         else:
@@ -427,7 +428,7 @@ class State:
                 undecoded = self.cold.count_undecoded(job.kind)
                 lane.sweep(self.jobs.by_id, self.count(job.kind, "queued") - undecoded)
         elif job.status == "running":
-            del self.running[job.id]
+            self.running.remove(job.id)
         elif job.status == "done":
             self.done.remove(job.id)
         else:

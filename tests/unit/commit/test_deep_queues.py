@@ -363,3 +363,31 @@ def test_jobs_with_long_errors_spill() -> None:
             assert (await queue.stats()).head_bytes < 4 * SPILL_BYTES
 
     run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_claims_find_nothing_more_while_running_jobs_take_too_many_bytes(
+    queue_type: type[Any],
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create(max_running_bytes=5000)
+        async with deep.open(queue_type) as queue:
+            for _ in range(10):
+                await queue.push("k", "x" * 2000)
+            await queue.push("k", "x" * 9000, priority=1)
+            first = await queue.claim(limit=10)
+            assert len(first) == 3, "the last one may be larger than what is left"
+            assert await queue.claim(limit=10) == []
+            waiting = asyncio.create_task(queue.claim(limit=10, wait_s=100))
+            await asyncio.sleep(20)
+            assert not waiting.done()
+            await queue.complete(first[0])
+            (more,) = await waiting
+            for job in [*first[1:], more]:
+                await queue.complete(job)
+            while len(jobs := await queue.claim(limit=10)) > 1:
+                await queue.complete_many(jobs)
+            assert len(jobs[0].payload) == 9000, "a job that is larger is handed out alone"
+
+    run(main)

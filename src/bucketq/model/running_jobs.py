@@ -1,0 +1,48 @@
+"""``RunningJobs``: the jobs that workers hold, and about how many bytes they take.
+
+They are always in the queue object, which every commit writes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bucketq.model.records import JobRecord
+
+_ROW_BYTES = 400
+"""About what the line of a running job takes beside its payload."""
+
+
+def running_bytes(job: JobRecord) -> int:
+    """About how many bytes a job takes in the object while it is running."""
+    return len(memoryview(job.payload)) + _ROW_BYTES
+
+
+class RunningJobs:
+    """The ids of the running jobs of one state, in the order in which they were claimed."""
+
+    __slots__ = ("_sizes", "size_bytes")
+
+    def __init__(self) -> None:
+        """Begin without jobs."""
+        self._sizes: dict[str, int] = {}
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sizes)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._sizes
+
+    def add(self, job: JobRecord) -> None:
+        """Add a job that was claimed."""
+        size_bytes = running_bytes(job)
+        self._sizes[job.id] = size_bytes
+        self.size_bytes += size_bytes
+
+    def remove(self, job_id: str) -> None:
+        """Take out a job that is not running any more."""
+        self.size_bytes -= self._sizes.pop(job_id)
