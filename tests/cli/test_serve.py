@@ -287,3 +287,17 @@ async def test_a_sigterm_right_after_another_does_not_kill_a_broker_during_its_s
         while signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)
     assert not loop.remove_signal_handler(signal.SIGINT)
+
+
+def test_serve_warns_if_segments_are_refused(console: Console) -> None:
+    (console.folder / "queue").mkdir()
+    (console.folder / "queue" / "segments").write_text("not a folder")
+    process = console.start("serve", "URL", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert json.loads(process.stdout.readline())["address"]
+    lines = iter(process.stderr.readline, b"")
+    assert any(b"segments of" in line and b"cannot be written" in line for line in lines)
+    assert console.ok("push", "URL", "k", "1").out
+    process.send_signal(signal.SIGTERM)
+    assert finish(process).code == 0

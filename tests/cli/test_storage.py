@@ -382,3 +382,49 @@ def test_gc_deletes_segments_that_are_needed_no_more(console: Console) -> None:
     assert deleted == {"segments": 1, "incarnation": never.name}
     assert not list(never.glob("*.jsonl"))
     assert console.ok("export", "URL").out.count('"kind":"k"') == 61
+
+
+OLD = ("max_format=1", "max_jobs=1000000", "max_bytes=268435456", "max_keys=100000")
+"""The settings of a queue that an older bucketq has created."""
+
+
+def test_upgrade_raises_the_format_and_limits_that_nobody_chose(console: Console) -> None:
+    console.ok("create", "URL", *OLD, "spill_bytes=2000")
+    console.ok("config", "URL", "max_jobs=500")
+    console.ok("push", "URL", "k", "1")
+    upgraded = console.ok("upgrade", "URL", "--json")
+    assert upgraded.json == {
+        "changed": {"max_keys": 10_000_000, "max_bytes": 64 << 30, "max_format": 2}
+    }
+    assert "every process" in upgraded.err
+    assert console.ok("config", "URL", "--json").json["max_jobs"] == 500
+    again = console.ok("upgrade", "URL")
+    assert ("up to date" in again.out, again.err) == (True, "")
+    console.ok("config", "URL", "max_format=1")
+    console.ok("push", "URL", "--bulk", stdin=b'{"kind":"k","payload":1}\n' * 60)
+    console.ok("push", "URL", "k", "1")
+    assert console.path.read_bytes().startswith(b'{"format":1,')
+    assert "max_format 1 -> 2" in console.ok("upgrade", "URL").out
+    console.ok("push", "URL", "k", "1")
+    assert console.path.read_bytes().startswith(b'{"format":2,')
+    refused = console.run("config", "URL", "max_format=1")
+    assert (refused.code, "while the queue has segments" in refused.err) == (4, True)
+    assert console.ok("export", "URL").out.count('"kind":"k"') == 63
+
+
+def test_create_warns_if_segments_are_refused_and_the_queue_works_without(
+    console: Console,
+) -> None:
+    (console.folder / "queue").mkdir()
+    (console.folder / "queue" / "segments").write_text("not a folder")
+    created = console.ok("create", "URL", "spill_bytes=2000", "--json")
+    assert "warning: segments of " in created.err
+    assert "cannot be written" in created.err
+    console.ok("push", "URL", "--bulk", stdin=b'{"kind":"k","payload":1}\n' * 60)
+    console.ok("push", "URL", "k", "1")
+    claimed = console.ok("claim", "URL", "--limit", "100", "--json").lines
+    assert len(claimed) == 61
+    assert console.path.read_bytes().startswith(b'{"format":1,')
+    quiet = console.ok("create", (console.folder / "other.json").as_uri(), "max_format=1")
+    assert quiet.err == ""
+    assert not (console.folder / "other").exists()

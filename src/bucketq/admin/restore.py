@@ -28,7 +28,7 @@ from bucketq.codec import decode, read_tombstone
 from bucketq.codec.layout import OPENINGS, SEGMENTS
 from bucketq.codec.segment_file import SEGMENT_BYTES
 from bucketq.commit.queue_segments import StaleStateError
-from bucketq.commit.spiller import FORMAT, MOST_KEYS, encode_spill
+from bucketq.commit.spiller import MOST_KEYS, encode_spill
 from bucketq.errors import (
     CorruptStateError,
     InvalidRequestError,
@@ -37,7 +37,7 @@ from bucketq.errors import (
     StoreRefusedError,
 )
 from bucketq.model.operations import Release, Request
-from bucketq.model.segment_changes import class_of
+from bucketq.model.segment_changes import FORMAT, class_of
 from bucketq.model.segments import SegmentClass
 from bucketq.model.sessions import Sessions
 from bucketq.model.state import State

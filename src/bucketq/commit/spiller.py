@@ -25,14 +25,12 @@ from bucketq.commit.queue_segments import QueueSegments
 from bucketq.errors import BucketQError, ClosedError, SupersededError
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
-from bucketq.model.segment_changes import class_of
+from bucketq.model.segment_changes import FORMAT, class_of
 from bucketq.model.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
 
-FORMAT = 2
-"""The format of queue objects that name segments."""
 _ROW_BYTES = 200
 """About what the line of a job takes beside its payload and its errors."""
 MOST_KEYS = 1000
@@ -154,6 +152,8 @@ class Spiller:
 
         If there are very many, they are spilled in several rounds.
         """
+        if state.settings.max_format < FORMAT:
+            return []  # It was lowered since the spill was due.
         now, limit = self._clock.now(), state.settings.spill_bytes
         found = [
             (cls, job, _row_bytes(job))

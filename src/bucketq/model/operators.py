@@ -102,8 +102,16 @@ def resume(state: State, operation: Resume, _now: datetime) -> None:
 
 
 def configure(state: State, operation: Configure, _now: datetime) -> Settings:
-    """Change settings."""
+    """Change settings. A queue without segments goes back to format 1 with ``max_format`` 1."""
     settings = changed(state.settings, operation.changes)
+    if "max_format" in operation.changes and settings.max_format == 1 and state.requires:
+        if state.cold.rows.segments:
+            raise RejectedError(
+                f"max_format cannot be 1 while the queue has segments ({len(state.cold.rows)}): "
+                "their jobs must have been worked off first, or cancelled; see `bucketq stats`"
+            )
+        state.requires.pop("segments", None)
+        state.touch_head()
     if settings != state.settings:
         state.settings = settings
         state.touch_head()

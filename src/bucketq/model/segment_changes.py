@@ -29,6 +29,9 @@ from bucketq.model.segments import (
 )
 from bucketq.model.state import State
 
+FORMAT = 2
+"""The format of queue objects that name segments."""
+
 
 def class_of(job: JobRecord, now: datetime) -> SegmentClass | None:
     """The class of segments that a job can go to; None: it must stay in the object."""
@@ -42,7 +45,7 @@ def class_of(job: JobRecord, now: datetime) -> SegmentClass | None:
 def spill(state: State, operation: Spill, _now: datetime) -> int:
     """Move the jobs that the object still holds unchanged."""
     record = operation.segment.record
-    if not _may_name(state, record):
+    if state.settings.max_format < FORMAT or not _may_name(state, record):
         return 0
     gone, unknown = Gone(), operation.unknown
     moved = []
@@ -77,7 +80,7 @@ def _take_jobs_out(state: State, jobs: list[JobRecord]) -> None:
 def spill_keys(state: State, operation: SpillKeys, _now: datetime) -> int:
     """Move the keys that the object still holds unchanged."""
     record = operation.segment.record
-    if not _may_name(state, record):
+    if state.settings.max_format < FORMAT or not _may_name(state, record):
         return 0
     gone, unknown = Gone(), operation.unknown
     moved = []

@@ -109,7 +109,7 @@ _ZERO_ALLOWED = frozenset(
     }
 )
 _HIGHEST_NUMBER = 1e9  # 31 years in seconds, or a billion rows: beyond any sensible limit.
-# What is read and written as a whole is bounded by memory.
+# What is read and written as a whole is bounded by memory; there is no newer format than 2.
 _HIGHEST: dict[str, float] = {
     "max_payload_bytes": 64 * MIB,
     "max_result_bytes": MIB,
@@ -118,6 +118,7 @@ _HIGHEST: dict[str, float] = {
     "max_batch_jobs": 100_000,
     "max_batch_bytes": 1024 * MIB,
     "max_bytes": 1024 * GIB,
+    "max_format": 2,
 }
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from bucketq.codec import Document, decode
 from bucketq.codec.gone_vector import decode_vector, encode_vector, vector_id
@@ -127,9 +128,10 @@ class DeepState:
     """A state, and its segments."""
 
     def __init__(self, state: State) -> None:
-        """Begin without segments."""
+        """Begin without segments, which are allowed."""
         self.memory = Memory()
         self.state = state
+        self.state.settings = replace(self.state.settings, max_format=2)
         self.state.cold.rows.cache = self.memory
 
     def apply(self, request: Request, now: datetime) -> Applied:

@@ -31,6 +31,8 @@ class DeepMachine(QueueMachine):
         """Begin with an empty queue."""
         super().__init__()
         self.deep = DeepState(State(incarnation="test", created_at=START))
+        for each in (self.model.state, self.twin.state, self.reference):
+            each.settings = self.deep.state.settings
         self.written: list[Spill | SpillKeys | Merge | NameVector] = []
         self.news: dict[int, dict[str, Raw]] = {}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bucketq.errors import QueueFullError
+from bucketq.errors import QueueFullError, RejectedError
 from bucketq.model.operations import Cancel, Claim, Configure, Push, Request
-from bucketq.model.segments import Merge, NameVector, Spill
+from bucketq.model.segments import ForgetFormer, Merge, NameVector, Spill
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job
@@ -206,3 +206,36 @@ def test_a_vector_is_not_introduced_after_its_last_version() -> None:
     assert deep.do(vector) == 0
     deep.state.version -= 1
     assert deep.do(vector) == 1
+
+
+def test_a_queue_goes_back_to_format_1_when_its_segments_are_gone() -> None:
+    deep, back = Deep(), Configure(changes={"max_format": 1})
+    deep.do(deep.written_spill())
+    refused = deep.apply(Request(back), NOW).error
+    assert isinstance(refused, RejectedError)
+    assert "while the queue has segments (1)" in str(refused)
+    assert (list(deep.state.requires), deep.state.settings.max_format) == (["segments"], 2)
+    for job in QUEUED:
+        deep.do(Cancel(job=job))
+    assert list(deep.state.requires) == ["segments"]
+    deep.state.changes.clear()
+    assert deep.do(back).max_format == 1
+    assert (deep.state.requires, deep.state.has_changes) == ({}, True)
+
+
+def test_a_spill_is_given_up_if_segments_are_not_allowed_any_more() -> None:
+    deep = Deep()
+    spill = deep.written_spill()
+    deep.do(Configure(changes={"max_format": 1}))
+    assert deep.do(spill) == 0
+    assert (len(deep.state.jobs), deep.state.requires) == (3, {})
+
+
+def test_former_incarnations_are_forgotten_once() -> None:
+    deep = Deep()
+    deep.state.former = dict.fromkeys(["a", "b"])
+    deep.state.changes.clear()
+    assert deep.do(ForgetFormer(("c",))) == 0
+    assert not deep.state.has_changes
+    assert deep.do(ForgetFormer(("b", "c"))) == 1
+    assert (list(deep.state.former), deep.state.has_changes) == (["a"], True)

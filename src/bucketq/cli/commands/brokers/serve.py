@@ -13,10 +13,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
+from bucketq.admin import QueueObject
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.cli.broker_security import check_listen, check_token_required, outgoing, server_tls
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
+from bucketq.cli.segment_access import refused_segments
 from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import Clock, SystemClock
@@ -131,8 +133,20 @@ async def run(
         names = ", ".join(server.brokers)
         # With --quiet too: scripts wait for this line, and read the port from it.
         out.result(f"serving {names} at {server.address}", {"address": server.address})
+        probing = asyncio.create_task(_probe_segments(found, clock, out.timeout_s))
+        stack.callback(probing.cancel)
         await _until_over(server, stopped, idle_exit_s)
         _log.info("stopping: committing pending requests")
+
+
+async def _probe_segments(
+    found: list[tuple[str, Location]], clock: Clock, timeout_s: float
+) -> None:
+    """Log a warning for each queue whose segments the store refuses."""
+    for _, location in found:
+        target = QueueObject(location.store, location.key, location.url, clock, timeout_s)
+        if (warning := await refused_segments(target)) is not None:
+            _log.warning("%s", warning)
 
 
 def _tune_memory() -> None:
