@@ -301,3 +301,25 @@ def test_serve_warns_if_segments_are_refused(console: Console) -> None:
     assert console.ok("push", "URL", "k", "1").out
     process.send_signal(signal.SIGTERM)
     assert finish(process).code == 0
+
+
+def test_jobs_in_segments_are_listed_shown_and_changed_through_a_broker(console: Console) -> None:
+    console.deepen()
+    with serving(console):
+        while (stats := console.ok("stats", "URL", "--json").json)["broker"] is None:
+            pass  # It has begun to listen, and will lead in a moment.
+        assert stats["segments"] > 0
+        first = console.ok("ls", "URL", "--limit", "10", "--json")
+        assert [job["id"] for job in first.lines] == [f"job-{number}" for number in range(10)]
+        rest = console.ok("ls", "URL", "--all", "--after", "10", "--json").lines
+        assert [job["id"] for job in rest] == [*(f"job-{n}" for n in range(10, 100)), "last"]
+        assert console.ok("show", "URL", "job-3", "--json").json["payload"] == 3
+        assert console.ok("cancel", "URL", "job-3").out == "job-3 is cancelled\n"
+        for number in (0, 1):
+            job = console.ok("claim", "URL", "--json").json
+            assert job["id"] == f"job-{number}"
+            console.ok("fail", "URL", job["id"], job["lease"], "--no-retry")
+        assert console.ok("redrive", "URL", "job-0").out == "1 job redriven\n"
+        assert console.ok("purge", "URL", "--yes").out == "1 job purged\n"
+        totals = console.ok("stats", "URL", "--json").json["totals"]
+        assert (totals["queued"], totals["dead"]) == (99, 0)

@@ -2,7 +2,8 @@
 
 Only what is lost anyway leaves the queue. Of a segment that is damaged in part, the rows that can
 be read are written to a new segment. Before anything changes, all that can be read of the queue is
-saved beside it.
+saved beside it. If it is unknown which rows of a segment have left, because the vector that says so
+is lost, all of them leave: they are saved too, and a person may push them again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import RowSpool, decode
 from bucketq.codec.segment_check import CheckedSegment
 from bucketq.codec.segment_file import encode_segment, segment_row, sort_rows
+from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.segment_folder import SegmentFolder
 from bucketq.errors import InvalidRequestError
 from bucketq.model.cold_segment import Segment
@@ -37,6 +39,8 @@ class AcceptedLoss:
     segments: tuple[BadSegment, ...]
     saved: str | None
     """The key of a copy of all that could be read."""
+    doubtful: str | None = None
+    """The key of rows that could be read, but may have left before: one on a line."""
 
     @property
     def lost(self) -> int:
@@ -66,16 +70,18 @@ async def accept_loss(target: QueueObject, chosen: Collection[str] | None) -> Ac
     if not found:
         return AcceptedLoss(summarize(state), (), None)
     saved = await target.save_beside(copy.body, "broken")
+    lines = [row.line + b"\n" for checked in found.values() for row in checked.doubtful]
+    doubtful = await target.save_beside(b"".join(lines), "doubtful") if lines else None
     for _ in range(_TRIES):
         # Read again: rows may have left, and a merge may have dropped a segment.
         stored = await target.read()
         state = decode(stored.body, target.url).state
-        given_up = await _replace(target, state, found)
         try:
+            given_up = await _replace(target, state, found)
             await target.write_state(state, stored.etag)
-        except ChangedMeanwhileError:
+        except (ChangedMeanwhileError, StaleStateError):
             continue
-        return AcceptedLoss(summarize(state), given_up, saved)
+        return AcceptedLoss(summarize(state), given_up, saved, doubtful)
     message = f"{target.url} changes too often to be repaired: pause its workers, and try again"
     raise ChangedMeanwhileError(message)
 

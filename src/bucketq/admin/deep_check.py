@@ -18,6 +18,7 @@ from bucketq.codec import decode
 from bucketq.codec.gone_vector import is_vector_id
 from bucketq.codec.segment_check import CheckedRow, CheckedSegment, check_segment
 from bucketq.codec.segment_file import is_segment_id
+from bucketq.commit.queue_segments import StaleStateError
 from bucketq.errors import UnavailableError
 from bucketq.model.cold_segment import Segment
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
@@ -151,11 +152,20 @@ async def read_segments(
             yield each
 
 
-async def _check(reader: SegmentReader, segment: Segment, body: bytes) -> CheckedSegment:
-    """Check a segment; if what has left it cannot be read, none of its rows can be trusted."""
-    if (problem := await reader.know_vector(segment)) is not None:
-        return CheckedSegment((problem,), [], segment.live)
-    return check_segment(segment, body, f"{reader.segments.folder.address}{segment.record.id}")
+async def _check(reader: SegmentReader, segment: Segment, body: bytes) -> CheckedSegment | None:
+    """Check a segment; if what has left it cannot be read, its rows are doubtful.
+
+    None: the queue names it, or what has left it, no more.
+    """
+    try:
+        problem = await reader.know_vector(segment)
+    except StaleStateError:
+        return None
+    checked = check_segment(segment, body, f"{reader.segments.folder.address}{segment.record.id}")
+    if problem is None:
+        return checked
+    problems = (f"which of its rows have left is unknown: {problem}", *checked.problems)
+    return CheckedSegment(problems, [], segment.live, checked.rows)
 
 
 async def _read_missing(

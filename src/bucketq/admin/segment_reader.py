@@ -83,6 +83,7 @@ class SegmentReader:
     def _numbers(self, segment: Segment) -> array[int]:
         rows = self._state.cold.rows
         rows.index_of(segment)
+        rows.require_vector(segment)
         return rows.seqs_of(segment)
 
     async def read_named(self) -> NamedSegments:

@@ -8,7 +8,7 @@ returned even if others cannot.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -63,6 +63,8 @@ class CheckedSegment(NamedTuple):
     rows: list[CheckedRow]
     lost: int
     """How many rows that have not left cannot be read."""
+    doubtful: Sequence[CheckedRow] = ()
+    """Rows that can be read, if it is unknown which rows have left."""
 
 
 def check_segment(segment: Segment, body: bytes, where: str) -> CheckedSegment:

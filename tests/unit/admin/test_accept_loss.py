@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bucketq import admin
 from bucketq.admin.accept_loss import accept_loss
-from bucketq.codec import decode
+from bucketq.codec import Document, decode
 from bucketq.errors import InvalidRequestError
 from bucketq.model.state import State
 from tests.unit.admin.deep_queues import KEY, Deep, deep
@@ -136,3 +138,27 @@ async def test_a_hand_edit_is_accepted_with_its_segments(world: Deep) -> None:
     assert diagnosis.saved is not None
     assert await world.contents() == before
     assert (await world.head()).paused
+
+
+@deep
+async def test_rows_are_saved_apart_if_it_is_unknown_which_have_left(world: Deep) -> None:
+    ids = await world.fill()
+    head = await world.head()
+    segment = max(head.cold.rows.of_class("ready"), key=lambda each: each.live)
+    vector = "00000000000000009999-0123456789abcdef.gone"
+    record = replace(segment.record, vector=vector, vector_bytes=10, gone=())
+    head.cold.rows.drop(segment)
+    head.cold.rows.add(record)
+    found = await world.reader.get(KEY)
+    prepared = Document(head).prepare("0123456789abcdef")
+    await world.store.connect("vandal").replace(KEY, prepared.body, found.etag)
+    (bad,) = (await admin.check_deep(world.object())).bad
+    assert (bad.id, bad.lost) == (record.id, record.live)
+    assert "which of its rows have left is unknown" in bad.problems[0]
+    done = await accept_loss(world.object(), None)
+    assert done.lost == record.live
+    assert done.doubtful is not None
+    lines = (await world.body(done.doubtful)).splitlines()
+    assert len(lines) == record.rows
+    assert {msgspec.json.decode(line)["id"] for line in lines} <= set(ids)
+    assert (await admin.check_deep(world.object())).is_intact

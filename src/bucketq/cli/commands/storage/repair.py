@@ -73,4 +73,9 @@ async def _accept_loss(out: Output, target: admin.QueueObject, chosen: list[str]
         report,
     )
     out.note(f"what could be read before is kept as {done.saved}")
+    if done.doubtful is not None:
+        out.note(
+            f"jobs that may have finished before, or not, are kept as {done.doubtful}; `bucketq "
+            "import` pushes them again"
+        )
     return exit_codes.OK
