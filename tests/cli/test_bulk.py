@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bucketq import connect_sync
+from bucketq import Queue, connect_sync
 from tests.cli.console import Console, finish
 
 LINES = 20_000
@@ -277,3 +277,44 @@ def test_import_reads_the_output_of_ls_and_of_the_archive(console: Console) -> N
     words = ("import", "URL", "all.jsonl", "--status", "queued", "--status", "running")
     assert console.ok(*words).out == "3 jobs pushed\n"
     assert payloads(console) == Counter([0, 1, 2])
+
+
+def make_deep(console: Console, count: int) -> None:
+    """Push jobs to a queue that keeps most of them in segments."""
+    console.ok("create", "URL", "spill_bytes=3000")
+    path = console.folder / "jobs.jsonl"
+    write_lines(path, count)
+    console.ok("push", "URL", "n", "--bulk", "--file", str(path), "--batch", "50")
+    assert console.ok("stats", "URL", "--json").json["segments"] > 1
+
+
+def test_import_copies_a_deep_queue(console: Console) -> None:
+    old = Console(console.folder / "old")
+    make_deep(old, 400)
+    old.ok("claim", "URL", "--limit", "3")
+    console.ok("create", "URL", "spill_bytes=3000")
+    assert console.ok("import", "URL", old.url, "--batch", "50", "--json").json["pushed"] == 397
+    copied = [job["id"] for job in console.ok("ls", "URL", "--all", "--json").lines]
+    listed = old.ok("ls", "URL", "--all", "--status", "queued", "--json").lines
+    assert copied == [job["id"] for job in listed]
+    again = console.ok("import", "URL", old.url)
+    assert again.out == "0 jobs pushed, 397 were pushed before\n"
+
+
+def test_a_bulk_push_to_a_deep_queue_reads_only_the_jobs_of_the_batch_in_doubt(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_deep(console, 300)
+
+    async def refuse(_: Queue[Any]) -> None:
+        pytest.fail("the whole queue was read")
+
+    monkeypatch.setattr(Queue, "snapshot", refuse)
+    # As a kill between the third batch and the note of it would have left it.
+    progress = progress_of(console)
+    ends = [len(b"".join(b'{"n":%d}\n' % n for n in range(count))) for count in (100, 150)]
+    progress |= {"done": [ends[0], 100, 100], "pending": [ends[1], 150, 150], "finished_at": None}
+    (console.folder / "jobs.jsonl.bucketq-progress").write_text(json.dumps(progress))
+    words = ("push", "URL", "n", "--bulk", "--file", "jobs.jsonl", "--batch", "50")
+    assert console.ok(*words, "--json").json["pushed"] == 150
+    assert payloads(console) == Counter(range(300))

@@ -15,14 +15,28 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_queue(
-    url: str, timeout_s: float, *, create: bool = False, worker: str | None = None
+    url: str,
+    timeout_s: float,
+    *,
+    create: bool = False,
+    worker: str | None = None,
+    reads_all: bool = False,
 ) -> AsyncIterator[Queue[Any]]:
-    """Open the queue at an address, through its broker if one answers and directly if not."""
-    from bucketq.client.connect import connect
+    """Open the queue at an address, through its broker if one answers and directly if not.
+
+    A command that reads the whole queue reads the storage if it can (``reads_all``): a broker would
+    send it in one message, which has a limit, and serve no one else meanwhile.
+    """
+    from bucketq.client.connect import BROKERS, connect
 
     check_timeout(timeout_s)
     connection = connect(
-        url, launch="never", timeout_s=timeout_s, create=create, worker=worker or None
+        url,
+        mode="direct" if reads_all and not url.startswith(BROKERS) else "auto",
+        launch="never",
+        timeout_s=timeout_s,
+        create=create,
+        worker=worker or None,
     )
     async with connection as queue:
         yield queue

@@ -22,6 +22,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     broker: BrokerRecord | None
     keys: int
     sessions: int
+    incarnation: str = ""
+    """Which queue it is: a restored or recreated one has another; an older broker does not say."""
     segments: int = 0
     """How many segments hold rows of the queue; an older broker does not know."""
     segment_bytes: int = 0

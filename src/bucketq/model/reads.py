@@ -84,6 +84,7 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
     rows = state.cold.rows
     return Stats(
         version=state.version,
+        incarnation=state.incarnation,
         counts=counts,
         oldest_queued_s=None if oldest is None else (now - oldest.pushed_at).total_seconds(),
         bytes=state.size_bytes + rows.live_bytes,

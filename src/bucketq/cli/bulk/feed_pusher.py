@@ -30,8 +30,13 @@ from bucketq.cli.terminal.progress_bar import Bar
 from bucketq.cli.terminal.user_input import interruptible
 from bucketq.client.archive import open_archive
 from bucketq.clock import Clock, SystemClock, new_id
-from bucketq.errors import BucketQError, InvalidRequestError, KeyConflictError, PayloadTooLargeError
-from bucketq.model.operations import Snapshot
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    JobNotFoundError,
+    KeyConflictError,
+    PayloadTooLargeError,
+)
 from bucketq.model.settings import Settings
 from bucketq.queue.queue import Queue
 
@@ -73,11 +78,14 @@ async def push_feed(out: Output, plan: Plan, open_feed: Callable[[int], Feed]) -
     restarts = 0 if record is None else record.restarts + plan.restart
     feed = open_feed(restarts)
     async with open_queue(plan.url, out.timeout_s, create=True) as queue:
-        snapshot = await queue.snapshot()
+        incarnation = (await queue.stats()).incarnation
+        if not incarnation:  # An older broker leaves it out.
+            incarnation = (await queue.snapshot()).incarnation
+        settings = await queue.settings()
         fresh = ProgressRecord(
             source=feed.digest,
             target=plan.url,
-            incarnation=snapshot.incarnation,
+            incarnation=incarnation,
             options=plan.defaults.choice,
             restarts=restarts,
         )
@@ -95,9 +103,9 @@ async def push_feed(out: Output, plan: Plan, open_feed: Callable[[int], Feed]) -
         with Bar(out, feed.total, feed.noun) as bar:
             pusher = _Pusher(out, plan, feed, progress, bar, queue)
             if feed.total is not None:
-                await pusher.check(snapshot.settings)
-            await pusher.settle_pending(snapshot, clock)
-            return await pusher.run(snapshot.settings)
+                await pusher.check(settings)
+            await pusher.settle_pending(clock)
+            return await pusher.run(settings)
 
 
 def _check_same_run(plan: Plan, feed: Feed, record: ProgressRecord, fresh: ProgressRecord) -> None:
@@ -150,7 +158,7 @@ class _Pusher:
                 self._bar.show(item.end.number)
                 await asyncio.sleep(0)
 
-    async def settle_pending(self, snapshot: Snapshot, clock: Clock) -> None:
+    async def settle_pending(self, clock: Clock) -> None:
         """Find out whether the batch that was pending at the interruption was committed."""
         record = self._progress.record
         if record.pending is None:
@@ -159,7 +167,7 @@ class _Pusher:
         items = list(takewhile(lambda item: item.end.at <= last, self._feed.items(record.done)))
         own = {item.spec.id for item in items if item.has_made_id}
         wanted = own or {item.spec.id for item in items}
-        found = {job.id for job in snapshot.jobs} & wanted
+        found = await self._find(wanted, own)
         if not _is_there(found, wanted, own) and record.began_at is not None:
             _check_archive_access(self._plan)
             async with open_archive(self._plan.url) as archive:
@@ -171,6 +179,16 @@ class _Pusher:
                             break
         if items and _is_there(found, wanted, own):
             self._progress.settle(record.pending)
+
+    async def _find(self, wanted: set[Any], own: set[Any]) -> set[Any]:
+        """Return those of a batch that are in the queue; not all if some prove that it is there."""
+        found = set[Any]()
+        for job_id in wanted:
+            with contextlib.suppress(JobNotFoundError):
+                found.add((await self._queue.get(job_id)).id)
+                if _is_there(found, wanted, own):
+                    break
+        return found
 
     async def run(self, settings: Settings) -> int:
         """Push batch after batch; on Ctrl-C, finish the current batch and stop."""

@@ -57,7 +57,7 @@ async def run(
         return await push_lines(out, Plan(url, defaults, progress, restart, batch), Path(source))
     if source == url:
         raise InvalidRequestError("source and target are the same queue")
-    async with open_queue(source, out.timeout_s) as other:
+    async with open_queue(source, out.timeout_s, reads_all=True) as other:
         feed = QueueFeed(source, await other.snapshot(), defaults)
     plan = Plan(url, defaults, progress or _progress_of(source, url, defaults), restart, batch)
     return await push_feed(out, plan, lambda _: feed)
