@@ -78,6 +78,23 @@ def test_a_replay_recognises_its_jobs_after_they_are_archived(
     assert run(spark, file_url, name="second").pushed == 6
 
 
+@pytest.mark.full  # `test_executors_read_the_segments_of_a_deep_queue` reads the same table.
+def test_dead_jobs_and_earlier_replays_are_found_in_segments(
+    spark: SparkSession, file_url: str
+) -> None:
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        queue.configure(spill_bytes=1000)
+        queue.push_many([JobSpec(kind="x", payload=n, max_attempts=1) for n in range(60)])
+        for job in queue.claim(limit=50):
+            queue.fail(job, "a timeout")
+        assert queue.stats().segments > 0
+    assert run(spark, file_url).pushed == 50
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        assert queue.stats().segments > 1
+        assert queue.stats().counts == {"x": {"dead": 50, "queued": 60}}
+    assert run(spark, file_url).pushed == 0
+
+
 def test_two_jobs_with_one_id_are_each_pushed_once(spark: SparkSession, file_url: str) -> None:
     with bucketq.connect_sync(file_url, mode="direct"):
         pass

@@ -39,21 +39,29 @@ def pushed(url: str) -> list[int]:
         return sorted(job.payload for job in queue.jobs().jobs)
 
 
-def test_jobs_are_copied_to_another_queue(
+def test_jobs_are_copied_from_a_deep_queue_to_another(
     spark: SparkSession, url: str, tmp_path: Path, run: Callable[..., None]
 ) -> None:
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.configure(archive_after_s=3600)  # So that done jobs can be counted.
-        queue.push_many([JobSpec(kind="x", payload=n, tags={"n": str(n)}) for n in range(6)])
+        # So that done jobs can be counted, and most of the others are in segments.
+        queue.configure(archive_after_s=3600, spill_bytes=1000)
+        for start in range(0, 60, 20):
+            queue.push_many(
+                [JobSpec(kind="x", payload=n, tags={"n": str(n)}) for n in range(start, start + 20)]
+            )
+        assert queue.stats().segments > 0
     jobs = spark.readStream.format("bucketq").option("consumer", "c").option("minPartitions", 2)
-    frame = jobs.option("maxJobsPerTrigger", 4).load(url).select("kind", "payload", "tags")
+    frame = jobs.option("maxJobsPerTrigger", 40).load(url).select("kind", "payload", "tags")
     sink = (tmp_path / "sink.json").as_uri()
-    run(frame, sink)
-    assert pushed(sink) == list(range(6))
     with bucketq.connect_sync(sink, mode="direct") as queue:
+        queue.configure(spill_bytes=1000)
+    run(frame, sink)
+    assert pushed(sink) == list(range(60))
+    with bucketq.connect_sync(sink, mode="direct") as queue:
+        assert queue.stats().segments > 0
         assert all(job.tags == {"n": str(job.payload)} for job in queue.jobs().jobs)
     with bucketq.connect_sync(url, mode="direct") as queue:
-        assert queue.stats().total("done") == 6
+        assert queue.stats().counts == {"x": {"done": 60}}
 
 
 def test_a_repeated_batch_duplicates_nothing(

@@ -257,10 +257,10 @@ def test_a_snapshot_beside_writes_is_of_one_version(
 
         async def write(queue: Queue[Any]) -> None:
             """Push pairs in one commit, and take pairs away in one commit."""
-            for number in range(300):
+            for number in range(150):
                 pair = [JobSpec(kind="k", payload=number) for _ in range(2)]
                 pushed.extend(await queue.push_many(pair))
-                if number > 100:
+                if number > 50:
                     assert len(await queue.claim(limit=2)) == 2
 
         async with deep.open(queue_type) as queue, deep.open(queue_type, "reader") as reader:

@@ -18,11 +18,10 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, structs
+from msgspec import Raw
 
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
-from bucketq.model.records import JobRecord
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.spark.archive.archive_frame import check_range, read_archive
 from bucketq.spark.queue_access import QueueAccess
@@ -100,11 +99,11 @@ def replay(
     register(spark)
     check_range(since, until)
     done = ReplayedJobs(name or name_of(where))
-    with QueueAccess(url, timeout_s).open() as queue:
-        jobs = queue.snapshot().jobs
+    with QueueAccess(url, timeout_s).open() as queue, translate_errors():
+        waiting = _read_queue(spark, url, timeout_s)
         now = SystemClock().now()
         chosen = _Selection(where, since, until or now, done.name)
-        with translate_errors(), _matching(spark, url, chosen, jobs, now) as rows:
+        with _matching(spark, url, chosen, waiting, now) as rows:
             for specs in _batches(map(_spec, rows.toLocalIterator())):
                 if not dry_run:
                     queue.push_many(specs)
@@ -122,27 +121,36 @@ def name_of(*words: str) -> str:
     return blake2b(text.encode(), digest_size=_NAME_BYTES).hexdigest()
 
 
+def _read_queue(spark: SparkSession, url: str, timeout_s: float) -> DataFrame:
+    """Read the dead jobs of a queue, and those that replays have pushed.
+
+    They are read now, and kept: a frame that was computed again after the archive was read could
+    miss what moves there meanwhile. Executors look through the queue, which may be deep.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - an extra
+
+    reader = spark.read.format("bucketq").option("timeoutSeconds", timeout_s)
+    is_own = f.col("id").startswith(_PREFIX)
+    found = reader.load(url).where((f.col("status") == "dead") | is_own).toArrow()
+    return spark.createDataFrame(found)
+
+
 @contextmanager
 def _matching(
-    spark: SparkSession, url: str, chosen: _Selection, jobs: tuple[JobRecord, ...], now: datetime
+    spark: SparkSession, url: str, chosen: _Selection, waiting: DataFrame, now: datetime
 ) -> Iterator[DataFrame]:
     """Return the jobs to push, in the order in which they were pushed the first time.
 
     The archive is read once: only the jobs that match, and those that replays have pushed, are
     kept in Spark while they are compared and sorted.
     """
-    import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyspark.sql import functions as f  # noqa: PLC0415 - an extra
-
-    from bucketq.spark.table.job_schema import SCHEMA, job_batches  # noqa: PLC0415 - it needs pyarrow
 
     # Up to now, whatever the range: jobs that this replay pushed may have finished after it.
     everything = read_archive(spark, url, chosen.since, now)
     # Jobs of the archive have an outcome, and a condition may use it.
-    dead = [structs.replace(job, outcome="dead") for job in jobs if job.status == "dead"]
-    if dead:
-        table = pa.Table.from_batches(list(job_batches(dead)), SCHEMA)
-        everything = everything.unionByName(spark.createDataFrame(table))
+    dead = waiting.where("status = 'dead'").withColumn("outcome", f.lit("dead"))
+    everything = everything.unionByName(dead)
     ended = f.col("finished_at")
     is_in_time = (ended >= f.lit(chosen.since)) & (ended < f.lit(chosen.until))
     try:
@@ -164,9 +172,7 @@ def _matching(
         .withColumn("new_id", f.expr(_NEW_ID))
         .withColumn("older_id", f.expr(_OLDER_ID.format("id")))
     )
-    waiting = [(job.id,) for job in jobs if job.id.startswith(_PREFIX)]
-    there = kept.where(is_own).select("id")
-    there = there.unionByName(spark.createDataFrame(waiting, "id string"))
+    there = kept.where(is_own).select("id").unionByName(waiting.where(is_own).select("id"))
     fresh = found
     for column in ("new_id", "older_id"):
         fresh = fresh.join(there.withColumnRenamed("id", column), column, "left_anti")
