@@ -157,7 +157,8 @@ class QueueSegments:
             except ObjectMissingError as error:
                 missing_since = loop.time() if missing_since is None else missing_since
                 named = await _answered(read_named, backoff)
-                if any(part.segment.id not in named.ids for part in parts):
+                # A segment may be named still, but with another vector.
+                if not all(_names_of(part) <= named.ids for part in parts):
                     raise StaleStateError from error
                 if loop.time() - missing_since >= _MISSING_S:
                     lost = self._lost(error)
@@ -175,6 +176,11 @@ class QueueSegments:
             "cannot be read. `bucketq doctor --deep` lists what is missing. If you have a copy (a "
             "lifecycle rule or a person may have deleted it), put it back and open the queue again"
         )
+
+
+def _names_of(part: SegmentPart) -> set[str]:
+    """Return what a state with this part names: the segment, and its vector if it has one."""
+    return {part.segment.id, part.segment.vector} - {""}
 
 
 async def _answered(

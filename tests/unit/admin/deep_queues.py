@@ -11,6 +11,7 @@ from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
+from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.model.state import State
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
@@ -29,6 +30,7 @@ class Deep:
         self.store = SimulatedStore(loop)
         self.clock = SimulatedClock(loop)
         self.reader = self.store.connect("reader")
+        self.policy = DEFAULT_POLICY
 
     def object(self, key: str = KEY, link: StoreLink | None = None) -> admin.QueueObject:
         link = link or self.store.connect("admin")
@@ -36,6 +38,7 @@ class Deep:
 
     def open(self, queue_type: type[Any] = GroupCommitter, key: str = KEY) -> Queue[Any]:
         register = Register(self.store.connect("queue"), key, key, self.clock)
+        register.segments.policy = self.policy
         return Queue(queue_type(register, self.clock), self.clock)
 
     async def fill(self, count: int = 100, key: str = KEY, **settings: Any) -> list[str]:
@@ -59,6 +62,18 @@ class Deep:
             await queue.claim("a", limit=2)
             await asyncio.sleep(2)
         return ids
+
+    async def fill_with_vectors(self) -> list[str]:
+        """Let rows leave in any order, so that vectors say which; return the ids that are left."""
+        self.policy = SegmentPolicy(most_ranges=5, least_versions=2)
+        ids = await self.fill(200)
+        async with self.open() as queue:
+            for job in ids[10::3]:
+                await queue.cancel(job)
+            await asyncio.sleep(20)
+        rows = (await self.head()).cold.rows
+        assert any(each.record.vector for each in rows.segments.values())
+        return [job for job in ids if job not in ids[10::3]]
 
     async def body(self, key: str = KEY) -> bytes:
         return (await self.reader.get(key)).body

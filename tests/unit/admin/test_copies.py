@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -156,3 +157,30 @@ async def test_a_copy_of_a_deep_queue_can_be_worked_off(world: Deep) -> None:
         found = [job.id for job in await two.claim(limit=500)]
         assert [job for job in found if job in expected] == expected
         assert len(found) == len(expected) + 2  # Those that were running.
+
+
+@deep
+async def test_rows_that_a_vector_says_have_left_are_not_copied(world: Deep) -> None:
+    left = await world.fill_with_vectors()
+    state = decode((await admin.backup(world.object())).body, "copy").state
+    assert [job.id for job in state.jobs if job.status != "done"] == left
+
+
+@deep
+async def test_a_copy_begins_again_if_a_vector_was_replaced(world: Deep) -> None:
+    left = await world.fill_with_vectors()
+    before = {each.record.vector for each in (await world.head()).cold.rows.segments.values()}
+
+    async def cancel_more() -> None:
+        async with world.open() as queue:
+            for job in left[5::2]:
+                await queue.cancel(job)
+            await asyncio.sleep(20)
+        await admin.sweep(world.object())
+        after = {each.record.vector for each in (await world.head()).cold.rows.segments.values()}
+        assert not before & after - {""}
+
+    link: Any = Interrupted(world.store.connect("admin"), cancel_more)
+    state = decode((await admin.backup(world.object(link=link))).body, "copy").state
+    live = [job.id for job in state.jobs if job.status != "done"]
+    assert live == [job for job in left if job not in left[5::2]]

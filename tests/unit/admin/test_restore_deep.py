@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
@@ -15,12 +17,16 @@ from bucketq.errors import (
     CorruptStateError,
     InvalidRequestError,
     KeyConflictError,
+    RejectedError,
     StoreRefusedError,
+    UnavailableError,
 )
 from bucketq.model.state import State
 from bucketq.queue.new_jobs import JobSpec
-from bucketq.testing import VirtualLoop, run
+from bucketq.testing import Faults, VirtualLoop, run
 from tests.unit.admin.deep_queues import KEY, OTHER, SPILL_BYTES, Deep, deep
+
+A = TypeVar("A")
 
 
 def named(state: State) -> set[str]:
@@ -214,3 +220,39 @@ async def killed(steps: int, loop: VirtualLoop) -> str:
     [saved] = [key for key in await world.keys() if re.search(r"\.replaced-", key)]
     assert len(decode(await world.body(saved), "saved").state.jobs) == 101
     return "new"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_restores_sweeps_and_deletions_survive_a_bad_network(seed: int) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = Deep(loop)
+        await world.fill()
+        contents = await world.contents()
+        world.store.set_faults(Faults.harsh())
+        copy = await admin.backup(world.object())
+        assert len(decode(copy.body, "copy").state.jobs) == 100
+        restored = await retried(lambda: admin.restore(world.object(OTHER), copy.body))
+        assert restored is None or restored.segments > 1
+        await retried(lambda: admin.sweep(world.object(OTHER)))
+        seen = await world.object().read()
+        await retried(lambda: admin.delete(world.object(), seen))
+        world.store.end_faults()
+        await asyncio.sleep(600)
+        assert [job[:4] for job in await world.contents(OTHER)] == [job[:4] for job in contents]
+        if KEY in await world.keys():
+            await admin.delete(world.object(), await world.object().read())
+        assert await world.segments() == []
+
+    run(main, seed=seed)
+
+
+async def retried(act: Callable[[], Awaitable[A]]) -> A | None:
+    """Do something that may have been done by a try whose answer was lost."""
+    for _ in range(20):
+        try:
+            return await act()
+        except UnavailableError:
+            continue
+        except RejectedError:
+            return None
+    raise AssertionError("it never ends")

@@ -8,6 +8,7 @@ import pytest
 
 from bucketq import admin
 from bucketq.codec import Tombstone
+from bucketq.commit.direct import DirectCommitter
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
 from tests.unit.admin.deep_queues import KEY, Deep, deep
 from tests.unit.admin.test_restore_deep import named
@@ -110,3 +111,20 @@ async def test_what_a_killed_restore_left_can_be_cleared(world: Deep) -> None:
     assert swept.former_segments == 0
     assert await admin.clear_incarnation(world.object(), never) > 0
     assert await world.contents() == contents
+
+
+@deep
+async def test_vectors_are_swept_and_deleted_like_segments(world: Deep) -> None:
+    left = await world.fill_with_vectors()
+    async with world.open(DirectCommitter) as queue:
+        for number in range(5):
+            await queue.push("z", number)
+    await admin.sweep(world.object())
+    head = await world.head()
+    found = {key.rpartition("/")[2].removesuffix(".jsonl") for key in await world.segments()}
+    assert found == head.cold.rows.names()
+    assert any(name.endswith(".gone") for name in found)
+    contents = await world.contents()
+    assert [job[0] for job in contents if job[4] != "done"][: len(left)] == left
+    await admin.delete(world.object(), await world.object().read())
+    assert await world.segments() == []
