@@ -184,6 +184,11 @@ class ColdJobs:
             heappush(self._dead, _Cursor(bound, self._number(), run))
         return self._lend_all(run.segment, jobs)
 
+    def lend(self, segment: Segment, job: ColdJob) -> JobRecord:
+        """Lend a dead job that was decoded to the table, and return its record."""
+        self._lend_all(segment, [job])
+        return self._table.by_id[job[1].id]
+
     def oldest_queued(self, below: int | None) -> JobRecord | None:
         """Find the waiting job with the lowest number, if that is lower than ``below``.
 

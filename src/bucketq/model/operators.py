@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check, timekeeping
+from bucketq.model.dead_jobs import dead_jobs
 from bucketq.model.finished_jobs import finished_at
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
 from bucketq.model.reads import not_found
@@ -226,7 +227,7 @@ def tidy_segments(state: State, _operation: TidySegments, now: datetime) -> int:
 def _cold_deaths(state: State, now: datetime) -> Iterator[JobRecord]:
     """Yield the dead jobs that are too many, or too old; the oldest deaths first."""
     excess = state.dead_count - state.settings.max_dead
-    for count, job in enumerate(state.dead_jobs()):
+    for count, job in enumerate(dead_jobs(state)):
         if count >= excess and not _died_long_ago(state, job, now):
             return
         yield job
@@ -248,7 +249,7 @@ def _dead(state: State, jobs: tuple[str, ...], kinds: tuple[str, ...]) -> Iterat
     """
     check.kinds(kinds)
     if not jobs:
-        return (job for job in state.dead_jobs() if not kinds or job.kind in kinds)
+        return dead_jobs(state, kinds)
     state.cold.find([job_id for job_id in jobs if job_id not in state.jobs])  # All at once.
     chosen = [_existing(state, job_id) for job_id in dict.fromkeys(jobs)]
     for job in chosen:

@@ -11,9 +11,8 @@ answer every operation alike, however they were reached.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import datetime
-from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
@@ -323,26 +322,6 @@ class State:
     def dead_count(self) -> int:
         """How many dead jobs there are, in the object and in segments."""
         return len(self.dead) - self.cold.lent_dead + self.cold.rows.count("dead")
-
-    def dead_jobs(self) -> Iterator[JobRecord]:
-        """Yield dead jobs in the order of their deaths; of one moment, in that of their pushes.
-
-        Those in segments are decoded as they are reached. Raises ``ColdRowsNeededError``.
-        """
-        self.attach_cold()
-        found = [(finished_at(job), job.seq, job) for job in self.dead.values()]
-        heapify(found)
-        while True:
-            bound = self.cold.next_death()
-            if found and (bound is None or found[0][0] < bound):
-                yield heappop(found)[2]
-            elif bound is None:
-                return
-            else:
-                for job in self.cold.decode_next_dead():
-                    if job.id not in self.dead:
-                        self._enter(job)
-                        heappush(found, (finished_at(job), job.seq, job))
 
     def _replace_all(self, jobs: Collection[JobRecord], before: Status, after: Status) -> None:
         """Replace the records of jobs, and count those of a kind that stand together at once."""

@@ -190,3 +190,45 @@ def test_a_death_in_the_object_before_those_in_segments_is_finished_first(deaths
     deaths.do(Configure(changes={"max_dead": 62}))
     assert not is_untidy(deaths.state, deaths.now)
     assert is_cold_untidy(deaths.state, deaths.now)
+
+
+def test_dead_jobs_of_a_rare_kind_are_found_by_the_indexes() -> None:
+    deaths = Deaths()
+    common = [f"a{number:02d}" for number in range(90)]
+    for start in (0, 30, 60):
+        deaths.die(*common[start : start + 30], f"r{start}")
+        deaths.spill_dead()
+    deaths.die("r99", "a99")
+    deaths.reload()
+    deaths.memory.read.clear()
+    assert deaths.do(Redrive(kinds=("none",))) == 0
+    assert deaths.blocks_read() == 0
+    assert deaths.do(Redrive(kinds=("r",), limit=2)) == 2
+    assert deaths.with_status("queued") == ["r0", "r30"]
+    assert deaths.blocks_read() <= 3
+    assert deaths.state.cold.lent <= 1, "others are not decoded"
+    assert deaths.do(Purge(kinds=("r",))) == 2
+    assert deaths.with_status("done") == ["r60", "r99"]
+    assert len(deaths.with_status("dead")) == 91
+    assert deaths.do(Redrive()) == 91
+    assert deaths.with_status("dead") == []
+
+
+def test_a_block_of_a_kind_is_not_read_alone() -> None:
+    deaths = Deaths()
+    deaths.die(*(f"{'ab'[number % 2]}{number:03d}" for number in range(200)))
+    deaths.spill_dead(200)
+    deaths.reload()
+    deaths.memory.read.clear()
+    fetches = 0
+    fetch = deaths.memory.fetch
+
+    def count(parts: Any) -> None:
+        nonlocal fetches
+        fetches += 1
+        fetch(parts)
+
+    deaths.memory.fetch = count  # type: ignore[method-assign]
+    assert deaths.do(Redrive(kinds=("b",))) == 100
+    assert deaths.blocks_read() >= 60
+    assert fetches <= 1 + deaths.blocks_read() // 16 + 1

@@ -19,6 +19,7 @@ from msgspec import Raw, structs
 from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
+from bucketq.model.dead_jobs import dead_jobs
 from bucketq.model.operations import (
     AnyOperation,
     Claim,
@@ -346,7 +347,7 @@ class QueueMachine(OperatorRules):
                 assert set(index) == {row["id"] for row in self.reference.with_status(status)}
             lines = [len(msgspec.json.encode(job)) + 2 for job in state.done]
             assert state.done.size_bytes == sum(lines)
-            assert [job.id for job in state.dead_jobs()] == [
+            assert [job.id for job in dead_jobs(state)] == [
                 row["id"] for row in self.reference.dead()
             ]
             self.check_waiting(state)

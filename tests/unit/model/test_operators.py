@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
+from bucketq.model.dead_jobs import dead_jobs
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -310,7 +311,7 @@ def test_tidy_finishes_the_oldest_dead_jobs_if_there_are_too_many() -> None:
         queue.kill(job_id)
         queue.wait(1)
     assert queue.ok(Tidy()) == 2
-    assert [job.id for job in queue.state.dead_jobs()] == ["j3", "j4"]
+    assert [job.id for job in dead_jobs(queue.state)] == ["j3", "j4"]
 
 
 def test_tidy_may_keep_no_dead_jobs_at_all() -> None:
