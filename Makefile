@@ -45,8 +45,9 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n 3 --dist loadfile --
 test: $(VENV)/.dev servers typing java ## run the tests
 	@$(PYTEST)
 
-test-all: $(VENV)/.dev servers typing java ## run the tests and their full matrices, as before a release
+test-all: $(VENV)/.dev servers typing java ## run the full matrices of tests, twice: with queues as usual, and with deep ones
 	@$(PYTEST) --full
+	@BUCKETQ_TEST_SPILL_BYTES=300 $(PYTEST) --full
 
 places: $(VENV)/.dev java ## test everything on a standalone Spark cluster and over Spark Connect
 	@PLACES=all $(PY) -m pytest --full tests/spark/test_clusters.py

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+from importlib import import_module
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.environ import IS_ALL_REQUIRED
+from tests.environ import IS_ALL_REQUIRED, SPILL_BYTES
 from tests.leftovers import end_children, mark_children
 
 # How long an example takes depends on what else the machine does; a test has a timeout of its
@@ -20,6 +21,9 @@ settings.load_profile("ci" if IS_ALL_REQUIRED else "here")
 _EXAMPLES = 25
 """Of each property in an ordinary run; a full one tries a hundred. Each run tries others, unless it
 is an automatic build, so all of them together try many more."""
+
+if SPILL_BYTES:
+    import_module("tests.early_spill.sitecustomize")
 
 _OWN_SPARK = (
     "tests/spark/stream/test_stream_killed.py",

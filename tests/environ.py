@@ -17,10 +17,17 @@ Not the variable ``CI``, which many machines set that cannot install them. It is
 tests clear the environment of ``BUCKETQ_`` variables.
 """
 
+SPILL_BYTES = os.environ.get("BUCKETQ_TEST_SPILL_BYTES", "")
+"""If it is set, new queues spill that early (``early_spill``), in every process of the tests."""
+
 _DROPPED = ("PYTHON", "BUCKETQ_")
 
 
 def child_environ(**more: str) -> dict[str, str]:
     """Return this environment without variables of Python and bucketq, and with ``more``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
-    return kept | {"PYTHONPATH": str(ROOT / "src")} | more
+    paths = [str(ROOT / "src")]
+    if SPILL_BYTES:
+        paths.insert(0, str(ROOT / "tests" / "early_spill"))
+        kept["BUCKETQ_TEST_SPILL_BYTES"] = SPILL_BYTES
+    return kept | {"PYTHONPATH": os.pathsep.join(paths)} | more
