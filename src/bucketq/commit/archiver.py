@@ -45,11 +45,12 @@ _LONGEST_PASS_S = 10.0
 _PRUNE_S = 3600.0
 """How often archive files beyond the retention are deleted; retention is counted in days."""
 _CROWD_SHARE = 4
+_LEAST_CROWD_BYTES = 64 << 10
 _CROWD_BYTES = 4 << 20
 """If finished jobs take more than this share of ``spill_bytes``, or a sixteenth of a larger object,
-but never more than so many bytes, they leave early until half of it is left: each commit writes
-them again. Measured with batches of 100: with 64 KiB twice as many cycles in a second of CPU as
-with 4 MiB, with 16 MiB half as many."""
+within these bounds, they leave early until half of it is left: each commit writes them again.
+Measured with batches of 100: with 64 KiB twice as many cycles in a second of CPU as with 4 MiB,
+with 16 MiB half as many."""
 _READ_JOBS = 50_000
 """How many are taken from the outbox at once: few enough for no caller to notice the pause."""
 _FILE_JOBS = 5000
@@ -190,7 +191,7 @@ class Archiver:
 def _crowd_bytes(state: State) -> int:
     """How many bytes finished jobs may take before they leave early."""
     unfinished_bytes = state.size_bytes - state.done.size_bytes
-    least = state.settings.spill_bytes // _CROWD_SHARE
+    least = max(state.settings.spill_bytes // _CROWD_SHARE, _LEAST_CROWD_BYTES)
     return min(_CROWD_BYTES, max(least, unfinished_bytes // 16))
 
 
