@@ -10,6 +10,7 @@ These operations come from the committer itself and are never sent to a broker.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -99,7 +100,12 @@ def spill_keys(state: State, operation: SpillKeys, _now: datetime) -> int:
 
 
 def merge(state: State, operation: Merge, _now: datetime) -> int:
-    """Name the targets, with the rows that are live in a source that is still named."""
+    """Name the targets, with the rows that are live in a source that is still named.
+
+    The writer may have left rows out that seemed gone when it read the sources, because they were
+    claimed in a commit that was lost since. Then the merge is given up: dropping the sources would
+    drop those rows.
+    """
     cold = state.cold
     sources = {
         name: cold.rows.segments[name] for name in operation.sources if name in cold.rows.segments
@@ -109,6 +115,8 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     state.attach_cold()
     for source in sources.values():
         cold.rows.index_of(source)
+    if not _takes_all(sources, operation):
+        return 0
     gone_from = [_gone(sources, origins) for origins in operation.origins]
     places: dict[int, Place] = {}
     for target, gone in zip(operation.targets, gone_from, strict=True):
@@ -167,6 +175,17 @@ def _note(state: State, record: SegmentRecord) -> None:
 def _may_name(state: State, record: SegmentRecord) -> bool:
     """Whether the next version may introduce a segment, and the state does not name it yet."""
     return state.version + 1 <= record.until and record.id not in state.cold.rows.segments
+
+
+def _takes_all(sources: dict[str, Segment], operation: Merge) -> bool:
+    """Whether every row that is live in a source is in a target."""
+    taken = Counter(
+        name
+        for origins in operation.origins
+        for name, at in origins
+        if name in sources and at not in sources[name].gone
+    )
+    return all(taken[name] == source.live for name, source in sources.items())
 
 
 def _gone(sources: dict[str, Segment], origins: tuple[tuple[str, int], ...]) -> Gone:

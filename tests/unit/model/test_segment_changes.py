@@ -138,6 +138,22 @@ def test_a_merge_keeps_what_only_some_of_its_sources_still_hold() -> None:
     assert [deep.claim() for _ in range(3)] == [["j2"], ["j3"], []]
 
 
+def test_a_merge_that_left_out_a_job_whose_claim_was_lost_is_given_up() -> None:
+    """The merger read its sources in a state whose commit has lost a race since."""
+    deep, ahead = Deep(), Deep()
+    for each in (deep, ahead):
+        each.do(each.written_spill(2))
+        each.do(each.written_spill(1))
+    assert ahead.claim() == ["j1"]
+    merge = ahead.written_merge()
+    deep.memory.bodies |= ahead.memory.bodies
+    assert deep.do(merge) == 0
+    assert deep.statuses() == QUEUED
+    assert deep.claim() == ["j1"]
+    assert deep.do(merge) == 2, "by now the job has left its source here too"
+    assert deep.statuses() == QUEUED | {"j1": "running"}
+
+
 @pytest.mark.parametrize("what", ["spill", "merge"])
 def test_nothing_is_introduced_after_the_last_version_that_may(what: str) -> None:
     deep = Deep()
