@@ -192,6 +192,8 @@ class DirectCommitter:
         race = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RACE_S)
         await self._fairness.turn()
         while True:
+            if attempts.is_needless and not self.is_open:
+                raise closed(self.where)
             # An interruption must not leave a half-changed state behind.
             document, self._document = self._document, None
             looked_s = asyncio.get_running_loop().time()
@@ -270,9 +272,20 @@ class _Attempts:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self._in_doubt = False
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether it need not be tried again if the queue closes: no jobs were claimed for it.
+
+        A client that has found a broker claims there instead. What it withdraws there must not be
+        claimed here later.
+        """
+        return isinstance(self.request.operation, Claim) and not self._in_doubt
 
     def may_have_landed_since(self, version: int) -> None:
         """Note that it was written on top of ``version``, with an unknown outcome."""
         since = self.request.since
         since = version if since is None else min(since, version)
+        self._in_doubt = True
         self.request = replace(self.request, since=since)

@@ -13,7 +13,12 @@ from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
 from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
-from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
+from bucketq.errors import (
+    ClosedError,
+    JobNotFoundError,
+    StoreRefusedError,
+    UnavailableError,
+)
 from bucketq.model.state import State
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
@@ -389,5 +394,26 @@ def test_claims_find_nothing_more_while_running_jobs_take_too_many_bytes(
             while len(jobs := await queue.claim(limit=10)) > 1:
                 await queue.complete_many(jobs)
             assert len(jobs[0].payload) == 9000, "a job that is larger is handed out alone"
+
+    run(main)
+
+
+def test_a_claim_that_was_not_written_when_its_queue_closes_claims_nothing() -> None:
+    """Its caller may withdraw it elsewhere by then, and the job would wait for its lease."""
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        queue = deep.open(DirectCommitter)
+        async with queue:
+            await queue.push("k", 1)
+            pushing = loop.create_task(queue.push("k", 2))
+            claiming = loop.create_task(queue.claim(limit=5))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await pushing
+        with pytest.raises(ClosedError):
+            await claiming
+        assert [job.status for job in (await deep.head()).jobs] == ["queued", "queued"]
 
     run(main)
