@@ -31,6 +31,11 @@ def main() -> int:
         choices=FAULT_SCHEDULES,
         help="the fault schedule (default: everything, and every tenth seed all schedules)",
     )
+    parser.add_argument(
+        "--deep",
+        action=argparse.BooleanOptionalAction,
+        help="whether the queue spills all the time (default: drawn from the seed)",
+    )
     parser.add_argument("--log", action="store_true", help="show log messages")
     arguments = parser.parse_args()
     logging.disable(logging.NOTSET if arguments.log else logging.CRITICAL)
@@ -39,7 +44,7 @@ def main() -> int:
     reports: list[SimulationReport] = []
     for seed in range(first, first + count):
         for faults in _schedules(seed, arguments.faults):
-            report = _simulate(seed, faults, arguments.scenario)
+            report = _simulate(seed, faults, arguments.scenario, deep=arguments.deep)
             if report is None:
                 return 1
             reports.append(report)
@@ -56,14 +61,16 @@ def _schedules(seed: int, wanted: FaultSchedule | None) -> tuple[FaultSchedule, 
 
 
 def _simulate(
-    seed: int, faults: FaultSchedule, scenario: Scenario | None
+    seed: int, faults: FaultSchedule, scenario: Scenario | None, *, deep: bool | None
 ) -> SimulationReport | None:
     try:
-        return simulate(seed, faults=faults, scenario=scenario)
+        return simulate(seed, faults=faults, scenario=scenario, deep=deep)
     except Exception as error:  # noqa: BLE001 - name the seed of any error
         options = f"--seed {seed} --faults {faults}" + (
             f" --scenario {scenario}" if scenario else ""
         )
+        if deep is not None:
+            options += " --deep" if deep else " --no-deep"
         print(f"seed {seed} ({faults}) BROKE", file=sys.stderr)
         traceback.print_exception(error)
         print(f"replay it: python -m simulator {options}", file=sys.stderr)
@@ -89,6 +96,7 @@ def _print_total(reports: list[SimulationReport]) -> None:
         "faults": _sum([report.injected for report in reports]),
         "handlers": _sum([report.runs for report in reports]),
         "ends": _sum([report.ends for report in reports]),
+        "segments": _sum([report.segments for report in reports]),
     }
     print(f"{len(reports)} simulations kept every promise")
     print(f"  commits    {sum(r.commits for r in reports)}, calls {sum(r.calls for r in reports)}")
@@ -98,6 +106,7 @@ def _print_total(reports: list[SimulationReport]) -> None:
         f"  takeovers  {sum(takeovers)}, from a living broker {from_living}, "
         f"depositions {sum(depositions)}"
     )
+    print(f"  deep       {sum(report.is_deep for report in reports)}")
     print(f"  engines    {sum(report.engine_runs for report in reports)}")
     for name, count in counts.items():
         print(f"  {name:<10} " + ", ".join(f"{each} {count[each]}" for each in sorted(count)))

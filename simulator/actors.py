@@ -40,6 +40,8 @@ class Actor:
     """Whether it works on some jobs without heartbeats, beyond the end of their leases."""
     kinds: tuple[str, ...] = KINDS
     """The kinds of job to push. Only engines work on kinds that are not in ``KINDS``."""
+    most: int = 4
+    """How many jobs it pushes at once, at most."""
 
     async def persist(self, ask: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
         """Call, and retry with the same request while the outcome is unknown, or give up.
@@ -70,7 +72,7 @@ async def produce(actor: Actor, count: int, pause_s: float) -> None:
         await asyncio.sleep(rng.uniform(0, 2 * pause_s))
         kind, token, sort = rng.choice(actor.kinds), actor.new_token(), rng.random()
         if sort < 0.2:
-            most = 40 if kind == "quick" else 4
+            most = 40 if kind == "quick" else actor.most
             tokens = [actor.new_token() for _ in range(rng.randint(2, most))]
             await actor.persist(queue.push_many, kind, tokens)
             continue

@@ -18,8 +18,8 @@ from bucketq.model.queue_stats import Stats
 from bucketq.queue.job import Job, JobBatch
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
-from bucketq.testing.simulated_store import SimulatedStore
 from bucketq.testing.virtual_loop import VirtualLoop
+from simulator.watched_store import WatchedStore
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class CallHistory:
     """All calls of a simulation, in the order in which they began."""
 
     loop: VirtualLoop
-    store: SimulatedStore
+    store: WatchedStore
     key: str
     calls: list[RecordedCall] = field(default_factory=list)
     leaders: set[str] = field(default_factory=set)

@@ -26,16 +26,15 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from bucketq.archive import Layout
 from bucketq.broker.leader import PROOF_S
-from bucketq.codec import decode
 from bucketq.errors import RejectedError, UnavailableError
-from bucketq.model.records import JobRecord
+from bucketq.model.records import JobRecord, Status
 from bucketq.model.state import State
-from bucketq.testing.simulated_store import StoreCommit
+from simulator.archived_jobs import read_archive
 from simulator.batch_invariants import ConsumerTracker
 from simulator.broker_invariants import BrokerTracker
 from simulator.call_history import CallHistory, RecordedCall
+from simulator.segment_invariants import SegmentTracker
 
 
 class InvariantError(AssertionError):
@@ -71,6 +70,10 @@ class CommitChain:
     """The versions in which jobs were handed to each worker."""
     brokers: BrokerTracker = field(default_factory=BrokerTracker)
     consumers: ConsumerTracker = field(default_factory=ConsumerTracker)
+    counts: list[dict[tuple[str, Status], int]] = field(default_factory=list)
+    """How many jobs of each kind and status each version has."""
+    segments: dict[str, int] = field(default_factory=dict)
+    """How many segments were put, introduced, deleted and so on."""
     final: State | None = None
 
     def holds(self, job_id: str, first: int, last: int, **fields: Any) -> bool:
@@ -116,15 +119,23 @@ class CommitChain:
 
 def check(history: CallHistory) -> CommitChain:
     """Check safety; raise ``InvariantError`` at the first violation."""
-    chain = CommitChain(history, archived=_read_archive(history))
+    chain = CommitChain(history, archived=read_archive(history))
     before: State | None = None
+    tracker = SegmentTracker(history.store, history.key)
+    chain.segments = tracker.counts
     for version, commit in enumerate(history.store.history(history.key), start=1):
-        state = _decode(chain, version, commit)
+        if commit.body is None or commit.operation not in ("create", "replace"):
+            chain.violate("conditional writes", f"{commit.operation} of the queue object", version)
+        queue, reason = tracker.follow(version, commit)
+        if reason is not None:
+            chain.violate(*reason, version)
+        state = queue.whole
+        chain.counts.append(dict(state.counts))
         _check_link(chain, version, before, state)
         is_quiet = _check_jobs(chain, version, before, state)
         if before is not None:
             _check_order(chain, version, before, state)
-            if is_quiet and _head(before) == _head(state):
+            if is_quiet and _head(before) == _head(state) and not tracker.has_changed:
                 chain.quiet.append(version)
         if state.paused or state.paused_kinds:
             chain.paused.append(version)
@@ -134,6 +145,8 @@ def check(history: CallHistory) -> CommitChain:
             chain.violate(*reason, version)
         before = state
     chain.final = before
+    if (reason := tracker.finish()) is not None:
+        chain.violate(*reason)
     for call in history.calls:
         _check_call(chain, call)
     _check_batches(chain)
@@ -141,12 +154,6 @@ def check(history: CallHistory) -> CommitChain:
     _check_reads(chain)
     _check_archive(chain)
     return chain
-
-
-def _decode(chain: CommitChain, version: int, commit: StoreCommit) -> State:
-    if commit.body is None or commit.operation not in ("create", "replace"):
-        chain.violate("conditional writes", f"{commit.operation} of the queue object", version)
-    return decode(commit.body, f"version {version}").state
 
 
 def _check_link(chain: CommitChain, version: int, before: State | None, state: State) -> None:
@@ -227,17 +234,6 @@ def _check_archive(chain: CommitChain) -> None:
         for at, copy in copies:
             if records is None or copy != records[-1][1] or copy.status != "done":
                 chain.violate("the archive holds what was committed", f"{copy} at {at:.3f} s")
-
-
-def _read_archive(history: CallHistory) -> dict[str, list[tuple[float, JobRecord]]]:
-    archived: dict[str, list[tuple[float, JobRecord]]] = {}
-    layout = Layout.of("", history.key)
-    for commit in history.store.commits:
-        if commit.body is not None and layout.parse(commit.key) is not None:
-            for line in commit.body.splitlines():
-                job = msgspec.json.decode(line, type=JobRecord)
-                archived.setdefault(job.id, []).append((commit.time_s, job))
-    return archived
 
 
 def _check_step(chain: CommitChain, version: int, old: JobRecord, job: JobRecord) -> None:
@@ -443,5 +439,10 @@ def _check_reads(chain: CommitChain) -> None:
     for call in chain.history.calls:
         if call.verb != "stats" or not call.succeeded:
             continue
-        if not call.began_version <= call.answer.version <= call.ended_version:
+        version = call.answer.version
+        if not call.began_version <= version <= call.ended_version:
             chain.violate("no read is older than its question", str(call), call.ended_version)
+        kinds = call.answer.counts.items()
+        counted = {(kind, status): n for kind, by in kinds for status, n in by.items()}
+        if counted != chain.counts[version - 1]:
+            chain.violate("counts are exact", f"{call}: {chain.counts[version - 1]}", version)

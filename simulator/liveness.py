@@ -63,12 +63,16 @@ def check_liveness(cluster: SimulatedCluster, chain: CommitChain, faults_ended_s
     for job in final.jobs:
         if job.status != "dead":
             chain.violate("every job comes to its end", f"{job.id} is {job.status}")
+    if cluster.is_deep and (names := cluster.left_over()):
+        chain.violate("what is left over is deleted", ", ".join(names))
 
 
 def is_settled(cluster: SimulatedCluster, faults_ended_s: float) -> bool:
     """Whether the cluster has settled, for long enough to check it."""
     state, now_s = cluster.state(), cluster.loop.time()
     if state is None or any(job.status != "dead" for job in state.jobs):
+        return False
+    if cluster.is_deep and cluster.left_over():
         return False
     if all(program.kind not in LEADERS for program in cluster.programs):
         return True

@@ -26,6 +26,7 @@ from bucketq.commit.base import Committer
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register, Settled
+from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_process import Process
@@ -189,6 +190,8 @@ class QueueFactory:
     counters: ClusterCounters
     spawn: Callable[[Program], Process]
     """Starts a program, for clients that start brokers as processes."""
+    policy: SegmentPolicy = DEFAULT_POLICY
+    """When processes merge and sweep segments."""
 
     def queue_of(self, program: Program) -> OpenQueue:
         """Make the queue of a program; it is not open yet."""
@@ -237,6 +240,7 @@ class QueueFactory:
         place = key or self.key
         register = CountingRegister(machine.link, place, "simulated queue", machine.clock)
         register.counters = self.counters
+        register.segments.policy = self.policy
         return register
 
     def name_of(self, program: Program) -> str:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import random  # noqa: TID251  # for the type: streams come from the loop, and so from the seed
 from collections.abc import Awaitable, Callable
+from hashlib import blake2b
 
-from bucketq.codec import decode, read_heading
+from bucketq.codec import read_heading
+from bucketq.commit.segment_policy import SegmentPolicy
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.model.records import BrokerRecord
 from bucketq.model.state import State
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_process import Process
-from bucketq.testing.simulated_store import SimulatedStore
 from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors import KINDS, Actor, operate, produce, work
 from simulator.batch_actors import consume, write
@@ -31,7 +32,10 @@ from simulator.machines import (
     ProgramKind,
     QueueFactory,
 )
+from simulator.segment_invariants import left_over, segment_key
 from simulator.simulated_network import SimulatedNetwork
+from simulator.watched_store import WatchedStore
+from simulator.whole_queue import SegmentReader
 from simulator.worker_actors import EngineSetup, run_engines
 from simulator.worker_history import WorkerHistory
 
@@ -62,7 +66,9 @@ class SimulatedCluster:
         """Whether the faults are over; from then on workers are quick and reliable."""
         self.makes_mistakes = False
         """Whether some callers give up, and some workers skip heartbeats."""
-        self.store = SimulatedStore(loop, latency_s=FAST_S, content_etags=self.rng.random() < 0.5)
+        self.store = WatchedStore(loop, latency_s=FAST_S, content_etags=self.rng.random() < 0.5)
+        self.store.watched = KEY
+        self._reader = SegmentReader(self._read_segment)
         self.network = SimulatedNetwork(loop)
         self.history = CallHistory(loop, self.store, KEY)
         self.settings = dict(SETTINGS)
@@ -75,11 +81,32 @@ class SimulatedCluster:
         """The last acknowledged position of each writer; it survives the writer's process."""
         self.counters = ClusterCounters()
         self.factory = QueueFactory(KEY, self.counters, self._spawn)
+        self.is_deep = False
+        """Whether it spills, merges and sweeps all the time."""
         self.machines: list[Machine] = []
         self.programs: list[Program] = []
         self._tokens = 0
         self._spawned = 0
         self._looked, self._epoch, self._taken_s = 0, 0, 0.0
+
+    def spill_early(self, rng: random.Random) -> None:
+        """Let all processes spill, merge and sweep as often as it can be done in a simulation.
+
+        A segment may be introduced for a few versions only, so that some come too late.
+        """
+        self.is_deep = True
+        # As if a restore had begun: the segments of an incarnation that no head has named yet.
+        body = b"rows of a queue that is being restored\n"
+        name = f"{1:020d}-{blake2b(body, digest_size=8).hexdigest()}"
+        self.store.put(segment_key(KEY, "another", name), body, "restore")
+        self.settings["spill_bytes"] = rng.choice((300, 300, 1000))
+        self.factory.policy = SegmentPolicy(
+            least_versions=rng.choice((3, 6, 12, 40)),
+            pass_s=rng.choice((0.2, 1.0)),
+            neighbours=rng.choice((2, 3, 4)),
+            first_sweep_s=rng.uniform(2, 10),
+            sweep_s=rng.uniform(2, 10),
+        )
 
     def add_machine(self) -> Machine:
         """Add a machine with a wrong clock."""
@@ -149,9 +176,23 @@ class SimulatedCluster:
             self.start(program)
 
     def state(self) -> State | None:
-        """Return the state that the object holds now."""
+        """Return the state of the queue now, with the rows that are in segments."""
         found = self.store.peek(KEY)
-        return decode(found.body, "the object").state if found else None
+        return self._reader.whole(found.body, "the object").whole if found else None
+
+    def left_over(self) -> list[str]:
+        """Return the segments that a sweep would delete now."""
+        found = self.store.peek(KEY)
+        if found is None:
+            return []
+        head = self._reader.whole(found.body, "the object").head
+        if "segments" not in head.requires:
+            return []  # None was ever named, and processes do not look for more.
+        return list(left_over(self.store, KEY, head))
+
+    def _read_segment(self, incarnation: str, segment_id: str) -> bytes | None:
+        found = self.store.peek(segment_key(KEY, incarnation, segment_id))
+        return found.body if found else None
 
     def record(self) -> BrokerRecord | None:
         """Return the broker that is recorded in the object."""
@@ -256,6 +297,7 @@ class SimulatedCluster:
             gives_up=self.makes_mistakes,
             skips_heartbeats=self.makes_mistakes and rng.random() < 0.3,
             kinds=self.kinds,
+            most=20 if self.is_deep else 4,
         )
 
     def _setup(

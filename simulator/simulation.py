@@ -12,6 +12,7 @@ broken, or the error that a process crashed with.
 from __future__ import annotations
 
 import asyncio
+import random  # noqa: TID251  # it is seeded
 from collections import Counter
 from dataclasses import dataclass
 from unittest import mock
@@ -74,6 +75,10 @@ class SimulationReport:
     """How many handlers of each kind were run."""
     ends: dict[str, int]
     """How many handlers returned, raised, were stopped, or were cut off."""
+    is_deep: bool
+    """Whether the queue spilled, merged and swept all the time."""
+    segments: dict[str, int]
+    """How many segments were put, introduced, deleted and so on."""
 
 
 async def _run(cluster: SimulatedCluster, faults: FaultSchedule) -> CommitChain:
@@ -114,7 +119,11 @@ async def _settle(cluster: SimulatedCluster) -> None:
 
 
 def simulate(
-    seed: int, *, faults: FaultSchedule = "everything", scenario: Scenario | None = None
+    seed: int,
+    *,
+    faults: FaultSchedule = "everything",
+    scenario: Scenario | None = None,
+    deep: bool | None = None,
 ) -> SimulationReport:
     """Run one simulation and check it.
 
@@ -122,6 +131,7 @@ def simulate(
         seed: The source of everything random.
         faults: The fault schedule.
         scenario: Which programs run; drawn from the seed if it is not given.
+        deep: Whether the queue spills, merges and sweeps all the time; drawn if it is not given.
     """
 
     async def main(loop: VirtualLoop) -> SimulationReport:
@@ -129,8 +139,13 @@ def simulate(
         # With a short ring of commit ids, writers meet commits that are too old to decide.
         ring_length = rng.choice((3, 64)) if faults == "everything" else 64
         chosen = rng.choice(SCENARIOS)
+        # Not a stream of the loop, so that worlds which are not deep take the same course as ever.
+        depth = random.Random(f"{seed}/depth")  # noqa: S311
+        is_deep = depth.random() < 0.5
         with mock.patch.object(state_module, "RING_LENGTH", ring_length):
             cluster = SimulatedCluster(loop)
+            if is_deep if deep is None else deep:
+                cluster.spill_early(depth)
             set_faults(cluster, faults)
             populate(cluster, scenario or chosen)
             chain = await _run(cluster, faults)
@@ -174,6 +189,8 @@ def _report(
         engine_runs=len(cluster.worker_history.engine_runs),
         runs=Counter(run.kind for run in cluster.worker_history.runs),
         ends=Counter(run.end or "cut off" for run in cluster.worker_history.runs),
+        is_deep=cluster.is_deep,
+        segments=chain.segments,
     )
 
 

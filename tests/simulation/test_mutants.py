@@ -56,14 +56,16 @@ def expect(
     scenario: Scenario | None = "direct",
     first: int = 0,
     seeds: int = 40,
+    deep: bool = False,
 ) -> None:
     """Play worlds until one breaks, and see that it breaks one of these promises.
 
-    ``first`` is where to begin; it spares worlds that are known not to notice.
+    ``first`` is where to begin; it spares worlds that are known not to notice. ``deep`` worlds
+    spill, merge and sweep segments all the time.
     """
     for seed in range(first, first + seeds):
         try:
-            simulate(seed, faults=faults, scenario=scenario)
+            simulate(seed, faults=faults, scenario=scenario, deep=deep)
         except InvariantError as error:
             assert error.invariant in invariants, str(error)  # noqa: PT017
             return

@@ -66,6 +66,7 @@ def test_worlds_under_faults_hold_every_promise(group: int) -> None:
     assert sum(report.lost_leases for report in reports) > 0
     assert sum(report.takeovers for report in reports) > 20
     assert sum(report.depositions for report in reports) > 0
+    assert 0 < sum(report.is_deep for report in reports) < len(reports)
 
 
 def test_engines_meet_every_behaviour_and_keep_every_promise() -> None:
@@ -86,13 +87,13 @@ def test_engines_lose_nothing_without_faults(faults: FaultSchedule, seed: int) -
 
 
 def test_a_claim_in_flight_when_its_client_hangs_up_is_not_committed_for_nobody() -> None:
-    simulate(52, faults="restarts", scenario="engines")
+    simulate(52, faults="restarts", scenario="engines", deep=False)
 
 
 @pytest.mark.parametrize("seed", [1000, 1012])
 def test_a_claim_that_was_committed_as_its_broker_froze_reaches_its_worker(seed: int) -> None:
     """Its client only waits for jobs, and must notice that before the lease is over."""
-    simulate(seed, faults="freezes")
+    simulate(seed, faults="freezes", deep=False)
 
 
 def fair() -> list[pytest.ParameterSet]:

@@ -1,0 +1,38 @@
+"""Deep worlds: rows spill to segments, which are merged and swept all the time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from simulator.fault_schedule import FAULT_SCHEDULES, FaultSchedule
+from simulator.simulation import simulate
+from tests.simulation.test_seeds import first_of
+
+SEEDS = 60
+GROUPS = 10
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize("group", first_of(GROUPS, 1))
+def test_deep_worlds_under_faults_hold_every_promise(group: int) -> None:
+    reports = [simulate(seed, deep=True) for seed in range(3000 + group, 3000 + SEEDS, GROUPS)]
+
+    counts = Counter[str]()
+    for report in reports:
+        counts.update(report.segments)
+    happened = {"put", "introduced", "merged", "too late", "deleted"}
+    assert happened <= {name for name, count in counts.items() if count}
+    assert counts["sweepers"] > len(reports)
+    assert sum(report.takeovers for report in reports) > 0
+
+
+@pytest.mark.parametrize(
+    "seed", [4002, *(pytest.param(4000 + n, marks=FULL) for n in (0, 1, 3, 4))]
+)
+@pytest.mark.parametrize("faults", FAULT_SCHEDULES[1:])
+def test_healthy_processes_of_deep_queues_are_left_alone(faults: FaultSchedule, seed: int) -> None:
+    report = simulate(seed, faults=faults, deep=True)
+    assert report.is_deep
+    assert report.jobs > 0

@@ -1,0 +1,142 @@
+"""Mistakes that a queue with segments could make, and that a simulated world must notice.
+
+Each test takes one rule of segments away and expects a deep world in which the breach shows, under
+the name of the rule. Those of more than a few seconds are for full runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from bucketq.codec.segment_file import is_segment_id
+from bucketq.commit import segment_folder
+from bucketq.commit.segment_folder import ReadNamed, SegmentFolder
+from bucketq.commit.segment_upkeep import SegmentUpkeep, _plan
+from bucketq.model import segment_changes, transitions
+from bucketq.model.base import Operation
+from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
+from bucketq.model.state import State
+from simulator.segment_invariants import IN_TIME, LEFT_OVER, NAMED_EXISTS, ONE_PLACE
+from tests.simulation.test_mutants import Patch, expect
+
+
+def _handle(monkeypatch: Patch, operation: type[Operation], handler: Any) -> None:
+    handlers: dict[Any, Any] = transitions._HANDLERS
+    monkeypatch.setitem(handlers, operation, handler)
+
+
+def test_naming_a_segment_before_its_put_is_noticed(monkeypatch: Patch) -> None:
+    async def put(self: SegmentFolder, segment_id: str, body: bytes) -> None:
+        putting = asyncio.get_running_loop().create_task(put_really(self, segment_id, body))
+        putting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.sleep(0)
+
+    put_really = SegmentFolder.put
+    monkeypatch.setattr(SegmentFolder, "put", put)
+    expect(NAMED_EXISTS, deep=True)
+
+
+def test_sweeping_all_that_the_head_does_not_name_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(segment_folder, "_is_settled", lambda _name, _queue: True)
+    expect(LEFT_OVER, deep=True)
+
+
+def test_sweeping_another_incarnation_is_noticed(monkeypatch: Patch) -> None:
+    async def sweep(self: SegmentFolder, read_named: ReadNamed) -> int:
+        queue, swept = await read_named(), 0
+        root = self._root.removesuffix(f"{self._incarnation}/")
+        async for info in self._store.list(root):
+            name = info.key.rpartition("/")[2].removesuffix(".jsonl")
+            is_settled = is_segment_id(name) and segment_folder._is_settled(name, queue)
+            if is_settled and name not in queue.ids:
+                await self._store.delete(info.key)
+                swept += 1
+        return swept
+
+    monkeypatch.setattr(SegmentFolder, "sweep", sweep)
+    expect(LEFT_OVER, deep=True)
+
+
+def test_introducing_a_segment_after_its_time_is_noticed(monkeypatch: Patch) -> None:
+    def may_name(state: State, record: SegmentRecord) -> bool:
+        return record.id not in state.cold.rows.segments
+
+    monkeypatch.setattr(segment_changes, "_may_name", may_name)
+    expect(IN_TIME, NAMED_EXISTS, deep=True)
+
+
+def test_a_merge_that_forgets_what_is_gone_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(segment_changes, "_gone", lambda _sources, _origins: Gone())
+    expect(ONE_PLACE, "attempts rise", "done is final", first=1, deep=True)
+
+
+def test_a_merge_that_does_not_look_at_its_sources_is_noticed(monkeypatch: Patch) -> None:
+    """Two processes merge the same segments, and every row would stand twice."""
+
+    def merge(state: State, operation: Merge, now: datetime) -> int:
+        named = state.cold.rows.segments
+        if any(source in named for source in operation.sources):
+            return segment_changes.merge(state, operation, now)
+        for target in operation.targets:
+            if segment_changes._may_name(state, target.record):
+                state.cold.add(target.record, target.index)
+                state.changes.append(("segments", target.record.id))
+        return 0
+
+    _handle(monkeypatch, Merge, merge)
+    expect(ONE_PLACE, "attempts rise", "done is final", first=13, deep=True)
+
+
+@pytest.mark.full
+def test_a_merge_that_drops_rows_which_it_did_not_take_is_noticed(monkeypatch: Patch) -> None:
+    """They seemed gone when it read its sources, by a claim that was lost to another commit."""
+    monkeypatch.setattr(segment_changes, "_takes_all", lambda _sources, _operation: True)
+    expect("a job is always somewhere", faults="restarts", scenario=None, first=5, deep=True)
+
+
+def test_naming_a_spill_with_rows_that_are_cold_already_is_noticed(monkeypatch: Patch) -> None:
+    """Another writer has spilled the same rows, under a key of its own."""
+
+    def spill(state: State, operation: Spill, _now: datetime) -> int:
+        record, gone = operation.segment.record, Gone()
+        if not segment_changes._may_name(state, record):
+            return 0
+        for position, job in enumerate(operation.jobs):
+            if state.find_job(job.id) != job:
+                gone.add(position)
+        if gone.count == record.rows:
+            return 0
+        hot = [
+            job
+            for position, job in enumerate(operation.jobs)
+            if position not in gone
+            and job.id in state.jobs.by_id
+            and not state.cold.is_lent(job.id)
+        ]
+        segment_changes._take_jobs_out(state, hot)
+        state.cold.add(segment_changes._with_gone(record, gone), operation.segment.index)
+        segment_changes._note(state, record)
+        return len(hot)
+
+    _handle(monkeypatch, Spill, spill)
+    expect(ONE_PLACE, first=14, deep=True)
+
+
+def test_deleting_what_was_dropped_before_its_time_is_noticed(monkeypatch: Patch) -> None:
+    """Another writer may have put the same rows under the same key, and be about to name them."""
+
+    async def merge(self: SegmentUpkeep, state: State) -> bool:
+        plan = _plan(state, self._clock.now(), self._policy.neighbours)
+        merged = await merge_really(self, state)
+        folder = self._register.segments.folder
+        for source in plan.sources if plan is not None else ():
+            await folder._store.delete(folder._key(source.record.id))
+        return merged
+
+    merge_really = SegmentUpkeep.merge
+    monkeypatch.setattr(SegmentUpkeep, "merge", merge)
+    expect(LEFT_OVER, deep=True)
