@@ -1,7 +1,8 @@
 """The contracts of stores and queues, to be held on a server that runs on this machine.
 
-The contract of stores, ``faults``, ``smoke`` and ``segments`` are held on each server in every test
-run. What queues mean does not depend on the server, so the rest is left to full runs (``--full``).
+The contract of stores, ``faults``, ``smoke``, ``segments`` and ``deep_queues`` are held on each
+server in every test run. What queues mean does not depend on the server, so the rest is left to
+full runs (``--full``).
 
 There is one test file for each server, so that it runs in one process of a test run only.
 """
@@ -20,6 +21,7 @@ from bucketq.errors import UnavailableError
 from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
 from bucketq.store.cloud import CloudStore, open_cloud
 from tests.contract import (
+    deep_queues,
     faults,
     segments,
     smoke,
@@ -130,6 +132,7 @@ def _tests_of_servers() -> dict[str, Any]:
         *faults.TESTS,
         *smoke.TESTS,
         *segments.TESTS,
+        *deep_queues.TESTS,
     )
     return {f"test_{test.__name__}": test for test in tests}
 

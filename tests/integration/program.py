@@ -96,7 +96,7 @@ def run(command: str, url: str, mode: str, log: str) -> None:
         BLOCKING[command](url, cast("Mode", mode), Log(log))
 
 
-def fork_for_each_line() -> None:
+def fork_for_each_line(run: Callable[..., None]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Whoever ends is gone at once.
     for line in sys.stdin:
         pid = os.fork()
@@ -114,4 +114,4 @@ def fork_for_each_line() -> None:
 
 
 if __name__ == "__main__":
-    fork_for_each_line()
+    fork_for_each_line(run)

@@ -1,0 +1,142 @@
+"""Runs programs on a deep queue that kill themselves, and judges what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bucketq.archive import ArchiveReader, Layout
+from bucketq.codec import decode
+from bucketq.store.base import ObjectStore
+from bucketq.store.url import open_store
+from simulator.segment_invariants import segment_key
+from simulator.whole_queue import SegmentReader
+from tests.environ import ROOT
+from tests.integration.deep_program import POLICY, SETTINGS, open_deep
+from tests.integration.test_processes import ENVIRONMENT, is_alive, wait_until
+
+PROGRAM = [sys.executable, "-m", "tests.integration.deep_program"]
+PATIENCE_S = 60.0
+WHENS = ("before", "after", "during")
+
+
+class DeepLives:
+    """Programs on one deep queue, two at a time, of which each kills itself."""
+
+    def __init__(self, url: str, folder: Path, seed: int = 7) -> None:
+        self.url = url
+        self._folder = folder
+        self._rng = random.Random(seed)
+
+    async def run(self, pairs: int) -> None:
+        """Create the queue, and run pairs of programs, one pair after the other."""
+        location = open_store(self.url)
+        queue, _ = open_deep(location.store, location.key, self.url, "direct")
+        async with queue:
+            await queue.configure(**SETTINGS)
+        await location.store.close()
+        await asyncio.to_thread(self._run, pairs)
+
+    def _run(self, pairs: int) -> None:
+        environ = {**ENVIRONMENT, **os.environ, "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+        with subprocess.Popen(
+            PROGRAM,
+            cwd=ROOT,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            alive = list[int]()
+            try:
+                for pair in range(pairs):
+                    for mode in ("embedded", self._rng.choice(("embedded", "direct"))):
+                        log = self._folder / f"log-{pair}-{len(alive)}"
+                        steps, when = self._rng.randint(2, 30), self._rng.choice(WHENS)
+                        process.stdin.write(f"{self.url} {mode} {log} {steps} {when}\n")
+                        process.stdin.flush()
+                        alive.append(int(process.stdout.readline()))
+                    wait_until(lambda: not any(map(is_alive, alive)), PATIENCE_S)
+                    alive.clear()
+            finally:
+                for pid in alive:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                process.stdin.close()
+
+    def logged(self, word: str) -> list[str]:
+        """Return what all programs logged under a word."""
+        return [
+            token
+            for log in sorted(self._folder.glob("log-*"))
+            for line in log.read_text().splitlines()
+            for token in line.split()[1:]
+            if line.split()[0] == word
+        ]
+
+    async def judge(self) -> None:
+        """Check that nothing is lost or doubled, and that sweeps leave no orphan."""
+        location = open_store(self.url)
+        store, key = location.store, location.key
+        queue, _ = open_deep(store, key, self.url, "embedded")
+        async with queue:
+            for number in range(2 * POLICY.least_versions):
+                await queue.configure(max_attempts=100 + number % 2)
+            await until_swept(store, key)
+            await queue.flush_archive()
+        await judge(store, key, self.logged("pushed"), self.logged("completed"))
+        await store.close()
+
+
+async def until_swept(store: ObjectStore, key: str) -> None:
+    """Wait until no segment is left that the queue cannot name."""
+    for _ in range(200):
+        head = decode((await store.get(key)).body, key).state
+        names = [info.key async for info in store.list(segment_key(key, head.incarnation, ""))]
+        ids = [name.rpartition("/")[2].removesuffix(".jsonl") for name in names]
+        left = [
+            each
+            for each in ids
+            if each not in head.cold.rows.segments and int(each[:20]) <= head.version
+        ]
+        if not left:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(left)
+
+
+async def judge(store: ObjectStore, key: str, pushed: list[str], completed: list[str]) -> None:
+    """Check the queue and its archive against what was acknowledged; no process uses them now."""
+    body = (await store.get(key)).body
+    head = decode(body, key).state
+    segments = {
+        name: (await store.get(segment_key(key, head.incarnation, name))).body
+        for name in head.cold.rows.segments
+    }
+    queue = SegmentReader(lambda _, name: segments[name]).whole(body, key)
+    assert not queue.doubled
+    assert not SegmentReader(lambda _, name: segments[name]).compare(queue, datetime.now(UTC))
+    reader, now = ArchiveReader(store, Layout.of(store.url, key)), datetime.now(UTC)
+    hour = timedelta(hours=1)
+    archived = [_token(job) async for job in reader.jobs(now - hour, now + hour)]
+    places = Counter([*archived, *map(_token, queue.whole.jobs)])
+    assert not [token for token, count in places.items() if count > 1]
+    assert set(pushed) <= set(places), "an acknowledged push is lost"
+    assert set(completed) <= set(archived), "an acknowledged completion is lost"
+
+
+def _token(job: Any) -> str:
+    return msgspec.json.decode(bytes(job.payload), type=str)
