@@ -23,6 +23,7 @@ from hashlib import blake2b
 from zlib import crc32
 
 from bucketq.codec import decode
+from bucketq.codec.gone_vector import is_vector_id
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.queue_folder import folder_of
@@ -30,7 +31,7 @@ from bucketq.testing.simulated_clock import EPOCH
 from bucketq.testing.simulated_store import SimulatedStore, StoreCommit
 from simulator.broker_invariants import Violation
 from simulator.watched_store import SentHead, WatchedStore
-from simulator.whole_queue import SegmentReader, WholeQueue
+from simulator.whole_queue import WholeQueue, WholeReader
 
 ONE_PLACE = "a row is in one place"
 NAMED_EXISTS = "what is named exists"
@@ -41,8 +42,11 @@ NEVER_SPILLED = "segments change no answer"
 
 
 def segment_key(key: str, incarnation: str, segment_id: str) -> str:
-    """Return the key of a segment of the queue object ``key``; an empty id gives the folder."""
-    suffix = ".jsonl" if segment_id else ""
+    """Return the key of a segment or vector of the queue object ``key``.
+
+    An empty id gives the folder.
+    """
+    suffix = "" if not segment_id or is_vector_id(segment_id) else ".jsonl"
     return f"{folder_of('', key)}segments/{incarnation}/{segment_id}{suffix}"
 
 
@@ -53,12 +57,14 @@ class SegmentTracker:
         """Check the queue object ``key`` and its segments."""
         self.counts = Counter[str]()
         """How many segments were ``put``, ``introduced``, ``deleted``, and put ``too late`` to be
-        named; how many commits ``merged`` some; and how many ``sweepers`` there were."""
+        named, ``vectors`` among them; how many commits ``merged`` some; and how many
+        ``sweepers`` there were."""
         self._sweepers = set[str]()
         self._key = key
         self._pattern = re.compile(
             re.escape(f"{folder_of('', key)}segments/")
-            + r"(?P<incarnation>[^/]+)/(?P<id>(?P<until>\d{20})-(?P<digest>[0-9a-f]{16}))\.jsonl"
+            + r"(?P<incarnation>[^/]+)/"
+            + r"(?P<id>(?P<until>\d{20})-(?P<digest>[0-9a-f]{16})(\.gone)?)(?:\.jsonl)?"
         )
         self._commits = store.commits
         self._next = 0
@@ -67,12 +73,13 @@ class SegmentTracker:
         self._stored: dict[str, bytes] = {}
         self._put: dict[str, bytes] = {}
         """Every segment that ever was in the store."""
-        self._reader = SegmentReader(
+        self._reader = WholeReader(
             lambda incarnation, name: self._put.get(segment_key(key, incarnation, name))
         )
         self._incarnation = ""
         self._version = 0
         self._named: dict[str, SegmentRecord] = {}
+        """The entry that names each segment or vector."""
         self.has_changed = False
         """Whether the last commit introduced or dropped a segment."""
         self._ever_named = set[str]()
@@ -118,14 +125,13 @@ class SegmentTracker:
         A head that is sent again may be too late: it cannot land, and what it names may be deleted.
         """
         state = decode(sent.body, "a head").state
-        for segment in state.cold.rows.segments.values():
-            record = segment.record
-            key = segment_key(self._key, state.incarnation, record.id)
+        for name, record in _named_by(state).items():
+            key = segment_key(self._key, state.incarnation, name)
             body = self._stored.get(key)
             if body is None and key in self._put and state.version <= self._version:
                 continue
-            if problem := _misfit(record, body):
-                detail = f"{record.id} {problem} when {sent.writer} sent version {state.version}"
+            if problem := _misfit(name, record, body):
+                detail = f"{name} {problem} when {sent.writer} sent version {state.version}"
                 return NAMED_EXISTS, detail
         return None
 
@@ -163,14 +169,13 @@ class SegmentTracker:
     ) -> Violation | None:
         before, self._version = self._named, version
         self._incarnation = queue.head.incarnation
-        segments = queue.head.cold.rows.segments
-        self._named = {name: segment.record for name, segment in segments.items()}
+        self._named = _named_by(queue.head)
         for name, record in self._named.items():
             key = segment_key(self._key, self._incarnation, name)
             self._ever_named.add(key)
-            if problem := _misfit(record, self._stored.get(key)):
+            if problem := _misfit(name, record, self._stored.get(key)):
                 return NAMED_EXISTS, f"{name} {problem} when version {version} landed"
-            if name not in before and version > record.until:
+            if name not in before and version > int(name.partition("-")[0]):
                 return IN_TIME, f"{name} by {commit.writer}"
         if queue.doubled:
             return ONE_PLACE, f"{', '.join(queue.doubled[:5])} by {commit.writer}"
@@ -178,23 +183,32 @@ class SegmentTracker:
         self.has_changed = bool(new or dropped)
         self.counts["introduced"] += len(new)
         self.counts["merged"] += bool(new and dropped)
+        self.counts["vectors"] += sum(map(is_vector_id, new))
         return None
 
 
 def left_over(store: SimulatedStore, key: str, head: State) -> Iterator[str]:
-    """Yield the segments that a sweep would delete now."""
-    for found in store.keys(f"{folder_of('', key)}segments/{head.incarnation}/"):
+    """Yield the segments and vectors that a sweep would delete now."""
+    for found in store.keys(segment_key(key, head.incarnation, "")):
         name = found.rpartition("/")[2].removesuffix(".jsonl")
-        is_named = name in head.cold.rows.segments
-        if not is_named and int(name.partition("-")[0]) <= head.version:
+        if name not in _named_by(head) and int(name.partition("-")[0]) <= head.version:
             yield found
 
 
-def _misfit(record: SegmentRecord, body: bytes | None) -> str:
-    """Return what is wrong with a segment that a head names; "": nothing."""
+def _named_by(state: State) -> dict[str, SegmentRecord]:
+    """Return the segments and vectors that a head names, each with its entry."""
+    records = [segment.record for segment in state.cold.rows.segments.values()]
+    named = {record.id: record for record in records}
+    return named | {record.vector: record for record in records if record.vector}
+
+
+def _misfit(name: str, record: SegmentRecord, body: bytes | None) -> str:
+    """Return what is wrong with a segment or vector that a head names; "": nothing."""
     if body is None:
         return "was not in the store"
-    text = body[-record.index :]
-    if len(body) != record.bytes or f"{crc32(text):08x}" != record.crc32:
-        return "was not what the head says"
-    return ""
+    if name == record.vector:
+        fits = len(body) == record.vector_bytes
+    else:
+        crc = crc32(body[-record.index :])
+        fits = len(body) == record.bytes and f"{crc:08x}" == record.crc32
+    return "" if fits else "was not what the head says"

@@ -35,7 +35,7 @@ from simulator.machines import (
 from simulator.segment_invariants import left_over, segment_key
 from simulator.simulated_network import SimulatedNetwork
 from simulator.watched_store import WatchedStore
-from simulator.whole_queue import SegmentReader
+from simulator.whole_queue import WholeReader
 from simulator.worker_actors import EngineSetup, run_engines
 from simulator.worker_history import WorkerHistory
 
@@ -68,7 +68,7 @@ class SimulatedCluster:
         """Whether some callers give up, and some workers skip heartbeats."""
         self.store = WatchedStore(loop, latency_s=FAST_S, content_etags=self.rng.random() < 0.5)
         self.store.watched = KEY
-        self._reader = SegmentReader(self._read_segment)
+        self._reader = WholeReader(self._read_segment)
         self.network = SimulatedNetwork(loop)
         self.history = CallHistory(loop, self.store, KEY)
         self.settings = dict(SETTINGS)
@@ -104,6 +104,8 @@ class SimulatedCluster:
             least_versions=rng.choice((3, 6, 12, 40)),
             pass_s=rng.choice((0.2, 1.0)),
             neighbours=rng.choice((2, 3, 4)),
+            most_ranges=rng.choice((2, 6, 4096)),
+            most_keys=2,
             first_sweep_s=rng.uniform(2, 10),
             sweep_s=rng.uniform(2, 10),
         )

@@ -19,7 +19,7 @@ from unittest import mock
 
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
-from bucketq.errors import UnavailableError
+from bucketq.errors import BucketQError, UnavailableError
 from bucketq.model import state as state_module
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
@@ -85,9 +85,13 @@ async def _run(cluster: SimulatedCluster, faults: FaultSchedule) -> CommitChain:
     """Run the programs through the fault schedule, let them settle, and check the invariants."""
     for program in cluster.programs:
         cluster.start(program)
-    await run_schedule(cluster, faults)
-    faults_ended_s = cluster.loop.time()
-    await _settle(cluster)
+    try:
+        await run_schedule(cluster, faults)
+        faults_ended_s = cluster.loop.time()
+        await _settle(cluster)
+    except BucketQError:
+        check(cluster.history)  # A promise that was broken explains more than the error.
+        raise
     chain = check(cluster.history)
     check_worker_safety(cluster, chain)
     if faults != "everything":

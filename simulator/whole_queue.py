@@ -8,6 +8,7 @@ code finds (``compare``): the state must be the one of a queue that never spills
 from __future__ import annotations
 
 from array import array
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from bucketq.codec import decode
+from bucketq.codec.gone_vector import decode_vector
 from bucketq.codec.segment_file import (
     decode_ids,
     decode_index,
@@ -24,13 +28,14 @@ from bucketq.codec.segment_file import (
     decode_seqs,
     split_block,
 )
-from bucketq.model.cold_rows import DecodedJobs
+from bucketq.model.dead_jobs import dead_jobs
 from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segments import Block, Line, SegmentIds, SegmentIndex, SegmentRecord
+from bucketq.model.segment_reads import DecodedJobs
+from bucketq.model.segments import Block, Gone, Line, SegmentIds, SegmentIndex, SegmentRecord
 from bucketq.model.state import State
 
 ReadSegment = Callable[[str, str], bytes | None]
-"""Returns the bytes of a segment, by incarnation and id; None if there is no such object."""
+"""Returns the bytes of a segment or vector, by incarnation and id; None if there is none."""
 
 R = TypeVar("R", JobRecord, KeyRecord)
 
@@ -49,7 +54,7 @@ class WholeQueue:
     """Segments that cannot be read."""
 
 
-class SegmentReader:
+class WholeReader:
     """Reads segments that are in memory. They never change, so each is decoded once."""
 
     def __init__(self, read: ReadSegment) -> None:
@@ -69,12 +74,13 @@ class SegmentReader:
         for segment in head.cold.rows.segments.values():
             record = segment.record
             found = self._read(head.incarnation, record.id)
-            if found is None:
+            vector = self._read(head.incarnation, record.vector) if record.vector else b""
+            if found is None or vector is None:
                 missing.append(record.id)
             elif record.cls == "keys":
-                keys += _live(record, self._keys_of(record, found))
+                keys += _live(record, self._keys_of(record, found), vector)
             else:
-                jobs += _live(record, self._jobs_of(record, found))
+                jobs += _live(record, self._jobs_of(record, found), vector)
         doubled = [f"job {seq}" for seq in _doubled(jobs)] + [
             f"key {seq}" for seq in _doubled(keys)
         ]
@@ -102,7 +108,7 @@ class SegmentReader:
         kinds = dict.fromkeys(job.kind for job in whole.jobs)
         pairs += [(f"next {k}", head.head_of(k, now), whole.head_of(k, now)) for k in kinds]
         pairs += [(job.id, head.find_job(job.id), job) for job in whole.jobs]
-        pairs.append(("order of the dead", list(head.dead_jobs()), list(whole.dead_jobs())))
+        pairs.append(("order of the dead", list(dead_jobs(head)), list(dead_jobs(whole))))
         return "; ".join(f"{what}: {a} is not {b}" for what, a, b in pairs if a != b)
 
     def _jobs_of(self, record: SegmentRecord, body: bytes) -> list[JobRecord]:
@@ -167,6 +173,24 @@ class StoredParts:
         )
         return keys[start - block.start : stop - block.start]
 
+    def vector(self, segment: SegmentRecord) -> Gone:
+        """Return the positions of a segment that are in its vector."""
+        name = segment.vector
+        vectors: dict[str, Gone] = self._once(
+            (name, "vector"), lambda: decode_vector(name, self._read(name) or b"", name)
+        )
+        return vectors[segment.id]
+
+    def is_damaged(self, segment: SegmentRecord) -> bool:
+        """Return False."""
+        del segment
+        return False
+
+    def has_block(self, segment: SegmentRecord, block: Block) -> bool:
+        """Return True."""
+        del segment, block
+        return True
+
     def _once(self, slot: tuple[str, object], decode_part: Callable[[], Any]) -> Any:
         if slot not in self._known:
             self._known[slot] = decode_part()
@@ -186,8 +210,11 @@ class StoredParts:
         return body
 
 
-def _live(record: SegmentRecord, rows: list[R]) -> list[R]:
+def _live(record: SegmentRecord, rows: list[R], vector: bytes) -> list[R]:
     gone = {at for first, last in record.gone for at in range(first, last + 1)}
+    if vector:
+        bits = b64decode(msgspec.json.decode(vector)["segments"][record.id])
+        gone |= {at for at in range(8 * len(bits)) if bits[at // 8] & (0x80 >> at % 8)}
     return [row for position, row in enumerate(rows) if position not in gone]
 
 

@@ -21,7 +21,7 @@ from bucketq.codec import decode
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import open_store
 from simulator.segment_invariants import segment_key
-from simulator.whole_queue import SegmentReader
+from simulator.whole_queue import WholeReader
 from tests.environ import ROOT
 from tests.integration.deep_program import POLICY, SETTINGS, open_deep
 from tests.integration.test_processes import ENVIRONMENT, is_alive, wait_until
@@ -107,11 +107,8 @@ async def until_swept(store: ObjectStore, key: str) -> None:
         head = decode((await store.get(key)).body, key).state
         names = [info.key async for info in store.list(segment_key(key, head.incarnation, ""))]
         ids = [name.rpartition("/")[2].removesuffix(".jsonl") for name in names]
-        left = [
-            each
-            for each in ids
-            if each not in head.cold.rows.segments and int(each[:20]) <= head.version
-        ]
+        named = head.cold.rows.names()
+        left = [each for each in ids if each not in named and int(each[:20]) <= head.version]
         if not left:
             return
         await asyncio.sleep(0.05)
@@ -124,11 +121,11 @@ async def judge(store: ObjectStore, key: str, pushed: list[str], completed: list
     head = decode(body, key).state
     segments = {
         name: (await store.get(segment_key(key, head.incarnation, name))).body
-        for name in head.cold.rows.segments
+        for name in head.cold.rows.names()
     }
-    queue = SegmentReader(lambda _, name: segments[name]).whole(body, key)
+    queue = WholeReader(lambda _, name: segments[name]).whole(body, key)
     assert not queue.doubled
-    assert not SegmentReader(lambda _, name: segments[name]).compare(queue, datetime.now(UTC))
+    assert not WholeReader(lambda _, name: segments[name]).compare(queue, datetime.now(UTC))
     reader, now = ArchiveReader(store, Layout.of(store.url, key)), datetime.now(UTC)
     hour = timedelta(hours=1)
     archived = [_token(job) async for job in reader.jobs(now - hour, now + hour)]

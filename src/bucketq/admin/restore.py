@@ -28,7 +28,8 @@ from bucketq.codec import decode, read_tombstone
 from bucketq.codec.layout import OPENINGS, SEGMENTS
 from bucketq.codec.segment_file import SEGMENT_BYTES
 from bucketq.commit.queue_segments import StaleStateError
-from bucketq.commit.spiller import MOST_KEYS, encode_spill
+from bucketq.commit.segment_policy import DEFAULT_POLICY
+from bucketq.commit.spiller import encode_spill
 from bucketq.errors import (
     CorruptStateError,
     InvalidRequestError,
@@ -229,6 +230,7 @@ def _choose(target: QueueObject, state: State) -> Iterator[tuple[SegmentClass, l
         sizes[cls] += length
     yield from portions.items()
     keys = list(state.keys)
-    keys = keys[: len(keys) - MOST_KEYS // 2] if len(keys) > MOST_KEYS else []
+    most = DEFAULT_POLICY.most_keys
+    keys = keys[: len(keys) - most // 2] if len(keys) > most else []
     for start in range(0, len(keys), _PORTION_KEYS):
         yield "keys", keys[start : start + _PORTION_KEYS]

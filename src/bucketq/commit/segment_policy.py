@@ -22,6 +22,8 @@ class SegmentPolicy:
     neighbours: int = 8
     """How many segments are merged into one: so a row is written again once for each step by which
     its segment grows eightfold."""
+    most_keys: int = 1000
+    """How many idempotency keys the object holds before the oldest move: about 150 KiB of them."""
     most_ranges: int = 4096
     """How many ranges of rows that have left the entries hold together, about 64 KiB, before most
     of them move to a vector."""

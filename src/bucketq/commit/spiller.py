@@ -33,8 +33,6 @@ _log = logging.getLogger("bucketq")
 
 _ROW_BYTES = 200
 """About what the line of a job takes beside its payload and its errors."""
-MOST_KEYS = 1000
-"""How many idempotency keys the object holds before the oldest move: about 150 KiB of them."""
 _PIECE_BYTES = 1 << 20
 """How many bytes of rows go to one segment: encoding them takes about 20 ms, in which nothing else
 happens."""
@@ -109,7 +107,7 @@ class Spiller:
         """Whether the object is larger than it should be, and there may be rows to spill."""
         if state.settings.max_format < FORMAT:
             return False
-        if len(state.keys) > times * MOST_KEYS:
+        if len(state.keys) > times * self._segments.policy.most_keys:
             return True
         limit, size_bytes = times * state.settings.spill_bytes, _hot_bytes(state)
         self._searched_bytes = min(self._searched_bytes, size_bytes)
@@ -171,8 +169,9 @@ class Spiller:
                 break
             chosen.setdefault(cls, []).append((job, length))
             left, taken = left - length, taken + length
-        excess = len(state.keys) - MOST_KEYS // 2
-        if excess > MOST_KEYS // 2:
+        most = self._segments.policy.most_keys
+        excess = len(state.keys) - most // 2
+        if excess > most // 2:
             chosen["keys"] = [(key, _ROW_BYTES) for key in islice(state.keys, excess)]
         return [(cls, rows) for cls, some in chosen.items() for rows in _pieces(some)]
 

@@ -3,16 +3,16 @@ from __future__ import annotations
 import asyncio
 
 from bucketq.testing.simulated_clock import SimulatedClock
-from bucketq.testing.simulated_store import SimulatedStore
 from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.broker_invariants import BrokerTracker
 from simulator.call_history import CallHistory
 from simulator.machines import Machine, SimulatedLock
 from simulator.simulated_network import SimulatedNetwork
+from simulator.watched_store import WatchedStore
 
 
 def machine(loop: VirtualLoop) -> Machine:
-    store, network = SimulatedStore(loop), SimulatedNetwork(loop)
+    store, network = WatchedStore(loop), SimulatedNetwork(loop)
     return Machine("host", loop, SimulatedClock(loop), store.connect("host"), network.host("host"))
 
 
@@ -57,7 +57,7 @@ def test_a_released_lock_can_be_taken_and_only_its_holder_releases_it() -> None:
 
 def test_brokers_begin_with_no_takeover() -> None:
     async def main(loop: VirtualLoop) -> tuple[list[object], set[str]]:
-        history = CallHistory(loop, SimulatedStore(loop), "queue.json")
+        history = CallHistory(loop, WatchedStore(loop), "queue.json")
         return [*BrokerTracker().takeovers], history.leaders
 
     assert run(main) == ([], set())
