@@ -49,7 +49,7 @@ async def segments_are_put_read_listed_and_swept(store: ObjectStore) -> None:
         await folder.put(_name(until), BODY)
     await folder.put(_name(5), BODY)
     await other.put(_name(5), BODY)
-    await store.put(f"queue/segments/01J/{_name(5)}.gone", b"another object")
+    await store.put(f"queue/segments/01J/{_name(5)}.other", b"another object")
 
     assert await folder.read(_name(5), 0, len(BODY)) == BODY
     assert await folder.read(_name(5), 70_001, 32_768) == BODY[70_001:102_769]
@@ -66,7 +66,7 @@ async def segments_are_put_read_listed_and_swept(store: ObjectStore) -> None:
     assert await folder.sweep(read_named) == 1
     assert await other.sweep(read_named) == 0
     assert [info.key async for info in store.list("")] == [
-        f"queue/segments/01J/{_name(5)}.gone",
+        f"queue/segments/01J/{_name(5)}.other",
         f"queue/segments/01J/{_name(6)}.jsonl",
         f"queue/segments/01J/{_name(7)}.jsonl",
         f"queue/segments/01K/{_name(5)}.jsonl",

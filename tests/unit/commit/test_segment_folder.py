@@ -131,7 +131,7 @@ async def test_another_object_under_the_key_is_not_taken_for_the_segment(
 STRANGERS = [
     "README",
     "queue.json",
-    f"{name(1)}.gone",
+    f"{name(1)}.gone.jsonl",
     f"{name(1)}.jsonl.bak",
     f"{name(1)}.jsonl.jsonl",
     f"{name(1)}",
