@@ -138,12 +138,11 @@ class Spiller:
                 self._note_success()
 
     async def _spill(self, state: State) -> bool:
-        """Spill once; return whether there was something to spill."""
-        chosen = self._choose(state)
-        spills = [await self._write(state, cls, rows) for cls, rows in chosen]
+        """Spill once; return whether rows have moved."""
+        spills = [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
         # Together: however many there are, one commit names them.
-        await asyncio.gather(*(self._submit(Request(spill)) for spill in spills))
-        return bool(chosen)
+        moved = await asyncio.gather(*(self._submit(Request(spill)) for spill in spills))
+        return any(moved)
 
     def _choose(self, state: State) -> list[tuple[SegmentClass, list[Any]]]:
         """Choose the oldest rows, until half of what may stay is left; the rows of a segment each.
