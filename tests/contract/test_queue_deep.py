@@ -13,6 +13,8 @@ from bucketq import Queue
 from bucketq.codec import decode
 from bucketq.commit import segment_cache
 from bucketq.errors import InvalidRequestError, JobNotFoundError, QueueFullError
+from bucketq.model.operations import Redrive
+from bucketq.queue import queue as queue_module
 from bucketq.queue.new_jobs import JobSpec
 from tests.contract.places import Place
 
@@ -177,3 +179,32 @@ async def test_a_snapshot_has_every_job_once_although_it_does_not_fit_in_the_cac
     assert [json.loads(bytes(job.payload)) for job in snapshot.jobs] == list(range(count))
     found = Counter(job.status for job in snapshot.jobs)
     assert found == {"queued": count - 31, "running": len(running), "dead": 20, "done": 1}
+
+
+async def test_many_dead_jobs_are_redriven_and_purged_in_pages(
+    queue: Queue[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One commit for each page. What is interrupted between two of them is continued later."""
+    monkeypatch.setattr(queue_module, "_PAGE_JOBS", 7)
+    ids = await push_dead(queue, 60)
+    send, sent = queue._sender.send, 0
+
+    async def interrupted(operation: Any, *token: Any) -> Any:
+        nonlocal sent
+        sent += isinstance(operation, Redrive)
+        if sent > 3:
+            raise asyncio.CancelledError
+        return await send(operation, *token)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue._sender, "send", interrupted)
+        with pytest.raises(asyncio.CancelledError):
+            await queue.redrive()
+    assert (await queue.stats()).total("queued") == 21
+    assert await queue.redrive(kinds="a") + await queue.redrive() == 39
+    claimed = await queue.claim(limit=100)
+    assert [job.id for job in claimed] == ids
+    for job in claimed:
+        assert await queue.fail(job, "no", retry=False) == "dead"
+    assert await queue.purge(kinds="b") == 30
+    assert await queue.purge() == 30

@@ -23,6 +23,7 @@ from bucketq.model.segment_reads import NothingRead, SegmentCache
 from bucketq.model.segments import (
     JOB_CLASSES,
     Block,
+    Gone,
     SegmentClass,
     SegmentIndex,
     SegmentRecord,
@@ -293,10 +294,9 @@ class ColdRows:
             _, number, position = heap[0]
             segment, order = segments[number], orders[number]
             if order is None:
-                positions = self.index_of(segment).positions_of(kinds)
-                seqs, gone = self.seqs_of(segment), segment.gone
-                live = ((seqs[p], p) for p in positions if seqs[p] > seq and p not in gone)
-                order = orders[number] = iter(sorted(live))
+                index, seqs = self.index_of(segment), self.seqs_of(segment)
+                order = _live(index.numbered_after(seq, seqs, kinds), segment.gone)
+                orders[number] = order
             else:
                 yield Place(segment, position)
             following = next(order, None)
@@ -386,3 +386,8 @@ class ColdRows:
                 missing[segment.record.id, block.start] = SegmentPart(segment.record, block)
         if missing:
             raise ColdRowsNeededError(list(missing.values()))
+
+
+def _live(rows: Iterator[tuple[int, int]], gone: Gone) -> Iterator[tuple[int, int]]:
+    """Leave out rows that have left, by their positions."""
+    return (row for row in rows if row[1] not in gone)

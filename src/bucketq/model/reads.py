@@ -16,10 +16,10 @@ from bucketq.model.records import STATUSES, JobRecord
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
 
-_SCAN_JOBS = 5000
-"""A page of jobs with tags looks at so many jobs in segments, about a megabyte, and may end before
-it is full: otherwise a search for a tag that no job has would read the whole queue, while other
-requests wait."""
+_SCAN_JOBS = 2000
+"""A page of jobs with tags looks at so many jobs in segments, which takes some 30 ms, and may end
+before it is full: otherwise a search for a tag that no job has would read the whole queue, while
+other requests wait."""
 
 
 def get(state: State, operation: Get, _now: datetime) -> JobRecord:
@@ -49,7 +49,7 @@ def page(state: State, operation: List, _now: datetime) -> Page:
         if status not in STATUSES:
             raise InvalidRequestError(f"unknown status {status!r}; a job is {', '.join(STATUSES)}")
     places, end = _places(state, operation)
-    found = _in_order(state, operation.after, end, places, operation.limit + 1)
+    found = _in_order(state, operation.after, end, places)
     matching = (job for job in found if _matches(job, operation))
     jobs = tuple(islice(matching, operation.limit))
     if next(matching, None) is not None:
@@ -156,20 +156,20 @@ def _check_readable(rows: ColdRows) -> None:
 
 
 def _in_order(
-    state: State, after: int, end: int | None, places: list[Place], chunk: int
+    state: State, after: int, end: int | None, places: list[Place]
 ) -> Iterator[JobRecord]:
     """Yield jobs before a number in the order of their pushes, from the object and from segments.
 
-    Those in segments are read some at a time, because a page may be full before.
+    Those in segments are asked for at once: otherwise the first of them would be decoded again for
+    every part of the rest.
     """
     hot = takewhile(lambda job: end is None or job.seq < end, state.jobs.after(after))
     waiting = next(hot, None)
-    for start in range(0, len(places), chunk):
-        for job in state.cold.rows.jobs_at(places[start : start + chunk]):
-            while waiting is not None and waiting.seq < job.seq:
-                yield waiting
-                waiting = next(hot, None)
-            yield job
+    for job in state.cold.rows.jobs_at(places):
+        while waiting is not None and waiting.seq < job.seq:
+            yield waiting
+            waiting = next(hot, None)
+        yield job
     if waiting is not None:
         yield waiting
         yield from hot

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import blake2b
+from heapq import merge
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -28,6 +29,9 @@ SegmentClass = Literal["ready", "later", "dead", "keys"]
 be claimed, dead jobs, or idempotency keys. Each class has the order in which such rows leave."""
 
 JOB_CLASSES: tuple[SegmentClass, ...] = ("ready", "later", "dead")
+
+_FEW_RUNS = 16
+"""If runs have so many rows on average, merging them is faster than sorting all rows."""
 
 Range = tuple[int, int]
 """The first and the last of some positions."""
@@ -228,6 +232,19 @@ class SegmentIndex(NamedTuple):
                     counts[self.kinds[number]] -= 1
         return {kind: count for kind, count in counts.items() if count}
 
+    def numbered_after(
+        self, seq: int, seqs: array[int], kinds: Collection[str]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the rows with numbers above ``seq`` in their order: number and position.
+
+        In a run they are in this order, so a page of a segment with few runs needs no sorting.
+        """
+        if len(self.runs) * _FEW_RUNS > len(seqs) or not self.runs:
+            positions = self.positions_of(kinds)
+            return iter(sorted((seqs[p], p) for p in positions if seqs[p] > seq))
+        runs = (run for run in self.runs if not kinds or run.kind in kinds)
+        return merge(*(_run_after(seq, seqs, run) for run in runs))
+
     def positions_of(self, kinds: Collection[str]) -> Iterable[int]:
         """Return the positions of jobs of some kinds; without kinds, all positions."""
         if not kinds:
@@ -328,6 +345,11 @@ class ForgetFormer(Operation, frozen=True):
 def hash_id(row_id: str) -> int:
     """Return the hash by which a segment finds a row; it is the same in every process."""
     return int.from_bytes(blake2b(row_id.encode(), digest_size=8).digest(), "big")
+
+
+def _run_after(seq: int, seqs: array[int], run: Run) -> Iterator[tuple[int, int]]:
+    start = bisect_right(seqs, seq, run.start, run.stop)
+    return ((seqs[position], position) for position in range(start, run.stop))
 
 
 def _start(block: Block) -> int:

@@ -8,8 +8,8 @@ import pytest
 
 from bucketq.codec import segment_file
 from bucketq.model import reads
-from bucketq.model.operations import Claim, Fail, List, Page, Push, Request
-from bucketq.model.segments import Block
+from bucketq.model.operations import Cancel, Claim, Fail, List, Page, Push, Request
+from bucketq.model.segments import Block, Spill
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
@@ -24,7 +24,7 @@ class Twins:
     def __init__(self, jobs: int, spills: int) -> None:
         self.flat = State(incarnation="test", created_at=START)
         self.deep = DeepState(State(incarnation="test", created_at=START))
-        for start in range(0, jobs, jobs // spills):
+        for start in range(0, jobs, jobs // spills or 1):
             self.both(push(start, min(start + jobs // spills, jobs)))
             written = self.deep.spill("ready", START, jobs // spills)
             assert written is not None
@@ -147,3 +147,21 @@ def test_jobs_of_the_object_are_in_their_places_of_a_search(
             after = page.next_after
         everything = apply(twins.flat, Request(List(tags={"tens": "yes"}, limit=1000)), START)
         assert found == [job.seq for job in everything.answer.jobs]
+
+
+@pytest.mark.parametrize("kinds", [(), ("kind-1", "kind-2")])
+def test_rows_that_have_left_are_not_listed_if_segments_overlap(kinds: tuple[str, ...]) -> None:
+    twins = Twins(0, 1)
+    twins.both(push(0, 300))
+    for rest in range(3):
+        spill = twins.deep.spill("ready", START, 300)
+        assert spill is not None
+        jobs = [job for job in spill.jobs if job.seq % 3 == rest]
+        written = twins.deep.written(twins.deep.write("ready", jobs), START)
+        twins.deep.apply(Request(Spill(segment=written, jobs=tuple(jobs))), START)
+    for number in range(0, 300, 7):
+        twins.both(Request(Cancel(job=f"job-{number}"), "s", number + 1))
+    for after in range(0, 300, 11):
+        query = List(statuses=("queued",), kinds=kinds, after=after, limit=20)
+        expected = apply(twins.flat, Request(query), START).answer
+        assert twins.deep.apply(Request(query), START).answer == expected
