@@ -43,8 +43,9 @@ _SWEEP_S = 1.0
 _TICK_S = 0.5
 """How often it notes that the process runs: a quarter of the pause that counts as frozen."""
 SNAPSHOT_BYTES = 256 << 20
-"""The largest snapshot that a broker makes: a million small jobs. It takes three times that memory,
-and while it is encoded, for about a second, no ping is answered."""
+"""The largest snapshot that a broker makes: a million small jobs. It takes four times that memory,
+and while it is put together, and again while it is encoded, no ping is answered for half a second:
+two are a takeover."""
 
 
 class Leader:

@@ -54,6 +54,7 @@ class ColdReads:
     async def _read(self, parts: list[SegmentPart], done: Done) -> None:
         try:
             await self._register.fetch(parts)
+            await self._register.segments.parts.decode_ahead(parts)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request is answered with it
             done(error)
         else:
@@ -78,5 +79,6 @@ async def apply_reading(
                 register.segments.hold(needed.parts)
                 with suppress(CorruptStateError):  # The state knows by now, and can do without.
                     await register.fetch(needed.parts)
+                    await register.segments.parts.decode_ahead(needed.parts)
     finally:
         register.segments.release(held)

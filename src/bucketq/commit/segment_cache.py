@@ -20,7 +20,7 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 from bucketq.codec.gone_vector import decode_vector
@@ -47,6 +47,11 @@ of many kinds, whose segments are read at many places: 2,000 blocks of 32 KiB.""
 _DECODED_BLOCKS = 128
 """Of how many blocks the decoded jobs are kept. Readers of the same pages share them, so that their
 answers take memory once; it is more than the largest page, and about 20 MB."""
+_MANY_BLOCKS = 64
+"""A request for more blocks than these has its jobs decoded before it is applied, some at a time.
+As many take 20 ms, and a broker that is busy for two seconds is taken for dead."""
+_BLOCKS_A_TURN = 16
+"""How many blocks are decoded before other tasks run: 5 ms."""
 _PARALLEL = 16
 """How many requests are made at once: enough to hide the latency of an object store."""
 _REQUEST_BYTES = 1 << 20
@@ -77,6 +82,8 @@ class SegmentParts:
         self._block_bytes = 0
         self._decoded: OrderedDict[_BlockSlot, DecodedJobs] = OrderedDict()
         """The jobs of blocks that were decoded whole."""
+        self._ahead: dict[_BlockSlot, DecodedJobs] = {}
+        """The jobs of blocks that are held for a request for many."""
         self._held = Counter[_BlockSlot]()
         """How many requests need each block."""
         self._under_way: dict[tuple[str, Block | _Line], asyncio.Task[None]] = {}
@@ -125,6 +132,9 @@ class SegmentParts:
         if lines is None:
             return None
         slot, where = (segment.id, block), f"{self._where}{segment.id}"
+        if (known := self._ahead.get(slot)) is not None:
+            jobs, unknown = known
+            return jobs[start - block.start : stop - block.start], unknown
         known = self._decoded.get(slot)
         if known is None and stop - start < len(lines):
             return decode_jobs(lines[start - block.start : stop - block.start], start, where)
@@ -162,7 +172,31 @@ class SegmentParts:
         """Undo ``hold`` for the same blocks."""
         self._held.subtract(_slots(parts))
         self._held += Counter()  # Without those that are held no more.
+        for slot in [slot for slot in self._ahead if not self._held[slot]]:
+            del self._ahead[slot]
         self._evict()
+
+    async def decode_ahead(self, parts: Collection[SegmentPart]) -> None:
+        """Decode the jobs of blocks that are held, if they are many, and keep them as long.
+
+        The loop is free between some of them and the next. One that cannot be decoded is left to
+        the request, which is answered with the reason.
+        """
+        blocks = [
+            (segment, what)
+            for segment, what in parts
+            if isinstance(what, Block) and segment.cls != "keys"
+        ]
+        if len(blocks) <= _MANY_BLOCKS:
+            return
+        for number, (segment, block) in enumerate(blocks):
+            slot, lines = (segment.id, block), self.lines(segment, block)
+            if lines is not None and self._held[slot] and slot not in self._ahead:
+                with suppress(CorruptStateError):
+                    where = f"{self._where}{segment.id}"
+                    self._ahead[slot] = decode_jobs(lines, block.start, where)
+            if not number % _BLOCKS_A_TURN:
+                await asyncio.sleep(0)
 
     async def fetch(self, parts: Iterable[SegmentPart]) -> None:
         """Read parts that are not in memory; for one that is being read, wait.

@@ -10,6 +10,7 @@ from operator import attrgetter
 from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model import check
 from bucketq.model.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
+from bucketq.model.cold_segment import Segment
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES, JobRecord
@@ -120,24 +121,29 @@ def _all_jobs(state: State) -> tuple[JobRecord, ...]:
     rows, cache = state.cold.rows, state.cold.rows.cache
     _check_readable(rows)
     blocks = [
-        (segment, index, block)
+        (segment, block, segment.gone.count_between(block.start, block.stop))
         for segment, index in rows.indexes(*JOB_CLASSES)
         for block in index.blocks
-        if segment.gone.count_between(block.start, block.stop) < block.stop - block.start
     ]
+    blocks = [each for each in blocks if each[2] < each[1].stop - each[1].start]
     missing = [
         SegmentPart(segment.record, block)
-        for segment, _, block in blocks
+        for segment, block, _ in blocks
         if not cache.has_block(segment.record, block)
     ]
     if missing:
         raise ColdRowsNeededError(missing)
     jobs = list(state.jobs.after(0))
-    for segment, index, block in blocks:
-        found = rows.jobs_of(segment, index, block.start, block.stop)
-        jobs += [job for _, job, _ in found]
+    for segment, block, gone in blocks:
+        found, _ = cache.jobs(segment.record, block, block.start, block.stop) or ([], {})
+        # Mostly none has left, and a broker can do nothing else meanwhile.
+        jobs += _live(segment, found, block.start) if gone else found
     jobs.sort(key=attrgetter("seq"))
     return tuple(jobs)
+
+
+def _live(segment: Segment, jobs: list[JobRecord], start: int) -> Iterator[JobRecord]:
+    return (job for place, job in enumerate(jobs, start) if place not in segment.gone)
 
 
 def _check_readable(rows: ColdRows) -> None:

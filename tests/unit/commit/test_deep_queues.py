@@ -254,6 +254,7 @@ def test_a_snapshot_beside_writes_is_of_one_version(
     queue_type: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_cache, "ROW_BYTES", 1000)
+    monkeypatch.setattr(segment_cache, "_MANY_BLOCKS", 2)
 
     async def main(loop: VirtualLoop) -> None:
         deep = Deep(loop)

@@ -9,10 +9,12 @@ from msgspec import Raw
 
 from bucketq.codec import segment_file
 from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
+from bucketq.commit import segment_cache
 from bucketq.commit.segment_cache import SegmentParts
 from bucketq.errors import CorruptStateError
 from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segment_reads import DecodedJobs
 from bucketq.model.segments import SegmentRecord, hash_id
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -25,14 +27,14 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 400)
 
 
+def job_of(n: int) -> JobRecord:
+    payload = Raw(b"%d" % n)
+    return JobRecord(id=f"j{n}", kind="a", status="queued", seq=n, payload=payload, pushed_at=NOW)
+
+
 def jobs() -> EncodedSegment:
     """Nine jobs; newer code has added a field to the fifth."""
-    rows = [
-        JobRecord(
-            id=f"j{n}", kind="a", status="queued", seq=n, payload=Raw(b"%d" % n), pushed_at=NOW
-        )
-        for n in range(9)
-    ]
+    rows = [job_of(n) for n in range(9)]
     lines = [row_of(row, NEWS if row.seq == 4 else None) for row in rows]
     return encode_segment("ready", sort_rows("ready", lines))
 
@@ -128,3 +130,46 @@ async def test_a_damaged_part_is_refused_with_its_segment() -> None:
     storage.body = storage.body.replace(b'"id":"j4"', b'"id":"jX"')
     with pytest.raises(CorruptStateError, match=f"test://queue/segments/{storage.record.id}"):
         await storage.read_all()
+
+
+async def test_many_held_blocks_are_decoded_ahead_and_kept_until_they_are_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment_cache, "_MANY_BLOCKS", 2)
+    monkeypatch.setattr(segment_cache, "_DECODED_BLOCKS", 1)
+    storage = Storage(jobs())
+    record, parts = storage.record, storage.parts
+    await parts.fetch([SegmentPart(record, "index")])
+    index = parts.index(record)
+    assert index is not None
+    assert len(index.blocks) == 3
+    needed = [SegmentPart(record, block) for block in index.blocks]
+    decoded = list[int]()
+
+    def decode(lines: list[bytes], start: int, where: str) -> DecodedJobs:
+        decoded.append(start)
+        return segment_file.decode_jobs(lines, start, where)
+
+    monkeypatch.setattr(segment_cache, "decode_jobs", decode)
+
+    def read() -> list[str]:
+        found = [parts.jobs(record, block, block.start, block.stop) for block in index.blocks]
+        assert found[1] is not None
+        assert found[1][1] == {4: NEWS}
+        return [job.id for each in found if each is not None for job in each[0]]
+
+    await parts.fetch(needed)
+    await parts.decode_ahead(needed)
+    assert decoded == [], "nothing holds them"
+    parts.hold(needed)
+    await parts.decode_ahead(needed[:2])
+    assert decoded == [], "two are not many"
+    await parts.decode_ahead(needed)
+    starts = [block.start for block in index.blocks]
+    assert decoded == starts
+    assert read() == [f"j{n}" for n in range(9)]
+    assert parts.jobs(record, index.blocks[1], 4, 5) == ([job_of(4)], {4: NEWS})
+    assert decoded == starts, "they were decoded before"
+    parts.release(needed)
+    assert read() == [f"j{n}" for n in range(9)]
+    assert decoded == starts + starts
