@@ -80,6 +80,27 @@ async def test_create_on_a_tombstone_takes_its_incarnations_over(world: Deep) ->
 
 
 @deep
+async def test_restore_on_a_tombstone_takes_over_and_finishes_its_archive(world: Deep) -> None:
+    await world.fill()
+    copy, before = await admin.backup(world.object()), await world.head()
+    await archive_some(world)
+    stone = Tombstone(
+        deleted_at=world.clock.now(),
+        commit="00",
+        version=before.version + 50,
+        incarnation=before.incarnation,
+        archive=True,
+    )
+    await world.reader.put(KEY, stone.encode())
+    restored = await admin.restore(world.object(), copy.body)
+    head = await world.head()
+    assert (restored.saved, head.version) == (None, before.version + 51)
+    assert list(head.former) == [before.incarnation]
+    assert await world.keys("queue/archive/") == []
+    assert len(await world.contents()) == 100
+
+
+@deep
 async def test_former_incarnations_are_swept_and_then_forgotten(world: Deep) -> None:
     await world.fill()
     old = await world.head()
@@ -175,7 +196,7 @@ async def test_a_queue_without_access_to_segments_can_be_deleted(world: Deep) ->
 
 def test_a_deletion_can_be_killed_at_any_step_and_finished() -> None:
     outcomes = set()
-    for steps in range(1, 120, 2):
+    for steps in range(1, 120, 5):
         outcomes.add(run(partial(killed, steps)))
     assert outcomes == {"tombstone", "nothing"}
 
@@ -208,7 +229,7 @@ async def killed(steps: int, loop: VirtualLoop) -> str:
 
 def test_a_deleter_that_was_frozen_never_touches_a_later_queue() -> None:
     outcomes = set()
-    for steps in range(1, 120):
+    for steps in range(1, 120, 3):
         outcomes.add(run(partial(frozen, steps)))
     assert outcomes == {"before", "after"}
 
