@@ -42,10 +42,10 @@ _SWEEP_S = 1.0
 """How often silent workers are looked for: short beside the shortest lease that makes sense."""
 _TICK_S = 0.5
 """How often it notes that the process runs: a quarter of the pause that counts as frozen."""
-SNAPSHOT_BYTES = 256 << 20
-"""The largest snapshot that a broker makes: a million small jobs. It takes four times that memory,
-and while it is put together, and again while it is encoded, no ping is answered for half a second:
-two are a takeover."""
+SNAPSHOT_BYTES = 128 << 20
+"""The largest snapshot that a broker makes: 600,000 small jobs. It takes some four times as much
+memory, and while it is encoded, for half a second or a whole one, no ping is answered; after two
+seconds without an answer another takes over."""
 
 
 class Leader:

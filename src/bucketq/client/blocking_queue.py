@@ -213,7 +213,7 @@ class BlockingQueue(Generic[T]):
     def snapshot(self) -> ops.Snapshot:
         """Read everything at one version: all jobs in the order of their pushes.
 
-        All of them are in memory at once. A broker sends at most 256 MiB: of a larger queue read
+        All of them are in memory at once. A broker sends at most 128 MiB: of a larger queue read
         pages (``jobs``), or the storage.
 
         Raises:

@@ -45,7 +45,7 @@ MAX_REQUEST_BYTES = 128 * MIB
 """The largest request, which comes in parts; only authenticated clients may send parts. The largest
 batch of jobs of the default settings has 64 MiB."""
 MAX_RESPONSE_BYTES = 1024 * MIB
-"""The largest answer that a client takes: the largest snapshot that a broker makes (256 MiB), and
+"""The largest answer that a client takes: the largest snapshot that a broker makes (128 MiB), and
 room for those of older brokers."""
 NO_COMPRESSION = ("grpc.compression_enabled_algorithms_bitset", 1)
 """Compression is off: gRPC decompresses a message up to the largest allowed size before it rejects
