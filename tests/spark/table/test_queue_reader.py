@@ -102,18 +102,18 @@ def test_all_partitions_together_hold_the_whole_queue(
 
 
 def test_executors_read_the_segments_of_a_deep_queue(
-    file_url: str, read: Callable[..., DataFrame]
+    url: str, read: Callable[..., DataFrame]
 ) -> None:
-    with bucketq.connect_sync(file_url, mode="embedded") as queue:
+    with bucketq.connect_sync(url, mode="embedded") as queue:
         queue.configure(spill_bytes=10_000)
         queue.push_many([JobSpec(kind=f"k{n % 2}", payload=n) for n in range(1000)])
         while queue.stats().head_bytes > 50_000:
             time.sleep(0.05)
         jobs = queue.snapshot().jobs
-    found = read(file_url, numPartitions="3").orderBy("seq").collect()
+    found = read(url, numPartitions="3").orderBy("seq").collect()
     assert [row.id for row in found] == [job.id for job in jobs]
-    assert read(file_url, kind="k1").count() == 500
-    assert read(file_url, status="dead").count() == 0
+    assert read(url, kind="k1").count() == 500
+    assert read(url, status="dead").count() == 0
 
 
 @pytest.mark.full  # `test_all_partitions_together_hold_the_whole_queue` reads partitions too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from time import monotonic, sleep
@@ -14,8 +14,10 @@ import pytest
 
 import bucketq
 from bucketq import BlockingQueue, JobSpec
+from bucketq.commit import queue_segments
+from bucketq.commit.segment_policy import SegmentPolicy
 from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError
-from bucketq.spark.format_options import read_options
+from bucketq.spark.format_options import ReadOptions, read_options
 from bucketq.spark.table.queue_reader import QueueTableReader, TablePartition, read_version
 from bucketq.store.base import StoredObject
 from bucketq.store.local import LocalStore
@@ -27,7 +29,7 @@ def url(tmp_path: Path) -> str:
 
 
 def payloads(url: str, **options: str) -> list[Any]:
-    found = read_version(read_options({"path": url, **options}))
+    found = read_version(options_of(url, **options))
     assert found.segments == []
     return [json.loads(line)["payload"] for line in found.hot]
 
@@ -103,23 +105,31 @@ def deep(url: str) -> Iterator[BlockingQueue[Any]]:
         for job in queue.claim("b", limit=60):
             queue.fail(job, "no")
         queue.claim("a", limit=10)
-        deadline_s = monotonic() + 60
-        while queue.stats().head_bytes > 16_000:
-            assert monotonic() < deadline_s
-            sleep(0.05)
+        wait_for(lambda: queue.stats().head_bytes <= 16_000)
         yield queue
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline_s = monotonic() + 60
+    while not happened():
+        assert monotonic() < deadline_s
+        sleep(0.05)
+
+
+def options_of(url: str, **options: str) -> ReadOptions:
+    return read_options({"path": url, **options})
 
 
 def partitions(url: str, **options: str) -> list[TablePartition]:
     """What the driver sends to executors, as it arrives there."""
-    planned = QueueTableReader(read_options({"path": url, **options})).partitions()
+    planned = QueueTableReader(options_of(url, **options)).partitions()
     arrived: list[TablePartition] = pickle.loads(pickle.dumps(planned))
     return arrived
 
 
 def rows(url: str, parts: list[TablePartition], **options: str) -> list[list[dict[str, Any]]]:
     """What executors make of partitions."""
-    reader = QueueTableReader(read_options({"path": url, **options}))
+    reader = QueueTableReader(options_of(url, **options))
     return [[row for batch in reader.read(part) for row in batch.to_pylist()] for part in parts]
 
 
@@ -133,7 +143,7 @@ def test_executors_read_segments_and_every_job_is_there_once(
     url: str, deep: BlockingQueue[Any]
 ) -> None:
     expected = deep.snapshot().jobs
-    found = read_version(read_options({"path": url}))
+    found = read_version(options_of(url))
     assert {record.cls for record in found.segments} == {"ready", "later", "dead"}
     assert len(found.hot) < 200
     table = read_deep(url)
@@ -180,10 +190,7 @@ def test_a_task_carries_the_names_of_segments_and_not_their_rows(
     url: str, tmp_path: Path, deep: BlockingQueue[Any]
 ) -> None:
     deep.push_many([JobSpec(kind="big", payload="x" * 10_000) for _ in range(100)])
-    deadline_s = monotonic() + 60
-    while deep.stats().head_bytes > 30_000:
-        assert monotonic() < deadline_s
-        sleep(0.05)
+    wait_for(lambda: deep.stats().head_bytes <= 30_000)
     parts = partitions(url)
     assert len(pickle.dumps(parts)) < 60_000
     assert sum(len(part) for part in rows(url, parts)) == 700
@@ -197,10 +204,7 @@ def test_only_blocks_with_the_kinds_that_are_asked_for_are_read(
     for kind, jobs in names.items():
         deep.push_many([JobSpec(kind=kind, payload="x" * 2000) for _ in range(jobs)])
     deep.configure(spill_bytes=1000)
-    deadline_s = monotonic() + 60
-    while deep.stats().head_bytes > 30_000:
-        assert monotonic() < deadline_s
-        sleep(0.05)
+    wait_for(lambda: deep.stats().head_bytes <= 30_000)
     read_bytes = []
     get_range = LocalStore.get_range
 
@@ -214,6 +218,24 @@ def test_only_blocks_with_the_kinds_that_are_asked_for_are_read(
     read_bytes.clear()
     assert read_deep(url, status="running,done") != []
     assert read_bytes == [], "no segment holds running or finished jobs"
+
+
+def test_rows_that_a_vector_says_have_left_are_not_read(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_segments, "DEFAULT_POLICY", SegmentPolicy(most_ranges=5, pass_s=0.05))
+    with bucketq.connect_sync(url, mode="embedded") as queue:
+        queue.configure(spill_bytes=4000, archive_after_s=3600)
+        ids = queue.push_many([JobSpec(kind="k", payload=n) for n in range(300)])
+        wait_for(lambda: queue.stats().head_bytes < 16_000)
+        for job in ids[::3]:
+            queue.cancel(job)
+        wait_for(lambda: any(each.vector for each in read_version(options_of(url)).segments))
+        parts = partitions(url)
+        assert any(each.record.vector for part in parts for each in part.slices)
+        found = [row for part in rows(url, parts) for row in part]
+    assert sorted(row["id"] for row in found) == sorted(ids)
+    assert {row["id"] for row in found if row["status"] == "done"} == set(ids[::3])
 
 
 def folder_of_segments(tmp_path: Path) -> list[Path]:
@@ -242,7 +264,7 @@ def test_a_queue_that_has_moved_on_must_be_read_again(
     while jobs := deep.claim(limit=100):
         deep.complete_many(jobs)
     assert deep.purge() > 0
-    named = {record.id for record in read_version(read_options({"path": url})).segments}
+    named = {record.id for record in read_version(options_of(url)).segments}
     dropped = [path for path in folder_of_segments(tmp_path) if path.stem not in named]
     assert dropped
     for path in dropped:
