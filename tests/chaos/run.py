@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.casts import Cast
@@ -13,11 +14,19 @@ from tests.chaos.ways import BrokerWay
 from tests.chaos.world import BROKERS, World
 from tests.servers.server import Server
 
+_SPILL_BYTES = 1000
+"""A few jobs: every process that commits spills and merges all the time."""
+
 
 async def run(
     folder: Path, server: Server | None, seed: int, duration_s: float, cast: Cast
 ) -> Verdict:
-    """Let faults rage for a while, on a file or on a server."""
+    """Let faults rage for a while, on a file or on a server.
+
+    Every second plan has a queue that is deep: most of its jobs are in segments.
+    """
+    if seed % 2:
+        cast = replace(cast, settings=cast.settings | {"spill_bytes": _SPILL_BYTES})
     where = on_a_server(server, BROKERS, seed) if server else on_a_file(folder, BROKERS)
     with ExitStack() as stack:
         place = stack.enter_context(where)

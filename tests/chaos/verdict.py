@@ -103,8 +103,9 @@ async def find_remains(url: str) -> Remains:
     location = open_store(url)
     state = (await Register(location.store, location.key, url, SystemClock()).load()).state
     remains.epoch = state.epoch
-    if left := list(state.jobs.by_id.values()):
-        say(f"{len(left)} jobs are still in the queue: {left[:3]}")
+    if state.jobs_count:
+        left = list(state.jobs.by_id.values())
+        say(f"{state.jobs_count} jobs are still in the queue: {left[:3]}")
     since, until = _LONG_AGO, datetime.now(UTC) + timedelta(hours=1)
     async with bucketq.open_archive(url) as archive:
         async for job in archive.jobs(since, until):

@@ -201,7 +201,7 @@ class World:
                 state = (await register.load()).state
                 jobs = state.jobs.by_id.values()
                 left = [job for job in jobs if job.status in {"queued", "running"}]
-                if not left:
+                if not left and not state.cold.rows.count("ready", "later"):
                     break
             assert time.monotonic() < deadline, self._standstill(left)
             await asyncio.sleep(4 * _LOOK_S)
