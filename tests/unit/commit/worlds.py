@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec
 
+from bucketq.admin import QueueObject, backup
 from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
@@ -185,8 +186,9 @@ class World:
         return (await self.store.memory.get(KEY)).body
 
     async def state(self) -> State:
-        """The state in the storage, as anybody would read it."""
-        return decode(await self.body(), "test://queue").state
+        """The state in the storage, with the rows that are in segments."""
+        target = QueueObject(self.store.memory, KEY, "test://queue", self.clock)
+        return decode((await backup(target)).body, "test://queue").state
 
     async def ids(self) -> list[str]:
         return [job.id for job in (await self.state()).jobs]
