@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from bucketq.model import settings as queue_settings
 from tests.environ import IS_ALL_REQUIRED, SPILL_BYTES
 from tests.leftovers import end_children, mark_children
 
@@ -22,6 +23,7 @@ _EXAMPLES = 25
 """Of each property in an ordinary run; a full one tries a hundred. Each run tries others, unless it
 is an automatic build, so all of them together try many more."""
 
+_AS_USUAL = queue_settings.DEEP
 if SPILL_BYTES:
     import_module("tests.early_spill.sitecustomize")
 
@@ -85,3 +87,9 @@ def _group(nodeid: str) -> str:
 def _rank(item: pytest.Item) -> int:
     starts = [_group(item.nodeid).startswith(prefix) for prefix in _LONGEST_FIRST]
     return starts.index(True) if any(starts) else len(starts)
+
+
+@pytest.fixture(autouse=True)
+def _spill_as_usual(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("shallow"):
+        monkeypatch.setattr(queue_settings, "DEEP", _AS_USUAL)

@@ -76,6 +76,7 @@ async def test_a_missing_queue_is_created_only_if_allowed(
         assert (await queue.get(job_id)).payload == 1
 
 
+@pytest.mark.shallow
 async def test_many_jobs_are_pushed_in_order_and_in_one_commit(queue: Queue[Any]) -> None:
     version = (await queue.stats()).version
     ids = await queue.push_many(specs(*range(20)))

@@ -19,6 +19,7 @@ async def claimed(queue: Queue[Any], count: int) -> list[Job[Any]]:
     return await queue.claim(limit=count)
 
 
+@pytest.mark.shallow
 async def test_jobs_are_given_back_in_one_commit_and_keep_their_attempts(queue: Queue[Any]) -> None:
     jobs = await claimed(queue, 3)
     version = (await queue.stats()).version

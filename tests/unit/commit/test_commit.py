@@ -63,6 +63,7 @@ async def test_callers_that_come_all_the_time_share_the_writes() -> None:
         assert world.store.count("replace") <= 25
 
 
+@pytest.mark.shallow
 @virtual
 async def test_a_queue_opened_on_a_store_with_a_pace_writes_once_a_second() -> None:
     world = World(write_interval_s=1.0)

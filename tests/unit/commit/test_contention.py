@@ -6,6 +6,8 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from bucketq.broker.leader import Leader
 from bucketq.queue.queue import Queue
 from tests.unit.broker.leaders import ADA
@@ -66,6 +68,7 @@ async def test_embedded_queues_that_are_all_busy_take_turns() -> None:
     assert sum(counts) > 0.6 * BUSY_S / WRITE_S, "they do not pause in vain"
 
 
+@pytest.mark.shallow
 @virtual
 async def test_a_direct_writer_beside_a_busy_broker_has_its_turn_in_time() -> None:
     world = World()

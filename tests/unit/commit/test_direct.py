@@ -73,6 +73,7 @@ async def test_callers_of_one_queue_take_turns_and_do_not_conflict() -> None:
         assert world.store.count("replace") == 10
 
 
+@pytest.mark.shallow
 @virtual
 async def test_writers_that_meet_try_again_until_all_have_written() -> None:
     world = World()

@@ -6,6 +6,8 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.pending_requests import PendingRequest
@@ -85,6 +87,7 @@ def slow_queue(world: World) -> tuple[SlowReader, Queue[Any]]:
     return slow, Queue(GroupCommitter(world.register(), world.clock, hooks=slow), world.clock)
 
 
+@pytest.mark.shallow
 @virtual
 async def test_many_reads_let_other_work_of_the_process_have_its_turn() -> None:
     world = World()

@@ -15,6 +15,7 @@ from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 
 
+@pytest.mark.shallow
 @pytest.mark.parametrize("kind", [DirectCommitter, GroupCommitter])
 def test_a_snapshot_among_pushes_is_the_version_that_it_names(kind: type[Any]) -> None:
     async def main(loop: VirtualLoop) -> None:

@@ -136,6 +136,7 @@ async def test_a_commit_is_lost_where_another_writer_was_first() -> None:
     assert await world.ids() == [*rivals, "ours"]
 
 
+@pytest.mark.shallow
 @virtual
 async def test_a_commit_has_landed_also_where_others_wrote_on_top_of_it() -> None:
     world = World()
@@ -148,6 +149,7 @@ async def test_a_commit_has_landed_also_where_others_wrote_on_top_of_it() -> Non
     assert (await commit(world, register, settled.document, "next")).verdict is Verdict.LANDED
 
 
+@pytest.mark.shallow
 @pytest.mark.parametrize(
     ("fault", "rivals", "verdict"),
     [

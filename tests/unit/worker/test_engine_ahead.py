@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.unit.commit.worlds import World, slowly, virtual
 from tests.unit.worker.engine_harness import FaultyQueue, Recorder, handler, opened, until, working
 from tests.unit.worker.test_engine import mails
 
 
+@pytest.mark.shallow
 @virtual
 async def test_with_short_handlers_the_slots_stay_full() -> None:
     busy_s = 0.0
