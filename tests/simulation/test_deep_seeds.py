@@ -10,7 +10,7 @@ from simulator.fault_schedule import FAULT_SCHEDULES, FaultSchedule
 from simulator.simulation import simulate
 from tests.simulation.test_seeds import first_of
 
-SEEDS = 60
+SEEDS = 40
 GROUPS = 10
 FULL = pytest.mark.full
 
@@ -35,4 +35,3 @@ def test_deep_worlds_under_faults_hold_every_promise(group: int) -> None:
 def test_healthy_processes_of_deep_queues_are_left_alone(faults: FaultSchedule, seed: int) -> None:
     report = simulate(seed, faults=faults, deep=True)
     assert report.is_deep
-    assert report.jobs > 0
