@@ -1,7 +1,7 @@
 """Mistakes that a queue with segments could make, and that a simulated world must notice.
 
 Each test takes one rule of segments away and expects a deep world in which the breach shows, under
-the name of the rule. Those of more than a few seconds are for full runs.
+the name of the rule.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 from typing import Any
-
-import pytest
 
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit import segment_folder
@@ -89,13 +87,6 @@ def test_a_merge_that_does_not_look_at_its_sources_is_noticed(monkeypatch: Patch
 
     _handle(monkeypatch, Merge, merge)
     expect(ONE_PLACE, "attempts rise", "done is final", deep=True)
-
-
-@pytest.mark.full
-def test_a_merge_that_drops_rows_which_it_did_not_take_is_noticed(monkeypatch: Patch) -> None:
-    """They seemed gone when it read its sources, by a claim that was lost to another commit."""
-    monkeypatch.setattr(segment_changes, "_takes_all", lambda _sources, _operation: True)
-    expect("a job is always somewhere", faults="restarts", scenario=None, first=5, deep=True)
 
 
 def test_naming_a_spill_with_rows_that_are_cold_already_is_noticed(monkeypatch: Patch) -> None:
