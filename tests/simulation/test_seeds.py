@@ -31,10 +31,14 @@ ENGINE_SEEDS = 8
 
 @cache
 def simulate(
-    seed: int, faults: FaultSchedule = "everything", scenario: Scenario | None = None
+    seed: int,
+    faults: FaultSchedule = "everything",
+    scenario: Scenario | None = None,
+    *,
+    deep: bool | None = None,
 ) -> SimulationReport:
     """Simulate a seed once, for all tests that ask for it."""
-    return simulation.simulate(seed, faults=faults, scenario=scenario)
+    return simulation.simulate(seed, faults=faults, scenario=scenario, deep=deep)
 
 
 def total(reports: list[SimulationReport], what: str) -> dict[str, int]:

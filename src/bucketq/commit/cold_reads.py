@@ -15,7 +15,7 @@ from datetime import datetime
 
 from bucketq.commit.background import Background
 from bucketq.commit.register import Register
-from bucketq.errors import CorruptStateError
+from bucketq.errors import BucketQError, CorruptStateError
 from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.operations import Request
 from bucketq.model.state import State
@@ -34,12 +34,20 @@ class ColdReads:
         self._background = Background()
         self._held: dict[int, list[SegmentPart]] = {}
         """What is kept for each request, by its identity."""
+        self._ahead = set[str]()
+        """The segments of which something is read ahead."""
 
     def start(self, owner: object, parts: list[SegmentPart], done: Done) -> None:
         """Read parts for a request; they are kept until ``release``."""
         self._held.setdefault(id(owner), []).extend(parts)
         self._register.segments.hold(parts)
         self._background.start(self._read(parts, done))
+
+    def prefetch(self, parts: list[SegmentPart]) -> None:
+        """Read parts that will be needed soon, so that no claim has to wait for them."""
+        wanted = [part for part in parts if part.segment.id not in self._ahead]
+        if wanted:
+            self._background.start(self._prefetch(wanted))
 
     def release(self, owner: object) -> None:
         """Note that a request does not need its rows any more."""
@@ -50,6 +58,16 @@ class ColdReads:
         """Stop all reads; nothing is called any more."""
         await self._background.finish(0)
         self._held.clear()
+
+    async def _prefetch(self, parts: list[SegmentPart]) -> None:
+        segments = {part.segment.id for part in parts}
+        self._ahead |= segments
+        try:
+            # If it fails, the claim that needs the rows reads them, and retries.
+            with suppress(BucketQError):
+                await self._register.segments.parts.fetch(parts)
+        finally:
+            self._ahead -= segments
 
     async def _read(self, parts: list[SegmentPart], done: Done) -> None:
         try:

@@ -221,9 +221,15 @@ class SegmentParts:
         for slot in [slot for slot in self._vectors if slot[0] not in named]:
             del self._vectors[slot]
 
-    def know(self, segment: SegmentRecord, index: SegmentIndex) -> None:
-        """Take the index of a segment that this process has written."""
+    def know(self, segment: SegmentRecord, index: SegmentIndex, body: bytes) -> None:
+        """Take a segment that this process has written: its first rows are needed soon."""
         self._indexes[segment.id] = index
+        for block in index.blocks:
+            if not self.has_block(segment, block):
+                text = body[block.offset : block.offset + block.length]
+                self._blocks[segment.id, block] = text[:-1].split(b"\n")
+                self._block_bytes += block.length
+        self._evict()
 
     def _reading(self, parts: Iterable[SegmentPart]) -> Iterator[asyncio.Task[None]]:
         """Return the tasks that read what is missing; start them if necessary."""

@@ -181,7 +181,7 @@ class Spiller:
         body, spill = encode_spill(state, cls, rows, until, self._clock.now())
         await self._segments.folder.put(spill.segment.record.id, body)
         self._versions = state.version - version
-        self._segments.parts.know(spill.segment.record, spill.segment.index)
+        self._segments.parts.know(spill.segment.record, spill.segment.index, body)
         return spill
 
     def _note_failure(self, error: Exception) -> None:

@@ -256,6 +256,13 @@ class WorkingState:
             self.send_away(error)
         self._wake()
 
+    def _read_ahead(self, state: State, claim: Applied) -> None:
+        """Read the rows that the claims after this one will need."""
+        kinds = dict.fromkeys(job.kind for job in claim.answer or ())
+        parts = [part for kind in kinds for part in state.cold.ahead(kind)]
+        if parts:
+            self._cold.prefetch(parts)
+
     def set_aside(self, pending: PendingRequest, needed: ColdRowsNeededError) -> None:
         """Let a request wait until rows of segments were read."""
         self.backlog.set_aside(pending)
@@ -326,6 +333,8 @@ class WorkingState:
             return
         pending.applied = applied
         self._cold.release(pending)
+        if type(operation) is Claim and document.state.cold.rows.segments:
+            self._read_ahead(document.state, applied)
         if type(operation) is Withdraw:
             self._withdraw(pending, operation, applied)
         elif applied.answer == () and type(operation) is Claim:

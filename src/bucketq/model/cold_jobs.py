@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from typing import NamedTuple
 
-from bucketq.model.cold_rows import ColdJob, ColdRows, ColdRun, Place
+from bucketq.model.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
 from bucketq.model.cold_segment import Segment
 from bucketq.model.records import JobRecord, Status, Unknown
-from bucketq.model.segments import SegmentClass, SegmentIndex, SegmentRecord
+from bucketq.model.segments import Block, SegmentClass, SegmentIndex, SegmentRecord
 from bucketq.model.table import Table
 
 _STATUS: dict[SegmentClass, Status] = {"ready": "queued", "later": "queued", "dead": "dead"}
@@ -142,6 +142,22 @@ class ColdJobs:
         else:
             heappop(lane)
         return self._lend_all(run.segment, jobs)
+
+    def ahead(self, kind: str) -> list[SegmentPart]:
+        """Return what claims of a kind will need next and was not read.
+
+        It is nothing before half of what was read ahead is used, so that each request reads much.
+        """
+        lane, blocks = self._lanes.get(kind, []), list[tuple[SegmentRecord, Block]]()
+        for *_, run in nsmallest(2, lane, key=_bound):
+            position, index = run.segment.gone.next_live(run.position), run.segment.index
+            if index is not None and position < run.stop and self.rows.is_readable(run.segment):
+                found = index.blocks_of(position, run.stop)[:_READ_AHEAD]
+                blocks += [(run.segment.record, block) for block in found]
+        has = self.rows.cache.has_block
+        if all(has(*block) for block in blocks[: _READ_AHEAD // 2]):
+            return []
+        return [SegmentPart(*block) for block in blocks[:_READ_AHEAD] if not has(*block)]
 
     def next_due(self) -> datetime | None:
         """No cold delayed job is due before this; None: there is none."""
@@ -309,6 +325,10 @@ class ColdJobs:
         """A number that no other entry of a heap has, so that runs are never compared."""
         self._next += 1
         return self._next
+
+
+def _bound(entry: tuple[int, int, int, ColdRun]) -> tuple[int, int]:
+    return entry[:2]
 
 
 def _without(cursors: list[_Cursor], dropped: set[str]) -> list[_Cursor]:
