@@ -198,7 +198,7 @@ def test_a_deletion_can_be_killed_at_any_step_and_finished() -> None:
     outcomes = set()
     for steps in range(1, 120, 5):
         outcomes.add(run(partial(killed, steps)))
-    assert outcomes == {"tombstone", "nothing"}
+    assert outcomes - {"untouched"} == {"tombstone", "nothing"}
 
 
 async def killed(steps: int, loop: VirtualLoop) -> str:
@@ -214,6 +214,8 @@ async def killed(steps: int, loop: VirtualLoop) -> str:
     if not await world.keys():
         return "nothing"
     found = await world.object().read()
+    if found.body == seen.body:
+        return "untouched"  # Its first write was lost with it.
     assert read_tombstone(found.body) is not None
     if steps % 4 == 1:
         await admin.delete(world.object(), found)

@@ -236,7 +236,8 @@ def test_an_archive_file_is_bounded_by_jobs_and_bytes() -> None:
                 await queue.push("k", "x" * 1_000_000)
             for job in await queue.claim(limit=12):
                 await queue.complete(job)
-            assert await queue.flush_archive() == 12
+            await queue.flush_archive()
+            assert len(await archived(store)) == 12
             layout = Layout.of("memory://", KEY)
             sizes = [len(c.body) for c in store.commits if c.body and layout.parse(c.key)]
             assert len(sizes) > 1
