@@ -64,7 +64,7 @@ class SegmentTracker:
         self._pattern = re.compile(
             re.escape(f"{folder_of('', key)}segments/")
             + r"(?P<incarnation>[^/]+)/"
-            + r"(?P<id>(?P<until>\d{20})-(?P<digest>[0-9a-f]{16})(\.gone)?)(?:\.jsonl)?"
+            + r"(?P<id>(?P<until>[0-9]{20})-(?P<digest>[0-9a-f]{16})(\.gone)?)(?:\.jsonl)?"
         )
         self._commits = store.commits
         self._next = 0

@@ -21,7 +21,7 @@ from hashlib import blake2b
 
 from bucketq.store.queue_folder import folder_of
 
-_ARCHIVE_FILE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)/(\d{20})-([0-9a-f]{16})\.jsonl")
+_ARCHIVE_FILE = re.compile(r"([0-9]{4}(?:-[0-9]{2}){2}T[0-9]{2})/([0-9]{20})-([0-9a-f]{16})\.jsonl")
 _DAY = "%Y-%m-%d"
 _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"

@@ -17,7 +17,7 @@ from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhdw]?)")
 STDIN = "-"
 _decode_any = msgspec.json.Decoder().decode
 

@@ -296,7 +296,7 @@ class CloudStore:
         """Return the condition for a version; None if it can never match."""
         version, _, tag = etag.partition(";")
         if self._address.scheme == "gs":
-            return {"version": version} if re.fullmatch(r"[1-9]\d*", version) else None
+            return {"version": version} if re.fullmatch(r"[1-9][0-9]*", version) else None
         return {"e_tag": self._spelled(tag)} if tag and "*" not in tag else None
 
     def _spelled(self, tag: str) -> str:

@@ -176,7 +176,7 @@ def _read_bool(name: str, text: str) -> bool:
 
 
 def _read_seconds(name: str, text: str) -> float:
-    if not re.fullmatch(r"\d{1,4}(\.\d{1,6})?", text):
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", text):
         raise InvalidRequestError(f"the option {name} is a number of seconds, like 2.5")
     return float(text)
 

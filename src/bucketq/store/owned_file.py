@@ -34,8 +34,8 @@ from pathlib import Path
 
 from bucketq.store import file_permissions
 
-_TEMP_NAME = re.compile(r"\.bucketq\.\d+\.tmp")
-_SPARE_NAME = re.compile(r"\.bucketq\.(.+)\.\d\.spare", re.DOTALL)
+_TEMP_NAME = re.compile(r"\.bucketq\.[0-9]+\.tmp")
+_SPARE_NAME = re.compile(r"\.bucketq\.(.+)\.[0-9]\.spare", re.DOTALL)
 _SPARES_MAX = 2  # One is filled while the other name is given to the file that it replaces.
 
 SAFE = os.O_CLOEXEC | os.O_NOFOLLOW

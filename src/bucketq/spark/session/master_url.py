@@ -18,7 +18,7 @@ _CONNECT_PORT = 15002
 _TIMEOUT_S = 10.0
 """Enough for a slow name lookup and a lost packet or two."""
 _MASTER = re.compile(r"(local(\[.+\])?|local-cluster\[.+\]|yarn)$|(spark|k8s|sc)://.")
-_HOST_AND_PORT = re.compile(r"(\[[^\]]+\]|[^:/;\[\]]+)(?::(\d{1,5}))?")
+_HOST_AND_PORT = re.compile(r"(\[[^\]]+\]|[^:/;\[\]]+)(?::([0-9]{1,5}))?")
 
 
 def is_local(master: str) -> bool:

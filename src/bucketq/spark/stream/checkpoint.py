@@ -39,7 +39,7 @@ def batch_of(offset: Mapping[str, Any], consumer: str) -> int:
 def last_committed(checkpoint: str, consumer: str) -> int:
     """Return the last micro-batch of a consumer that Spark has committed, or 0 if there is none."""
     folder = _folder(checkpoint)
-    commits = [int(path.name) for path in (folder / "commits").iterdir() if path.name.isdigit()]
+    commits = [int(path.name) for path in (folder / "commits").iterdir() if path.name.isdecimal()]
     if not commits:
         return 0
     text = (folder / "offsets" / str(max(commits))).read_text("utf-8")
