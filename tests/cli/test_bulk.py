@@ -243,6 +243,22 @@ def test_options_for_a_single_job_are_rejected_with_bulk(console: Console) -> No
     assert not console.path.exists() or payloads(console) == Counter()
 
 
+def test_a_file_that_stands_for_the_kind_is_rejected_with_a_hint(console: Console) -> None:
+    write_lines(console.folder / "jobs.jsonl", 3)
+    for words in (("jobs.jsonl", "--bulk"), ("n", "jobs.jsonl", "--bulk")):
+        ran = console.run("push", "URL", *words)
+        assert ran.code == 2
+        assert "write --bulk --file jobs.jsonl" in ran.err
+    assert not console.path.exists()
+    assert console.ok("push", "URL", "jobs.jsonl", "7").out, "a single job may have any kind"
+
+
+def test_an_empty_stdin_is_mentioned(console: Console) -> None:
+    ran = console.ok("push", "URL", "n", "--bulk", stdin=b"")
+    assert ran.out == "0 jobs pushed\n"
+    assert "stdin was empty; --file names" in ran.err
+
+
 def test_import_copies_the_queued_jobs_of_another_queue(console: Console) -> None:
     old = Console(console.folder / "old")
     for number in range(6):

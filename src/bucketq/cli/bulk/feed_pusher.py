@@ -257,6 +257,8 @@ class _Pusher:
         earlier = f", {before:,} were pushed before" if before else ""
         text = f"{counted(record.done.jobs - before, 'job')} pushed{earlier}"
         self._out.done(text, _result(record, before))
+        if not record.done.number and self._progress.path is None:
+            self._out.note(f"{self._feed.name} was empty; --file names a file to push")
 
     def _how_far(self) -> str:
         if self._progress.path is None:

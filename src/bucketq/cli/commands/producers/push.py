@@ -107,6 +107,7 @@ async def run(  # noqa: PLR0913 - each is an option
         "tags": parse_tags(tags),
     }
     if bulk:
+        _refuse_file_as_kind(kind if payload is None else payload, file)
         given = {"the payload": payload, "--id": job_id, "--key": key, "--request": request}
         _refuse_single(given | {"--as": None if encoding == "json" else encoding})
         defaults = Defaults(kind=kind, **(options | {"priority": priority or None}))
@@ -161,6 +162,15 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
         source = "the argument" if payload is not None else file or "stdin"
         raise InvalidRequestError(f"no payload: {source} is empty; write an empty string as '\"\"'")
     return parse_json(raw, "the payload")
+
+
+def _refuse_file_as_kind(argument: str | None, file: Path | None) -> None:
+    """Raise ``InvalidRequestError`` if the last argument of a bulk push was meant as its file."""
+    if argument is not None and file is None and Path(argument).is_file():
+        raise InvalidRequestError(
+            f"{argument} is a file, but stands for the kind of the jobs or a payload here; to push "
+            f"its lines, write --bulk --file {argument}"
+        )
 
 
 def _refuse_single(given: dict[str, str | None]) -> None:
