@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from bucketq.admin.queue_object import QueueObject
@@ -19,7 +20,6 @@ from bucketq.codec.gone_vector import is_vector_id
 from bucketq.codec.segment_check import CheckedRow, CheckedSegment, check_segment
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit.queue_segments import StaleStateError
-from bucketq.errors import UnavailableError
 from bucketq.model.cold_segment import Segment
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
@@ -182,21 +182,12 @@ async def _read_missing(
 
 async def _read(target: QueueObject, reader: SegmentReader, segment: Segment) -> bytes | None:
     """Read a segment whole, retrying until the storage answers; None: it is missing."""
-    backoff = target.backoff()
-    reason = "no answer"
+    name = segment.record.id
+    read = partial(reader.segments.folder.read_whole, name)
     try:
-        async with asyncio.timeout(target.timeout_s):
-            while True:
-                try:
-                    return await reader.segments.folder.read_whole(segment.record.id)
-                except ObjectMissingError:
-                    return None
-                except UnavailableError as error:
-                    reason = str(error)
-                await backoff.wait()
-    except TimeoutError as error:
-        message = f"segment {segment.record.id} of {target.url} could not be read: {reason}"
-        raise UnavailableError(message) from error
+        return await target.until_answered(read, f"segment {name} of {target.url}")
+    except ObjectMissingError:
+        return None
 
 
 def describe_bad(

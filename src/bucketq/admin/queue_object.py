@@ -8,7 +8,7 @@ no longer the current one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NoReturn, TypeVar
@@ -79,18 +79,26 @@ class QueueObject:
 
     async def find(self) -> StoredObject | None:
         """Read the object; None if it does not exist."""
+        return await self.until_answered(lambda: self._get(0), self.url)
+
+    async def until_answered(self, read: Callable[[], Awaitable[A]], what: str) -> A:
+        """Read ``what``, retrying while the storage does not answer.
+
+        Raises:
+            UnavailableError: It did not answer in time.
+        """
         backoff = self.backoff()
         reason = "no answer"
         try:
             async with asyncio.timeout(self.timeout_s):
                 while True:
                     try:
-                        return await self._get(0)
+                        return await read()
                     except UnavailableError as error:
                         reason = str(error)
                     await backoff.wait()
         except TimeoutError as error:
-            message = f"{self.url} could not be read within {self.timeout_s:g} s: {reason}"
+            message = f"{what} could not be read within {self.timeout_s:g} s: {reason}"
             raise UnavailableError(message) from error
 
     async def write_state(self, state: State, etag: str | None) -> None:

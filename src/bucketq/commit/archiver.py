@@ -16,18 +16,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 from bucketq.archive import ArchiveWriter
 from bucketq.archive.writer import FinishedJob
 from bucketq.clock import Clock, fraction
-from bucketq.errors import (
-    BucketQError,
-    ClosedError,
-    InvalidRequestError,
-    SupersededError,
-    UnavailableError,
-)
+from bucketq.commit.background import BackgroundLoop
+from bucketq.commit.transient_faults import TransientFault
+from bucketq.errors import ClosedError, InvalidRequestError, SupersededError, UnavailableError
 from bucketq.model.archiving import is_due
 from bucketq.model.finished_jobs import line_bytes
 from bucketq.model.operations import Archived, NoteTime, Outbox, ReadOutbox, Request
@@ -40,8 +37,8 @@ _PASS_S = 1.0
 """The pause between two passes: short beside ``archive_after_s``; an idle pass costs nothing."""
 _BUSY_PASS_S = 0.25
 """The same after jobs had to leave early; more come soon."""
-_LONGEST_PASS_S = 10.0
-"""How often archiving that fails is retried, at least."""
+_LAST_RETRY_S = 10.0
+"""The longest pause after archiving has failed: meanwhile finished jobs pile up."""
 _PRUNE_S = 3600.0
 """How often archive files beyond the retention are deleted; retention is counted in days."""
 _CROWD_SHARE = 4
@@ -77,10 +74,11 @@ class Archiver:
         self._writer = cast("ArchiveWriter", writer)
         self._clock = clock
         self._where = where
-        self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
-        self._trouble = ""
-        self._pass_s = _PASS_S
+        to = writer.where if writer is not None else ""
+        what = f"archiving to {to} fails, and finished jobs stay in the queue"
+        self._loop = BackgroundLoop(clock, TransientFault(clock, _log, what, _LAST_RETRY_S))
+        self._prune_at = 0.0
         self._was_crowded = False
 
     def start(self, current: Callable[[], State | None]) -> None:
@@ -89,32 +87,29 @@ class Archiver:
         ``current`` returns the state in memory: a queue without finished jobs costs no request.
         """
         if self._has_archive:
-            self._task = asyncio.get_running_loop().create_task(self._run(current))
+            self._prune_at = asyncio.get_running_loop().time() + _PRUNE_S
+            self._loop.start(partial(self._pass, current), _PASS_S)
 
     async def stop(self) -> None:
         """Stop archiving."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._loop.stop()
 
-    async def _run(self, current: Callable[[], State | None]) -> None:
-        loop = asyncio.get_running_loop()
-        prune_at = loop.time() + _PRUNE_S
-        while True:
-            await asyncio.sleep(self._pass_s * (1 + fraction(self._clock)))
-            try:
-                while await self._move_due(current()):
-                    pass
-                if loop.time() >= prune_at:
-                    prune_at = loop.time() + _PRUNE_S
-                    await self._prune(current)
-            except (ClosedError, SupersededError):
-                continue  # The queue is closing, and this task ends with it.
-            except Exception as error:  # noqa: BLE001 - whatever it is, archiving continues
-                self._note_failure(error, current())
-            else:
-                self._note_success()
-                self._pass_s = _BUSY_PASS_S if self._was_crowded else _PASS_S
+    async def _pass(self, current: Callable[[], State | None]) -> float:
+        """Archive what is due; return the pause until the next pass."""
+        now_s = asyncio.get_running_loop().time()
+        try:
+            while await self._move_due(current()):
+                pass
+            if now_s >= self._prune_at:
+                self._prune_at = now_s + _PRUNE_S
+                await self._prune(current)
+        except (ClosedError, SupersededError):
+            raise
+        except Exception as error:
+            _note_trouble(current(), str(error) or type(error).__name__)
+            raise
+        _note_trouble(current(), "")
+        return _BUSY_PASS_S if self._was_crowded else _PASS_S
 
     async def flush(self) -> int:
         """Archive everything that is finished now; return how many jobs left by this.
@@ -171,21 +166,11 @@ class Archiver:
         before = agreed(state, self._clock.now())
         await self._writer.prune(before - timedelta(seconds=state.settings.archive_retention_s))
 
-    def _note_failure(self, error: Exception, state: State | None) -> None:
-        """Log the first of several failures in a row."""
-        self._pass_s = min(2 * self._pass_s, _LONGEST_PASS_S)
-        if not self._trouble:
-            text = "archiving to %s fails, and finished jobs stay in the queue: %s"
-            is_ours = isinstance(error, BucketQError)
-            _log.warning(text, self._writer.where, error, exc_info=None if is_ours else error)
-        self._trouble = str(error) or type(error).__name__
-        if state is not None:
-            state.archive_trouble = self._trouble
 
-    def _note_success(self) -> None:
-        if self._trouble:
-            _log.info("archiving to %s works again", self._writer.where)
-        self._trouble = ""
+def _note_trouble(state: State | None, trouble: str) -> None:
+    """Let errors that result from it name the reason; none: archiving works."""
+    if state is not None:
+        state.archive_trouble = trouble
 
 
 def _crowd_bytes(state: State) -> int:

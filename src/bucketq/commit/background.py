@@ -1,14 +1,18 @@
-"""Tasks that outlive the call that started them. Closing waits for them."""
+"""Tasks beside the requests of a queue: ones that outlive a call, and work that never ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+
+from bucketq.clock import Clock, fraction
+from bucketq.commit.transient_faults import TransientFault
+from bucketq.errors import ClosedError, SupersededError
 
 
 class Background:
-    """The background tasks of one queue."""
+    """Tasks that outlive the call that started them. Closing waits for them."""
 
     def __init__(self) -> None:
         # By id: the order of tasks in a set would differ between two runs of a simulation.
@@ -36,3 +40,53 @@ class Background:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+class BackgroundLoop:
+    """Work that is done again and again beside the commits, until it is stopped.
+
+    If it fails, that is logged once, and it is retried after growing pauses.
+    """
+
+    def __init__(self, clock: Clock, fault: TransientFault) -> None:
+        """Begin with nothing to do; failures are logged as ``fault``."""
+        self._clock = clock
+        self._fault = fault
+        self._is_due = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, work: Callable[[], Awaitable[float | None]], first_s: float | None) -> None:
+        """Call ``work`` in ``first_s``; it returns in how many seconds it is due again.
+
+        None: not before ``wake``. A pause takes up to twice as long, so that processes that were
+        started together do not work together.
+        """
+        self._task = asyncio.get_running_loop().create_task(self._run(work, first_s))
+
+    def wake(self) -> None:
+        """Let the work begin, unless a pause has to end first."""
+        self._is_due.set()
+
+    async def stop(self) -> None:
+        """Stop, also in the middle of the work."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(
+        self, work: Callable[[], Awaitable[float | None]], pause_s: float | None
+    ) -> None:
+        while True:
+            if pause_s is None:
+                await self._is_due.wait()
+            else:
+                await asyncio.sleep(pause_s * (1 + fraction(self._clock)))
+            self._is_due.clear()
+            try:
+                pause_s = await work()
+            except (ClosedError, SupersededError):
+                continue  # The queue is closing, and this task ends with it.
+            except Exception as error:  # noqa: BLE001 - whatever it is, the work continues
+                pause_s = self._fault.strike(error)
+            else:
+                self._fault.passed()

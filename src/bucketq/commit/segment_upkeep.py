@@ -18,10 +18,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
-from bucketq.clock import Clock, fraction
+from bucketq.clock import Clock
 from bucketq.codec.gone_vector import encode_vector, vector_id
 from bucketq.codec.segment_file import (
     SEGMENT_BYTES,
@@ -31,9 +33,10 @@ from bucketq.codec.segment_file import (
     sort_rows,
     split_rows,
 )
+from bucketq.commit.background import BackgroundLoop
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.register import Register
-from bucketq.errors import BucketQError, ClosedError, SupersededError
+from bucketq.commit.transient_faults import TransientFault
 from bucketq.model.cold_segment import Segment
 from bucketq.model.operations import Request
 from bucketq.model.operators import is_cold_untidy
@@ -50,8 +53,8 @@ from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
 
-_LONGEST_PASS_S = 60.0
-"""How often upkeep that fails is retried, at least."""
+_LAST_RETRY_S = 60.0
+"""The longest pause after upkeep has failed: nothing waits for it."""
 _SMALL_BYTES = 128 * 1024
 """Segments up to this size are merged first: it is half of what a queue spills at once."""
 _OLD_S = 7 * 86400.0
@@ -77,51 +80,43 @@ class SegmentUpkeep:
         self._submit = submit
         self._register = register
         self._clock = clock
-        self._task: asyncio.Task[None] | None = None
         self._policy = register.segments.policy
-        self._pass_s = self._policy.pass_s
-        self._trouble = ""
+        what = f"segments of {register.where} cannot be merged or deleted"
+        self._loop = BackgroundLoop(clock, TransientFault(clock, _log, what, _LAST_RETRY_S))
+        self._sweep_at = 0.0
 
     def start(self, current: Callable[[], State | None]) -> None:
         """Begin; ``current`` returns the state in memory: without segments nothing is requested."""
-        self._task = asyncio.get_running_loop().create_task(self._run(current))
+        self._sweep_at = asyncio.get_running_loop().time() + self._policy.first_sweep_s
+        self._loop.start(partial(self._pass, current), self._policy.pass_s)
 
     async def stop(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._loop.stop()
 
-    async def _run(self, current: Callable[[], State | None]) -> None:
-        loop = asyncio.get_running_loop()
-        sweep_at = loop.time() + self._policy.first_sweep_s
-        while True:
-            await asyncio.sleep(self._pass_s * (1 + fraction(self._clock)))
-            try:
-                while (state := current()) is not None and await self.merge(state):
-                    pass
-                while (state := current()) is not None and await self.shorten(state):
-                    pass
-                while (
-                    (state := current()) is not None
-                    and is_cold_untidy(state, self._clock.now())
-                    and await self._submit(Request(TidySegments()))
-                ):
-                    pass
-                if (
-                    loop.time() >= sweep_at
-                    and state is not None
-                    and (state.former or "segments" in state.requires)
-                ):
-                    sweep_at = loop.time() + self._policy.sweep_s
-                    await self.sweep()
-                    await self._clear_former(state)
-            except (ClosedError, SupersededError, StaleStateError):
-                continue  # The queue is closing, or has changed meanwhile.
-            except Exception as error:  # noqa: BLE001 - whatever it is, upkeep continues
-                self._note_failure(error)
-            else:
-                self._note_success()
+    async def _pass(self, current: Callable[[], State | None]) -> float:
+        """Do what is due; return the pause until the next pass."""
+        with suppress(StaleStateError):  # The queue has changed meanwhile: look again later.
+            while (state := current()) is not None and await self.merge(state):
+                pass
+            while (state := current()) is not None and await self.shorten(state):
+                pass
+            while (
+                (state := current()) is not None
+                and is_cold_untidy(state, self._clock.now())
+                and await self._submit(Request(TidySegments()))
+            ):
+                pass
+            now_s = asyncio.get_running_loop().time()
+            if (
+                now_s >= self._sweep_at
+                and state is not None
+                and (state.former or "segments" in state.requires)
+            ):
+                self._sweep_at = now_s + self._policy.sweep_s
+                await self.sweep()
+                await self._clear_former(state)
+        return self._policy.pass_s
 
     async def sweep(self) -> int:
         """Delete segments that no version of the queue can name any more; return how many."""
@@ -178,20 +173,6 @@ class SegmentUpkeep:
             targets=tuple(targets),
             origins=tuple(tuple(origins[seq] for seq in target.seqs) for target in targets),
         )
-
-    def _note_failure(self, error: Exception) -> None:
-        """Log the first of several failures in a row."""
-        self._pass_s = min(2 * self._pass_s, _LONGEST_PASS_S)
-        if not self._trouble:
-            text = "segments of %s cannot be merged or deleted: %s"
-            is_ours = isinstance(error, BucketQError)
-            _log.warning(text, self._register.where, error, exc_info=None if is_ours else error)
-        self._trouble = str(error) or type(error).__name__
-
-    def _note_success(self) -> None:
-        if self._trouble:
-            _log.info("segments of %s can be merged and deleted again", self._register.where)
-        self._trouble, self._pass_s = "", self._policy.pass_s
 
 
 def _plan(state: State, now: datetime, neighbours: int) -> _Plan | None:

@@ -16,13 +16,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from bucketq.clock import Clock, fraction
+from bucketq.clock import Clock
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
+from bucketq.commit.background import BackgroundLoop
 from bucketq.commit.queue_segments import QueueSegments
-from bucketq.errors import BucketQError, ClosedError, SupersededError
+from bucketq.commit.transient_faults import TransientFault
+from bucketq.errors import BucketQError
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
 from bucketq.model.segment_changes import FORMAT, class_of
@@ -42,10 +45,9 @@ pushes takes long to commit, so that it should not take many commits until it is
 _MARGIN = 4
 """A segment may be introduced for so many times the versions that passed during the last put, if
 that is more than the policy's least: the store is slow then, and the commits are not."""
-_FIRST_PAUSE_S = 1.0
-_LAST_PAUSE_S = 60.0
-"""The pauses after a spill has failed: a passing fault is soon over, and a store that refuses
-segments is asked once a minute."""
+_LAST_RETRY_S = 60.0
+"""The longest pause after a spill has failed: a store that refuses segments is asked about once a
+minute."""
 
 
 class Spiller:
@@ -62,32 +64,28 @@ class Spiller:
         self._submit = submit
         self._segments = segments
         self._clock = clock
-        self._where = where
-        self._task: asyncio.Task[None] | None = None
-        self._due = asyncio.Event()
+        what = f"segments of {where} cannot be written, and its object grows"
+        self._fault = TransientFault(clock, _log, what, _LAST_RETRY_S)
+        self._loop = BackgroundLoop(clock, self._fault)
         self._searched_bytes = 0
         """How large the object was when no more jobs could leave."""
         self._searched_running = 0
         """How many rows were running then, and could not leave."""
         self._versions = 0
         """How many versions passed during the last put."""
-        self._trouble = ""
-        self._pause_s = _FIRST_PAUSE_S
 
     def start(self, current: Callable[[], State | None]) -> None:
         """Spill in the background, until ``stop``; ``current`` returns the state in memory."""
-        self._task = asyncio.get_running_loop().create_task(self._run(current))
+        self._loop.start(partial(self._pass, current), None)
 
     async def stop(self) -> None:
         """Stop spilling."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._loop.stop()
 
     def notice(self, state: State) -> None:
         """Look at the size of the object after a commit; it is cheap."""
         if self._is_due(state, 1):
-            self._due.set()
+            self._loop.wake()
 
     async def spill_before(self, state: State) -> list[Spill | SpillKeys]:
         """Write segments for a writer that commits by itself, if the object is far too large.
@@ -97,11 +95,13 @@ class Spiller:
         if not self._is_due(state, 2):
             return []
         try:
-            return [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
+            spills = [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
         except BucketQError as error:
-            self._note_failure(error)
+            self._fault.strike(error)
             self._note_search(state)
             return []
+        self._fault.passed()
+        return spills
 
     def _is_due(self, state: State, times: int) -> bool:
         """Whether the object is larger than it should be, and there may be rows to spill."""
@@ -120,22 +120,9 @@ class Spiller:
         """Note that no more rows can leave a state."""
         self._searched_bytes, self._searched_running = _hot_bytes(state), len(state.running)
 
-    async def _run(self, current: Callable[[], State | None]) -> None:
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            try:
-                while (state := current()) is not None and await self._spill(state):
-                    pass
-            except (ClosedError, SupersededError):
-                continue  # The queue is closing, and this task ends with it.
-            except Exception as error:  # noqa: BLE001 - whatever it is, spilling continues
-                self._note_failure(error)
-                await asyncio.sleep(self._pause_s * (1 + fraction(self._clock)))
-                self._pause_s = min(2 * self._pause_s, _LAST_PAUSE_S)
-                self._due.set()
-            else:
-                self._note_success()
+    async def _pass(self, current: Callable[[], State | None]) -> None:
+        while (state := current()) is not None and await self._spill(state):
+            pass
 
     async def _spill(self, state: State) -> bool:
         """Spill once; return whether rows have moved."""
@@ -183,19 +170,6 @@ class Spiller:
         self._versions = state.version - version
         self._segments.parts.know(spill.segment.record, spill.segment.index, body)
         return spill
-
-    def _note_failure(self, error: Exception) -> None:
-        """Log the first of several failures in a row."""
-        if not self._trouble:
-            text = "segments of %s cannot be written, and its object grows: %s"
-            is_ours = isinstance(error, BucketQError)
-            _log.warning(text, self._where, error, exc_info=None if is_ours else error)
-        self._trouble = str(error) or type(error).__name__
-
-    def _note_success(self) -> None:
-        if self._trouble:
-            _log.info("segments of %s can be written again", self._where)
-        self._trouble, self._pause_s = "", _FIRST_PAUSE_S
 
 
 def encode_spill(
