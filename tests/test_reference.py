@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from bucketq import Backoff, Settings, errors
 from bucketq.broker.leader import SNAPSHOT_BYTES
-from bucketq.client.connect import Launch, Mode
+from bucketq.client.connect_arguments import Launch, Mode
 from bucketq.codec import Document, decode
 from bucketq.commit.request_ids import RequestId
 from bucketq.model.base import NewJob

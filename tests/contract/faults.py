@@ -20,7 +20,7 @@ import pytest
 import bucketq
 from bucketq import Queue
 from bucketq.archive import ArchiveReader, Layout
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.cloud import open_cloud

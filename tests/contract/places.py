@@ -13,7 +13,8 @@ from typing import Any
 
 import bucketq
 from bucketq.client.blocking import UnopenedBlockingQueue
-from bucketq.client.connect import Mode, UnopenedQueue
+from bucketq.client.connect import UnopenedQueue
+from bucketq.client.connect_arguments import Mode
 from bucketq.store.base import StoredObject
 from bucketq.store.url import open_store
 from tests.contract.brokers import NAME, Brokers

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bucketq import BatchState, Job, JobSpec, Queue
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 from tests.contract.places import Place
 from tests.servers.server import Server
 

@@ -21,7 +21,7 @@ from typing import cast
 
 import bucketq
 from bucketq import JobSpec
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 from bucketq.store import local  # noqa: F401 - it is loaded late, and once is enough
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import bucketq
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 from tests.unit.store.disk import Disk
 
 SOURCE = Path(bucketq.__file__).parents[1]

@@ -19,7 +19,7 @@ import pytest
 
 import bucketq
 from bucketq import BlockingQueue
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(bucketq.__file__).parents[1]

@@ -15,7 +15,7 @@ from typing import cast
 
 import bucketq
 from bucketq import Context, Job
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 
 LOG_VARIABLE = "BUCKETQ_TEST_LOG"
 worker = bucketq.Worker(concurrency=2, drain_s=600)  # Longer than a test.

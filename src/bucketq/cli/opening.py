@@ -27,7 +27,8 @@ async def open_queue(
     A command that reads the whole queue reads the storage if it can (``reads_all``): a broker would
     send it in one message, which has a limit, and serve no one else meanwhile.
     """
-    from bucketq.client.connect import BROKERS, connect
+    from bucketq.client.connect import connect
+    from bucketq.client.connect_arguments import BROKERS
 
     check_timeout(timeout_s)
     connection = connect(

@@ -13,7 +13,7 @@ from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.client.addresses import AddressFinder
-from bucketq.client.connect import BROKERS, ConnectArguments, Launch, local_committer
+from bucketq.client.connect_arguments import BROKERS, ConnectArguments, Launch, local_committer
 from bucketq.client.discovery import ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
 from bucketq.client.remote import RemoteCommitter

@@ -12,51 +12,31 @@ from types import ModuleType
 from typing import (
     Any,
     Generic,
-    Literal,
-    NamedTuple,
     NoReturn,
     TypedDict,
     TypeVar,
     Unpack,
-    get_args,
     overload,
 )
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.client.connect_arguments import (
+    BROKERS,
+    ConnectArguments,
+    Launch,
+    Mode,
+    local_committer,
+)
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.base import Committer
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
 from bucketq.errors import ClosedError, InvalidRequestError
-from bucketq.model import check
-from bucketq.queue import payload as payloads
 from bucketq.queue.queue import Queue
-from bucketq.rpc.credentials import Credentials, Tls, make_credentials
-from bucketq.rpc.grpc.tls import read_client
+from bucketq.rpc.credentials import Tls, make_credentials
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import CredentialProvider, Location, open_store
 
 T = TypeVar("T")
-C = TypeVar("C", DirectCommitter, GroupCommitter)
-
-Mode = Literal["auto", "direct", "embedded", "remote"]
-Launch = Literal["inside", "spawn", "never"]
-
-BROKERS = ("bucketq://", "bucketqs://")
-"""How the addresses of brokers begin, without and with TLS."""
-
-
-class ConnectArguments(NamedTuple):
-    """The arguments of ``connect`` that apply to every kind of address."""
-
-    mode: Mode
-    launch: Launch
-    payload_type: Any
-    worker: str
-    timeout_s: float
-    create: bool
-    credentials: Credentials
 
 
 class UnopenedQueue(Generic[T]):
@@ -211,7 +191,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
     if worker is None:
         worker = f"{socket.gethostname()}:{os.getpid()}"
     arguments = ConnectArguments(mode, launch, payload_type, worker, timeout_s, create, credentials)
-    _check(arguments)
+    arguments.check()
     if isinstance(url, str) and url.startswith(BROKERS) and store is None:
         if mode not in {"auto", "remote"}:
             message = f"{url} leads to a broker, so mode {mode!r} is impossible"
@@ -220,40 +200,6 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         return UnopenedQueue(url, arguments, SystemClock())
     location = open_store(url, store=store, credential_provider=credential_provider)
     return UnopenedQueue(location, arguments, location.clock or SystemClock())
-
-
-def local_committer(kind: type[C], place: Location, arguments: ConnectArguments, clock: Clock) -> C:
-    """Make a committer that writes the object from this process."""
-    return kind(
-        Register(place.store, place.key, place.url, clock),
-        clock,
-        timeout_s=arguments.timeout_s,
-        create=arguments.create,
-        archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
-    )
-
-
-def _check(arguments: ConnectArguments) -> None:
-    """Reject what makes no sense; callers without types may pass anything."""
-    mode, launch, payload_type, worker, timeout_s, create, credentials = arguments
-    for name, value, allowed in (
-        ("mode", mode, get_args(Mode)),
-        ("launch", launch, get_args(Launch)),
-    ):
-        if value not in allowed:
-            message = f"unknown {name} {value!r}: use one of {', '.join(allowed)}"
-            raise InvalidRequestError(message)
-    check.name(worker, "worker")
-    check.delay(timeout_s, "timeout_s")
-    if not timeout_s:
-        message = "timeout_s must be more than 0 seconds"
-        raise InvalidRequestError(message)
-    if not isinstance(create, bool):
-        message = f"create must be True or False, got {type(create).__name__}"
-        raise InvalidRequestError(message)
-    payloads.check_type(payload_type)
-    if credentials.tls is not None:
-        read_client(credentials.tls)
 
 
 def _has_grpc() -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bucketq.client.blocking import UnopenedBlockingQueue
-from bucketq.client.connect import BROKERS, UnopenedQueue, connect
+from bucketq.client.connect import UnopenedQueue, connect
+from bucketq.client.connect_arguments import BROKERS
 from bucketq.store.url import Location, open_store
 
 

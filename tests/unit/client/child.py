@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import bucketq
 from bucketq import ClosedError, JobSpec, LeaseRef, StoreRefusedError
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 
 LEASE = LeaseRef("job", "lease")
 

@@ -15,7 +15,7 @@ import pytest
 
 import bucketq
 from bucketq import ClosedError, CorruptStateError, NewerFormatError, StoreRefusedError
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 from tests.unit.client.child import VERBS
 
 ROOT = Path(__file__).resolve().parents[3]

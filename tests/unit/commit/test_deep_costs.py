@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import bucketq
-from bucketq.client.connect import Mode
+from bucketq.client.connect_arguments import Mode
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.store.memory import MemoryStore
 

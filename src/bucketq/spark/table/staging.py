@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from bucketq.client.connect import BROKERS
+from bucketq.client.connect_arguments import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.model.base import NewJob

@@ -1,0 +1,73 @@
+"""What ``connect`` was called with, and the committers that write an object from this process.
+
+``connect`` chooses the committer; ``broker_client`` makes those that use a broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+from bucketq.archive import ArchiveWriter, Layout
+from bucketq.clock import Clock
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
+from bucketq.commit.register import Register
+from bucketq.errors import InvalidRequestError
+from bucketq.model import check
+from bucketq.queue import payload as payloads
+from bucketq.rpc.credentials import Credentials
+from bucketq.rpc.grpc.tls import read_client
+from bucketq.store.url import Location
+
+C = TypeVar("C", DirectCommitter, GroupCommitter)
+
+Mode = Literal["auto", "direct", "embedded", "remote"]
+Launch = Literal["inside", "spawn", "never"]
+
+BROKERS = ("bucketq://", "bucketqs://")
+"""How the addresses of brokers begin, without and with TLS."""
+
+
+class ConnectArguments(NamedTuple):
+    """The arguments of ``connect`` that apply to every kind of address."""
+
+    mode: Mode
+    launch: Launch
+    payload_type: Any
+    worker: str
+    timeout_s: float
+    create: bool
+    credentials: Credentials
+
+    def check(self) -> None:
+        """Reject what makes no sense; callers without types may pass anything."""
+        mode, launch, payload_type, worker, timeout_s, create, credentials = self
+        for name, value, allowed in (
+            ("mode", mode, get_args(Mode)),
+            ("launch", launch, get_args(Launch)),
+        ):
+            if value not in allowed:
+                message = f"unknown {name} {value!r}: use one of {', '.join(allowed)}"
+                raise InvalidRequestError(message)
+        check.name(worker, "worker")
+        check.delay(timeout_s, "timeout_s")
+        if not timeout_s:
+            message = "timeout_s must be more than 0 seconds"
+            raise InvalidRequestError(message)
+        if not isinstance(create, bool):
+            message = f"create must be True or False, got {type(create).__name__}"
+            raise InvalidRequestError(message)
+        payloads.check_type(payload_type)
+        if credentials.tls is not None:
+            read_client(credentials.tls)
+
+
+def local_committer(kind: type[C], place: Location, arguments: ConnectArguments, clock: Clock) -> C:
+    """Make a committer that writes the object from this process."""
+    return kind(
+        Register(place.store, place.key, place.url, clock),
+        clock,
+        timeout_s=arguments.timeout_s,
+        create=arguments.create,
+        archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
+    )
