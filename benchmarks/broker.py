@@ -22,58 +22,37 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import platform
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from fnmatch import fnmatch
-from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter, process_time
-from typing import Any, NamedTuple
+from time import perf_counter
+from typing import Any
 
 import grpc.aio
-import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.broker_processes import ECHO, Sampler, Samples, echo_message
-from benchmarks.serving import (
-    Broker,
-    broker_on,
-    echo_in,
-    machine_s,
-    measure_bare,
-    wait_for,
-    wait_for_quiet,
-)
+from benchmarks.broker_processes import ECHO, echo_message
+from benchmarks.broker_profile import profile
+from benchmarks.broker_rows import MANY, Row, Run, measure_once, rows_of
+from benchmarks.serving import broker_on, echo_in, measure_bare, wait_for_quiet
 
 import bucketq
 from bucketq.queue.queue import Queue
 
-CALLERS = (1, 64, 1000)
-JOBS = 10_000
-MANY = 100
-"""How many jobs a call of a row ``in bulk`` takes."""
-LONELY_JOBS = {"file": 2_000, "slow": 200}
-"""For a single caller with single jobs, which would take a quarter of an hour for all."""
 SHORT_S = 5.0
 REPEATS = 3
 """How often a row is measured that takes less than that; the table shows the run in which other
 programs used the machine least."""
-PAYLOAD = {"text": "x" * 89}
-"""A hundred bytes of JSON."""
 ECHO_S = 1.0
 IDLE_CLIENTS = 1000
 IDLE_S = 20.0
-PROFILE_LINES = 40
-PROFILE_S = 15.0
-PROFILE_RUNS = 6
 
 MESSAGES = {
     ("push", 1): [(188, 39)],
@@ -100,121 +79,6 @@ PEERS = {
 }
 """Durable, 64 callers, one job at a time, on a machine of this kind."""
 MOST_IDLE_CPU = 0.05
-
-
-class Row(NamedTuple):
-    """What is measured."""
-
-    store: str
-    work: str
-    callers: int
-    per_call: int
-    jobs: int
-
-    @property
-    def name(self) -> str:
-        """What it is called on the command line."""
-        verb = "push" if self.work == "push" else "cycle"
-        return f"{self.store}-{verb}-{self.callers}{'-bulk' if self.per_call > 1 else ''}"
-
-
-class Run(NamedTuple):
-    """The figures of one run."""
-
-    took_s: float
-    latencies_s: list[float]
-    writes: int
-    mean_bytes: int
-    broker_cpu_s: float
-    client_cpu_s: float
-    others: float
-
-
-# Work.
-
-
-Work = Callable[[Queue[Any], int, list[float]], Awaitable[None]]
-Hook = Callable[[], None]
-
-
-def no_more() -> None:
-    """Do nothing."""
-
-
-async def push(queue: Queue[Any], per_call: int, took_s: list[float]) -> None:
-    """Push jobs in one call."""
-    begin = perf_counter()
-    if per_call == 1:
-        await queue.push("index", PAYLOAD)
-    else:
-        await queue.push_many([bucketq.JobSpec(kind="index", payload=PAYLOAD)] * per_call)
-    took_s.append(perf_counter() - begin)
-
-
-async def claim_and_complete(queue: Queue[Any], per_call: int, took_s: list[float]) -> None:
-    """Claim and complete jobs, in two calls."""
-    begin = perf_counter()
-    jobs = await queue.claim(limit=per_call)
-    between = perf_counter()
-    if len(jobs) != per_call:
-        message = f"{len(jobs)} jobs were claimed, not {per_call}"
-        raise RuntimeError(message)
-    if per_call == 1:
-        await queue.complete(jobs[0])
-    else:
-        await queue.complete_many(jobs)
-    took_s += (between - begin, perf_counter() - between)
-
-
-WORK: dict[str, Work] = {"push": push, "claim+complete": claim_and_complete}
-
-
-async def work_together(queue: Queue[Any], row: Row) -> list[float]:
-    """Run all calls of a row; return how long each took."""
-    took_s: list[float] = []
-    left = row.jobs // row.per_call
-
-    async def call() -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
-            await WORK[row.work](queue, row.per_call, took_s)
-
-    await asyncio.gather(*(call() for _ in range(row.callers)))
-    return took_s
-
-
-async def fill(queue: Queue[Any], count: int) -> None:
-    """Push jobs that wait to be claimed."""
-    specs = [bucketq.JobSpec(kind="index", payload=PAYLOAD)] * min(count, 1000)
-    for _ in range(0, count, len(specs)):
-        await queue.push_many(specs)
-
-
-async def measure_once(
-    row: Row, broker: Broker, begins: Hook = no_more, ends: Hook = no_more
-) -> Run:
-    """Run a row once, on a new broker; call the hooks around it."""
-    async with bucketq.connect(broker.url, worker="bench") as queue:
-        warm_up = row._replace(callers=16, per_call=1, jobs=32)
-        for work in WORK:
-            await work_together(queue, warm_up._replace(work=work))
-        if row.work != "push":
-            await fill(queue, row.jobs)
-        gc.collect()
-        sizes, version = [broker.path.stat().st_size], broker.version()
-        broker_s, client_s, (busy_s, all_s) = broker.cpu_s(), process_time(), machine_s()
-        begins()
-        begin = perf_counter()
-        latencies_s = await work_together(queue, row)
-        took_s = perf_counter() - begin
-        ends()
-        broker_s, client_s = broker.cpu_s() - broker_s, process_time() - client_s
-        busy_s, all_s = (now - then for now, then in zip(machine_s(), (busy_s, all_s), strict=True))
-        sizes.append(broker.path.stat().st_size)
-        writes = broker.version() - version
-    others = max(0.0, busy_s - broker_s - client_s) / all_s if all_s else 0.0
-    return Run(took_s, latencies_s, writes, sum(sizes) // 2, broker_s, client_s, others)
 
 
 # Yardsticks.
@@ -308,19 +172,6 @@ async def measure(row: Row, folder: Path, repeats: int, patience_s: float) -> No
     )
 
 
-def rows_of(scale: int) -> list[Row]:
-    """All rows, with a part of their jobs."""
-    rows = []
-    for store, per_call, callers, work in product(("file", "slow"), (1, MANY), CALLERS, WORK):
-        jobs = JOBS // scale
-        if callers == per_call == 1:
-            jobs = LONELY_JOBS[store] // scale
-        if per_call * callers > JOBS:
-            jobs = per_call * callers  # One call for each; with less, some would have nothing.
-        rows.append(Row(store, work, callers, per_call, jobs))
-    return rows
-
-
 # Idle clients.
 
 
@@ -353,55 +204,6 @@ async def measure_idle(folder: Path, clients: int, run_s: float) -> None:
         f"{connected_s:.1f} s): {share:.1%} of a core over {took_s:.0f} s, {writes} writes, "
         f"{early} claims ended early   aim: < {MOST_IDLE_CPU:.0%} and 0   {verdict}"
     )
-
-
-# The profile.
-
-
-async def profile_once(row: Row, folder: Path) -> tuple[Run, Samples, Samples]:
-    """Run a row with both processes, client and broker, under a profiler."""
-    path, here = folder / "profile.json", Sampler()
-    path.unlink(missing_ok=True)
-    with broker_on(folder, row.store, path) as broker:
-
-        def begins() -> None:
-            broker.process.send_signal(signal.SIGUSR1)
-            here.start()
-
-        def ends() -> None:
-            here.stop()
-            broker.process.send_signal(signal.SIGUSR2)
-
-        run = await measure_once(row, broker, begins, ends)
-        wait_for(path)
-    return run, here.stop(), msgspec.json.decode(path.read_bytes(), type=Samples)
-
-
-def profile(row: Row, folder: Path) -> None:
-    """Profile a row several times, and print where the time went."""
-    client, broker = Samples(), Samples()
-    runs: list[Run] = []
-    while sum(run.took_s for run in runs) < PROFILE_S and len(runs) < PROFILE_RUNS:
-        run, of_client, of_broker = asyncio.run(profile_once(row, folder))
-        client.add(of_client)
-        broker.add(of_broker)
-        runs.append(run)
-    rate = median(row.jobs / run.took_s for run in runs)
-    print(f"{row.name}: {rate:,.0f} jobs/s while profiled")
-    show_samples("client", client, median(run.client_cpu_s for run in runs) / row.jobs)
-    show_samples("broker", broker, median(run.broker_cpu_s for run in runs) / row.jobs)
-
-
-def show_samples(who: str, samples: Samples, job_s: float) -> None:
-    """Print the functions that took most of a process's time, in microseconds for each job."""
-    print(f"\n{who}: {1e6 * job_s:.0f} us of CPU a job\n  own us  with callees  at")
-    sample_us = 1e6 * job_s / max(1, samples.count)
-    worst = sorted(samples.own, key=lambda where: -sum(samples.own[where].values()))
-    for where in worst[:PROFILE_LINES]:
-        lines, (path, name) = samples.own[where], where.split(" ", 1)
-        line = max(lines, key=lambda line: lines[line])
-        own, total = sum(lines.values()) * sample_us, samples.total[where] * sample_us
-        print(f"{own:>8.1f}  {total:>12.1f}  {path}:{line} {name}")
 
 
 def main() -> None:
