@@ -1,4 +1,7 @@
-"""Clients of the brokers in a land: some may write directly, some know addresses alone."""
+"""Clients of the brokers in a land: some may write directly, some know addresses alone.
+
+``FakeWay`` is a committer for clients without a land.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from bucketq.client.addresses import AddressFinder
 from bucketq.client.discovery import Finder, ObjectFinder
 from bucketq.client.launcher import Launcher
 from bucketq.client.remote import RemoteCommitter
-from bucketq.commit.base import Committer
+from bucketq.commit.base import Committer, CommitterLostError
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.register import Register
+from bucketq.model.operations import Request
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from tests.unit.broker.land import Land
@@ -39,6 +43,26 @@ def remote_of(queue: Queue[Any]) -> RemoteCommitter:
 def committer_of(queue: Queue[Any]) -> Committer | None:
     """What a client has found."""
     return remote_of(queue)._committer
+
+
+class FakeWay:
+    """A committer that keeps the requests it is sent."""
+
+    def __init__(self, sent: list[Request], version: int, *, loses: bool) -> None:
+        self.version = version
+        self.is_open = True
+        self._sent = sent
+        self._loses = loses
+
+    async def submit(self, request: Request, _: float) -> Any:
+        self._sent.append(request)
+        if self._loses:
+            self.is_open = False
+            raise CommitterLostError("reset")
+        return ("job",)
+
+    async def close(self) -> None:
+        return
 
 
 class Realm(Land):

@@ -19,8 +19,7 @@ from bucketq.errors import (
 from bucketq.model.operations import Request
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import current_loop
-from tests.unit.client.clients import Realm, client_over, committer_of
-from tests.unit.client.test_client import FakeWay
+from tests.unit.client.clients import FakeWay, Realm, client_over, committer_of
 from tests.unit.commit.worlds import Gate, refuse, start, virtual
 
 
