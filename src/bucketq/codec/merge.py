@@ -98,13 +98,13 @@ def _merge_rows(
 ) -> tuple[list[bytes], int]:
     """Merge one table; rows that the edit added get numbers of their own, behind all others."""
     before, edited, newest = old.tables[table], new.tables[table], there.tables[table]
+    _check_moved(table, old, new, there)
     merged = _merge(before, edited, newest, lambda row_id: f"{table.removesuffix('s')} {row_id}")
     for row_id in _differences(before, edited):
         if row_id in before and row_id in edited and _seq(before[row_id]) != _seq(edited[row_id]):
             raise EditConflictError(
                 f"the seq of {table.removesuffix('s')} {row_id} cannot be edited meanwhile"
             )
-    _check_moved(table, old, new, there)
     is_counted = table == "jobs"
     number = next_seq if is_counted else _first_free(table, there)
     for row_id, row in merged.items():
@@ -118,16 +118,17 @@ def _merge_rows(
 def _check_moved(
     table: str, old: _EditableObject, new: _EditableObject, there: _EditableObject
 ) -> None:
-    """Refuse the removal of a row that may have moved to a segment: it would still be there."""
+    """Refuse a change of a row that may have moved to a segment, where no edit changes it."""
     before, edited, newest = old.tables[table], new.tables[table], there.tables[table]
     added = [each for name, each in there.segments.items() if name not in old.segments]
     spans = [(each.seq, each.last) for each in added if _table_of(each) == table]
     for row_id, row in before.items():
-        if row_id in edited or row_id in newest:
+        if row_id in newest or edited.get(row_id) == row:
             continue
         if any(first <= _seq(row) <= last for first, last in spans):
+            action = "changed" if row_id in edited else "removed"
             raise EditConflictError(
-                f"{table.removesuffix('s')} {row_id}, which you removed, may be in a segment now"
+                f"{table.removesuffix('s')} {row_id}, which you {action}, may be in a segment now"
             )
 
 

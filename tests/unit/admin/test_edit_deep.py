@@ -84,10 +84,8 @@ async def test_a_new_row_needs_a_number_and_an_id_that_no_row_in_a_segment_has(w
     assert await world.contents() == [*before, ("new", "added", 1, 0, "queued")]
 
 
-@deep
-async def test_a_row_that_an_edit_removes_and_that_spills_meanwhile_is_a_conflict(
-    world: Deep,
-) -> None:
+async def edit_a_row_that_spills(world: Deep) -> tuple[admin.Draft, bytes, str]:
+    """Begin to edit; return the draft, the last line of it, and its job, which spills meanwhile."""
     await world.fill(20)
     draft = await admin.begin_edit(world.object())
     last = draft.text.splitlines()[-2]
@@ -98,8 +96,28 @@ async def test_a_row_that_an_edit_removes_and_that_spills_meanwhile_is_a_conflic
             await queue.push("more", number)
         await asyncio.sleep(5)
     assert job_id not in (await world.head()).jobs
+    return draft, last, job_id
+
+
+@deep
+async def test_a_row_that_an_edit_removes_and_that_spills_meanwhile_is_a_conflict(
+    world: Deep,
+) -> None:
+    draft, last, job_id = await edit_a_row_that_spills(world)
     text = draft.text.replace(b",\n" + last, b"")
-    with pytest.raises(admin.ChangedMeanwhileError, match=f"{job_id}.* may be in a segment now"):
+    reason = f"{job_id}, which you removed, may be in a segment now"
+    with pytest.raises(admin.ChangedMeanwhileError, match=reason):
+        await admin.finish_edit(world.object(), draft, text)
+
+
+@deep
+async def test_a_row_that_an_edit_changes_and_that_spills_meanwhile_is_a_conflict(
+    world: Deep,
+) -> None:
+    draft, last, job_id = await edit_a_row_that_spills(world)
+    text = draft.text.replace(last, last.replace(b'"kind":"', b'"kind":"other-'))
+    reason = f"{job_id}, which you changed, may be in a segment now"
+    with pytest.raises(admin.ChangedMeanwhileError, match=reason):
         await admin.finish_edit(world.object(), draft, text)
 
 
