@@ -182,7 +182,7 @@ async def test_backup_is_verified_and_can_be_kept_in_another_object() -> None:
         await admin.save_to(other, later)
     await admin.save_to(other, later, overwrite=True)
     assert (await world.store.memory.get("copies/monday.json")).body == later.body
-    await spoil(world, b'"rival"', b'"revil"')
+    await spoil(world, b'"paused":false', b'"paused":true')
     with pytest.raises(CorruptStateError):
         await admin.backup(stored(world))
 
@@ -249,14 +249,14 @@ async def test_restore_replaces_only_on_request_and_keeps_the_previous_object() 
     await world.rival_pushes(2)
     copy = await admin.backup(stored(world))
     await world.rival_pushes(1)
-    before = await world.body()
+    before, all_rows = await world.body(), (await admin.backup(stored(world))).body
     with pytest.raises(RejectedError, match="--replace"):
         await admin.restore(stored(world), copy.body)
     assert await world.body() == before
     restored = await admin.restore(stored(world), copy.body, overwrite=True)
     assert restored.saved
     assert re.fullmatch(r"queue\.json\.replaced-\d{8}T\d{6}Z", restored.saved)
-    assert (await world.store.memory.get(restored.saved)).body == before
+    assert (await world.store.memory.get(restored.saved)).body == all_rows
     assert len(await world.ids()) == 2
 
 
@@ -342,12 +342,13 @@ async def test_repair_rejects_a_truncated_object() -> None:
     world = World()
     await world.rival_pushes(3)
     await world.store.memory.put(KEY, (await world.body())[:-40])
+    before = await keys(world)
     diagnosis = await admin.repair(stored(world), accept=True)
     assert diagnosis.problem
     assert "truncated" in diagnosis.problem
     assert diagnosis.refusal
     assert "not valid JSON at line" in diagnosis.refusal
-    assert await keys(world) == [KEY]
+    assert await keys(world) == before
 
 
 @virtual
