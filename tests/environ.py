@@ -26,8 +26,12 @@ _DROPPED = ("PYTHON", "BUCKETQ_")
 def child_environ(**more: str) -> dict[str, str]:
     """Return this environment without variables of Python and bucketq, and with ``more``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
-    paths = [str(ROOT / "src")]
     if SPILL_BYTES:
-        paths.insert(0, str(ROOT / "tests" / "early_spill"))
         kept["BUCKETQ_TEST_SPILL_BYTES"] = SPILL_BYTES
-    return kept | {"PYTHONPATH": os.pathsep.join(paths)} | more
+    return kept | {"PYTHONPATH": child_path()} | more
+
+
+def child_path(*more: Path) -> str:
+    """Return the ``PYTHONPATH`` of child processes that import bucketq, and what is in ``more``."""
+    early = [ROOT / "tests" / "early_spill"] if SPILL_BYTES else []
+    return os.pathsep.join(str(path) for path in [*early, ROOT / "src", *more])

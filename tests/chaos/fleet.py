@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import bucketq
 from tests.chaos.diary import read_diary
+from tests.environ import ROOT, child_path
 from tests.servers.process import Child
 from tests.servers.server import ENVIRON
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = Path(bucketq.__file__).parents[1]
 BUCKETQ = [sys.executable, "-m", "bucketq.cli"]
 _MARK = "BUCKETQ_TEST_RUN"
 _COMPLAINTS = ".stderr"
@@ -165,7 +163,7 @@ class Fleet:
         self.environ = {
             **ENVIRON,
             _MARK: self.mark,
-            "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
+            "PYTHONPATH": child_path(ROOT),
             "TMPDIR": str(folder),
             "NO_COLOR": "1",
         }

@@ -10,7 +10,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
@@ -20,8 +19,8 @@ from bucketq.commit.register import Register
 from bucketq.rpc.address import this_host
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.store.url import open_store
+from tests.environ import ROOT, child_path
 
-ROOT = Path(__file__).resolve().parents[2]
 NAME = "queue"
 """What a queue is called by its broker, unless a test has another name for it."""
 
@@ -55,7 +54,7 @@ class Brokers:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.contract.brokers"],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+                env={**os.environ, "PYTHONPATH": child_path(ROOT)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

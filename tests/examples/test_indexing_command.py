@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.environ import ROOT
+from tests.environ import ROOT, child_path
 from tests.examples.program import Program
 
-PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+PATHS = child_path(ROOT)
 pytestmark = pytest.mark.timeout(120)
 
 

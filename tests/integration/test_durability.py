@@ -12,9 +12,9 @@ import pytest
 
 import bucketq
 from bucketq.client.connect_arguments import Mode
+from tests.environ import child_path
 from tests.unit.store.disk import Disk
 
-SOURCE = Path(bucketq.__file__).parents[1]
 MODES: list[Mode] = ["direct", "embedded", "auto"]
 
 KILLED_BEFORE_THE_SYNC = """
@@ -56,7 +56,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def push_and_be_killed_before_the_directory_is_synced(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", KILLED_BEFORE_THE_SYNC, url],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PYTHONPATH": child_path()},
         capture_output=True,
         check=False,
     )

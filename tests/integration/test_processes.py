@@ -20,11 +20,10 @@ import pytest
 import bucketq
 from bucketq import BlockingQueue
 from bucketq.client.connect_arguments import Mode
+from tests.environ import ROOT, child_path
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = Path(bucketq.__file__).parents[1]
 PROGRAM = [sys.executable, "-m", "tests.integration.program"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)])}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": child_path(ROOT)}
 MODES: list[Mode] = ["direct", "embedded"]
 
 

@@ -19,7 +19,8 @@ import pytest
 
 import bucketq
 from bucketq import JobSpec
-from tests.integration.test_workers import ENVIRONMENT, ROOT, until
+from tests.environ import ROOT
+from tests.integration.test_workers import ENVIRONMENT, until
 
 DRAIN_S = 5.0
 ROOM = 3.0

@@ -17,10 +17,9 @@ import bucketq
 from bucketq import BlockingQueue, Job
 from bucketq.client.blocking import UnopenedBlockingQueue
 from bucketq.client.connect_arguments import Mode
+from tests.environ import ROOT, child_path
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = Path(bucketq.__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)])}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": child_path(ROOT)}
 SHORT = {"lease_s": 2.0, "heartbeat_s": 0.4, "grace_s": 1.0, "clock_margin_s": 1.0}
 MODES: list[Mode] = ["direct", "auto"]
 

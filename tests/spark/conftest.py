@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.session.java import find_java
-from tests.environ import IS_ALL_REQUIRED
+from tests.environ import IS_ALL_REQUIRED, child_path
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 from tests.spark.class_data_sharing import java_options
@@ -51,7 +51,7 @@ def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PYTHONPATH": child_path(ROOT),
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

@@ -16,10 +16,9 @@ import pytest
 import bucketq
 from bucketq import ClosedError, CorruptStateError, NewerFormatError, StoreRefusedError
 from bucketq.client.connect_arguments import Mode
+from tests.environ import ROOT, child_path
 from tests.unit.client.child import VERBS
 
-ROOT = Path(__file__).resolve().parents[3]
-SOURCE = Path(bucketq.__file__).parents[1]
 MODES: list[Mode] = ["direct", "embedded", "auto"]
 WITHOUT_GRPC: list[Mode] = ["direct", "embedded"]
 """For what gRPC does not survive: its own tasks cancelled, or its loop closed in a forked child."""
@@ -41,7 +40,7 @@ def run_child(command: str, url: str, mode: Mode) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.unit.client.child", command, url, mode],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": child_path(ROOT)},
         check=False,
         capture_output=True,
         text=True,
@@ -272,7 +271,7 @@ def test_threads_that_connect_for_the_first_time_at_once_all_can(tmp_path: Path)
     ran = subprocess.run(
         [sys.executable, "-c", _MANY_THREADS],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PYTHONPATH": child_path()},
         capture_output=True,
         text=True,
         timeout=60,

@@ -17,9 +17,9 @@ import bucketq
 from bucketq.broker.leader import Leader
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import HostLock, SpawnLauncher
+from tests.environ import child_path
 from tests.unit.client.clients import committer_of
 
-SOURCE = Path(bucketq.__file__).parents[1]
 HOLD = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
 
 
@@ -199,7 +199,7 @@ async def test_a_spawned_broker_outlives_its_client_and_ends_when_it_is_idle(
 ) -> None:
     # Longer than a client lets pass between two looks, or no client may have seen it.
     monkeypatch.setattr("bucketq.client.broker_client._IDLE_EXIT_S", 3.0)
-    monkeypatch.setenv("PYTHONPATH", str(SOURCE))
+    monkeypatch.setenv("PYTHONPATH", child_path())
     async with asyncio.timeout(30):
         async with bucketq.connect(url, launch="spawn") as queue:
             job_id = await queue.push("mail", 1)

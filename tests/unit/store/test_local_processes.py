@@ -23,12 +23,10 @@ import pytest
 
 import bucketq
 from bucketq.errors import UnavailableError
-from bucketq.store import atomic_file, directories, owned_file
+from bucketq.store import directories, owned_file
 from bucketq.store.local import LocalStore
+from tests.environ import ROOT, child_path
 from tests.unit.store.writer import KEY, counter_body, counter_value, increment
-
-ROOT = Path(__file__).resolve().parents[3]
-SOURCE = Path(atomic_file.__file__).parents[2]
 
 
 @pytest.fixture
@@ -69,7 +67,7 @@ def nursery() -> Iterator[Nursery]:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.unit.store.writer"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": child_path(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -295,7 +293,7 @@ async def test_a_process_that_gave_up_on_the_lock_of_a_stopped_one_can_exit(
 def waiting_process(url: str, mode: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", GIVES_UP, url, mode],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PYTHONPATH": child_path()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
