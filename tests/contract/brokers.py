@@ -11,11 +11,14 @@ import os
 import subprocess
 import sys
 
+from msgspec.structs import replace
+
 from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.clock import SystemClock
 from bucketq.commit.register import Register
+from bucketq.model import settings
 from bucketq.rpc.address import this_host
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.store.url import open_store
@@ -38,7 +41,8 @@ class Brokers:
     def serve(self, url: str, name: str = NAME) -> str:
         """See that a broker leads a queue; returns its address."""
         if url not in self._addresses:
-            self._addresses[url] = self._send(f"serve {url} {name}")
+            spill_bytes = settings.DEEP.spill_bytes  # A test that is marked shallow sets it back.
+            self._addresses[url] = self._send(f"serve {url} {name} {spill_bytes}")
         return self._addresses[url]
 
     def stop(self, url: str) -> None:
@@ -69,7 +73,8 @@ class Brokers:
         return answer
 
 
-async def _serve(url: str, name: str) -> Server:
+async def _serve(url: str, name: str, spill_bytes: str) -> Server:
+    settings.DEEP = replace(settings.DEEP, spill_bytes=int(spill_bytes))
     transport, clock, location = GrpcTransport(), SystemClock(), open_store(url)
     register = Register(location.store, location.key, location.url, clock)
     archive = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
@@ -84,9 +89,9 @@ async def _serve(url: str, name: str) -> Server:
 async def _main() -> None:
     servers: dict[str, Server] = {}
     while line := await asyncio.to_thread(sys.stdin.readline):
-        verb, url, *names = line.split()
+        verb, url, *options = line.split()
         if verb == "serve":
-            servers[url] = await _serve(url, *names)
+            servers[url] = await _serve(url, *options)
             answer = servers[url].address
         else:
             await servers.pop(url).stop()

@@ -213,7 +213,11 @@ async def test_the_numbers_add_up(place: Place, queue: Queue[Any]) -> None:
     assert stats.oldest_queued_s is not None
     assert 0 <= stats.oldest_queued_s < 60
     stored = decode((await place.stored()).body, place.url).state
-    assert (stats.broker, stats.version) == (stored.broker, stored.version)
+    while stats.version != stored.version:  # Rows moved to segments meanwhile.
+        assert stats.version < stored.version
+        stats = await queue.stats()
+        stored = decode((await place.stored()).body, place.url).state
+    assert stats.broker == stored.broker
 
 
 async def test_a_snapshot_holds_every_job_at_the_version_in_the_storage(
@@ -222,10 +226,11 @@ async def test_a_snapshot_holds_every_job_at_the_version_in_the_storage(
     ids = [await queue.push("mail", number) for number in range(3)]
     await queue.claim()
     snapshot = await queue.snapshot()
+    while snapshot.version != (await queue.stats()).version:  # Rows moved to segments meanwhile.
+        snapshot = await queue.snapshot()
     assert [job.id for job in snapshot.jobs] == ids
     assert [job.status for job in snapshot.jobs] == ["running", "queued", "queued"]
     assert b'"version":%d,' % snapshot.version in (await place.stored()).body
-    assert snapshot.version == (await queue.stats()).version
 
 
 async def test_reading_writes_nothing(place: Place, queue: Queue[Any]) -> None:

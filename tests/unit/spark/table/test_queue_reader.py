@@ -34,6 +34,7 @@ def payloads(url: str, **options: str) -> list[Any]:
     return [json.loads(line)["payload"] for line in found.hot]
 
 
+@pytest.mark.shallow  # The driver has the lines of the object alone; segments are below.
 def test_jobs_come_in_their_order_chosen_by_kind_and_status(url: str) -> None:
     with bucketq.connect_sync(url, mode="direct") as queue:
         assert payloads(url) == []
