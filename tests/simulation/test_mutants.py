@@ -109,7 +109,7 @@ def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
             return await task
         await asyncio.sleep(0)
         batch = self.working.backlog.batch
-        waiting = batch[-1] if batch else None
+        waiting = next(reversed(batch), None)
         if waiting is None or waiting.applied is None:
             return await task
         return waiting.applied.result()

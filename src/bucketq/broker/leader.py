@@ -9,7 +9,7 @@ it still leads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -276,7 +276,7 @@ class _LeaderHooks(CommitHooks):
             apply(state, Request(self._heartbeats.write_down(state, now_s)), now)
             self._heartbeats.wrote_down(state)
 
-    def committed(self, answered: Sequence[PendingRequest], state: State | None) -> None:
+    def committed(self, answered: Collection[PendingRequest], state: State | None) -> None:
         """Count the silence of a worker from the answer to its claim, even if that was late."""
         now_s = asyncio.get_running_loop().time()
         self._committed_s = self._persisted_s

@@ -7,7 +7,7 @@ under an epoch and decides by itself which workers are silent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 
 from bucketq.clock import Clock
@@ -64,7 +64,7 @@ class CommitHooks:
         if parked:
             self.end_leases(state, looked_s)
 
-    def committed(self, answered: Sequence[PendingRequest], state: State | None) -> None:
+    def committed(self, answered: Collection[PendingRequest], state: State | None) -> None:
         """Note that requests are about to be answered."""
 
     def is_fresh(self, looked_s: float) -> bool:

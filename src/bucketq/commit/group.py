@@ -254,6 +254,10 @@ class GroupCommitter:
             working.read(document)
             if working.backlog.in_flight or working.is_look_due():
                 await self._confirm(document)
+            else:
+                # All reads of this round wait for rows of segments, and others are left for the
+                # next: other tasks have their turn in between.
+                await asyncio.sleep(0)
             return
         tidy(document.state, self._clock.now())
         base_version = self._register.version
@@ -281,7 +285,7 @@ class GroupCommitter:
         reads = backlog.split(self._hooks.reads)
         working.answer_in_flight(error)
         if reads:
-            backlog.in_flight = reads
+            backlog.in_flight = dict.fromkeys(reads)
             document, looked_s = await self._register.load_until_answered()
             self._hooks.check(document)
             working.read(document)

@@ -96,13 +96,14 @@ class LocalRequest(PendingRequest):
 class Backlog:
     """The pending requests of one queue: the batch that collects, and the one in flight.
 
-    Both are bounded together, by their number and by the bytes that they hold.
+    Both are bounded together, by their number and by the bytes that they hold. Both are
+    dictionaries without values, because any of thousands of requests may be the next that leaves.
     """
 
     def __init__(self) -> None:
-        self.batch: list[PendingRequest] = []
-        """What the next write will contain."""
-        self.in_flight: list[PendingRequest] = []
+        self.batch: dict[PendingRequest, None] = {}
+        """What the next write will contain, in the order in which it came."""
+        self.in_flight: dict[PendingRequest, None] = {}
         """What the current write contains, or the read that confirms it."""
         self.waiting: dict[int, PendingRequest] = {}
         """What waits for rows of segments, by its identity."""
@@ -134,37 +135,32 @@ class Backlog:
     def add(self, pending: PendingRequest) -> None:
         """Add a request to the batch."""
         self.size_bytes += pending.size_bytes
-        self.batch.append(pending)
+        self.batch[pending] = None
 
     def drop(self, pending: PendingRequest) -> None:
-        """Remove a request from the batch; mostly it is the one that came last."""
-        if self.batch[-1] is pending:
-            self.batch.pop()
-        else:
-            self.batch.remove(pending)
+        """Remove a request from the batch."""
+        del self.batch[pending]
         self.size_bytes -= pending.size_bytes
 
     def send(self) -> None:
         """Move the batch in flight."""
-        self.in_flight, self.batch = self.batch, []
+        self.in_flight, self.batch = self.batch, {}
 
     def put_back(self) -> None:
         """Move what is in flight back into the batch, before what came later."""
-        self.batch = self.in_flight + self.batch
-        self.in_flight = []
+        self.batch = self.in_flight | self.batch
+        self.in_flight = {}
 
     def postpone(self, some: list[PendingRequest]) -> None:
         """Move some of what is in flight back into the batch, before what came later."""
+        for pending in some:
+            del self.in_flight[pending]
         if some:
-            self.in_flight = _without(self.in_flight, some)
-            self.batch = some + self.batch
+            self.batch = dict.fromkeys(some) | self.batch
 
     def set_aside(self, pending: PendingRequest) -> None:
         """Let a request of the batch, or one in flight, wait for rows of segments."""
-        self.in_flight, self.batch = (
-            _without(self.in_flight, [pending]),
-            _without(self.batch, [pending]),
-        )
+        self._take_out(pending)
         self.waiting[id(pending)] = pending
 
     def take_back(self, pending: PendingRequest) -> bool:
@@ -176,34 +172,34 @@ class Backlog:
 
     def remove(self, some: list[PendingRequest]) -> None:
         """Remove some, in flight or not; those that were removed before are ignored."""
-        self.in_flight, self.batch = _without(self.in_flight, some), _without(self.batch, some)
         for pending in some:
+            self._take_out(pending)
             self.waiting.pop(id(pending), None)
         self.size_bytes = sum(pending.size_bytes for pending in self)
 
     def split(self, operations: Collection[type]) -> list[PendingRequest]:
         """Remove those with one of these operations from what is in flight, and return them."""
         found = [each for each in self.in_flight if type(each.request.operation) in operations]
-        self.in_flight = _without(self.in_flight, found)
+        for each in found:
+            del self.in_flight[each]
         return found
 
     def settle(self) -> list[PendingRequest]:
         """Remove what is in flight, and return it."""
-        settled, self.in_flight = self.in_flight, []
+        settled, self.in_flight = self.in_flight, {}
         self.size_bytes -= sum(pending.size_bytes for pending in settled)
-        return settled
+        return list(settled)
 
     def clear(self) -> list[PendingRequest]:
         """Remove everything, and return it."""
         self.put_back()
         left = [*self.batch, *self.waiting.values()]
-        self.batch, self.waiting, self.size_bytes = [], {}, 0
+        self.batch, self.waiting, self.size_bytes = {}, {}, 0
         return left
 
-
-def _without(all_: list[PendingRequest], some: list[PendingRequest]) -> list[PendingRequest]:
-    gone = set(map(id, some))
-    return [pending for pending in all_ if id(pending) not in gone]
+    def _take_out(self, pending: PendingRequest) -> None:
+        self.in_flight.pop(pending, None)
+        self.batch.pop(pending, None)
 
 
 def _size_bytes(request: Request) -> int:

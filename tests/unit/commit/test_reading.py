@@ -87,12 +87,14 @@ def slow_queue(world: World) -> tuple[SlowReader, Queue[Any]]:
     return slow, Queue(GroupCommitter(world.register(), world.clock, hooks=slow), world.clock)
 
 
-@pytest.mark.shallow
+@pytest.mark.parametrize("spill_bytes", [300, 300_000])
 @virtual
-async def test_many_reads_let_other_work_of_the_process_have_its_turn() -> None:
+async def test_many_reads_let_other_work_of_the_process_have_its_turn(spill_bytes: int) -> None:
+    """Also those that wait for rows of segments first."""
     world = World()
     slow, queue = slow_queue(world)
     async with queue:
+        await queue.configure(spill_bytes=spill_bytes)
         await queue.push("mail", 0)
         listings = [start(queue.jobs()) for _ in range(500)]
         most = seen = 0
