@@ -7,22 +7,26 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
+from simulator.segment_invariants import segment_key
+from simulator.whole_queue import WholeReader
 
 
-@pytest.mark.shallow
+@pytest.mark.parametrize("spill_bytes", [300, 300_000])
 @pytest.mark.parametrize("kind", [DirectCommitter, GroupCommitter])
-def test_a_snapshot_among_pushes_is_the_version_that_it_names(kind: type[Any]) -> None:
+def test_a_snapshot_among_pushes_is_the_version_that_it_names(
+    kind: type[Any], spill_bytes: int
+) -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         clock = SimulatedClock(loop)
         register = Register(store.connect(), "q.json", "queue", clock)
         async with Queue[Any](kind(register, clock), clock) as queue:
+            await queue.configure(spill_bytes=spill_bytes)
 
             async def look(after_s: float) -> Any:
                 await asyncio.sleep(after_s)
@@ -35,9 +39,10 @@ def test_a_snapshot_among_pushes_is_the_version_that_it_names(kind: type[Any]) -
             pushes = [push(0.01 * number) for number in range(30)]
             looks = [look(0.007 * number) for number in range(30)]
             found = await asyncio.gather(*pushes, *looks)
+            reader = WholeReader(lambda *name: store.history(segment_key("q.json", *name))[0].body)
             for snapshot in found[30:]:
                 body = store.history("q.json")[snapshot.version - 1].body
                 assert body is not None
-                assert tuple(decode(body, "version").state.jobs) == snapshot.jobs
+                assert tuple(reader.whole(body, "version").whole.jobs) == snapshot.jobs
 
     run(main)
