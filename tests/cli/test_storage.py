@@ -95,7 +95,7 @@ def test_a_backup_can_be_restored(console: Console) -> None:
     saved = console.ok("backup", "URL", "copy.json", "--json").json
     assert saved["jobs"] == {"queued": 2, "running": 1}
     copy = console.folder / "copy.json"
-    assert copy.read_bytes() == console.path.read_bytes()
+    assert copy.read_text() == console.ok("export", "URL").out
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert console.run("backup", "URL", "copy.json").code == 4
     console.ok("push", "URL", "k", "4")
@@ -300,6 +300,8 @@ def test_the_intact_jobs_of_a_truncated_object_can_be_imported(console: Console)
     for number in range(4):
         console.ok("push", "URL", "k", f'{{"n": {number}}}')
     lines = console.path.read_bytes()[:-60].splitlines()
+    for segment in console.folder.glob("queue/segments/*/*.jsonl"):
+        lines += segment.read_bytes().splitlines()
     whole = [line.rstrip(b",") for line in lines if line.startswith(b'{"id"') and b'"kind"' in line]
     (console.folder / "saved.jsonl").write_bytes(b"\n".join(whole[:3]))
     other = Console(console.folder / "new")
