@@ -31,7 +31,15 @@ from bucketq.codec.segment_file import (
 from bucketq.model.dead_jobs import dead_jobs
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import Block, Gone, Line, SegmentIds, SegmentIndex, SegmentRecord
+from bucketq.model.segments import (
+    Block,
+    Gone,
+    Line,
+    Pushed,
+    SegmentIds,
+    SegmentIndex,
+    SegmentRecord,
+)
 from bucketq.model.state import State
 
 ReadSegment = Callable[[str, str], bytes | None]
@@ -60,7 +68,7 @@ class WholeReader:
     def __init__(self, read: ReadSegment) -> None:
         """Read segments with ``read``."""
         self._read = read
-        self._jobs: dict[str, list[JobRecord]] = {}
+        self._jobs: dict[tuple[str, Pushed | None], list[JobRecord]] = {}
         self._keys: dict[str, list[KeyRecord]] = {}
         self._parts: StoredParts | None = None
 
@@ -112,10 +120,13 @@ class WholeReader:
         return "; ".join(f"{what}: {a} is not {b}" for what, a, b in pairs if a != b)
 
     def _jobs_of(self, record: SegmentRecord, body: bytes) -> list[JobRecord]:
-        if record.id not in self._jobs:
+        slot = (record.id, record.pushed)
+        if slot not in self._jobs:
             lines = body.split(b"\n")[: record.rows]
-            self._jobs[record.id] = decode_jobs(lines, 0, record.id)[0]
-        return self._jobs[record.id]
+            if record.pushed is not None:
+                lines = [_completed(line, record.pushed) for line in lines]
+            self._jobs[slot] = decode_jobs(lines, 0, record.id)[0]
+        return self._jobs[slot]
 
     def _keys_of(self, record: SegmentRecord, body: bytes) -> list[KeyRecord]:
         if record.id not in self._keys:
@@ -143,8 +154,8 @@ class StoredParts:
         """Return the number of each row of a segment."""
         index = self.index(segment)
         seqs: array[int] = self._once(
-            (segment.id, "seqs"),
-            lambda: decode_seqs(index, self._part(segment, index.seqs), segment.id),
+            (segment.id, ("seqs", segment.base)),
+            lambda: decode_seqs(index, self._part(segment, index.seqs), segment.id, segment.base),
         )
         return seqs
 
@@ -159,9 +170,10 @@ class StoredParts:
 
     def jobs(self, segment: SegmentRecord, block: Block, start: int, stop: int) -> DecodedJobs:
         """Return the jobs of a block from a position to before another."""
+        pushed = segment.pushed
         jobs, unknown = self._once(
-            (segment.id, block.start),
-            lambda: decode_jobs(self._lines(segment, block), block.start, segment.id),
+            (segment.id, (block.start, pushed)),
+            lambda: decode_jobs(self._lines(segment, block), block.start, segment.id, pushed),
         )
         return jobs[start - block.start : stop - block.start], unknown
 
@@ -208,6 +220,14 @@ class StoredParts:
             message = f"segment {segment.id} is not there"
             raise AssertionError(message)
         return body
+
+
+def _completed(line: bytes, pushed: Pushed) -> bytes:
+    """Return the line of a push as it would be in the head."""
+    fields: dict[str, Any] = msgspec.json.decode(line)
+    number = pushed.base + fields.pop("seq")
+    row = fields | {"seq": number, "status": "queued", "pushed_at": pushed.at}
+    return msgspec.json.encode(row)
 
 
 def _live(record: SegmentRecord, rows: list[R], vector: bytes) -> list[R]:

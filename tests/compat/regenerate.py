@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from bucketq.codec import Document
-from tests.compat.states import FILES, segments, vectors
+from tests.compat.states import FILES, pushed_segments, segments, vectors
 
 FOLDER = Path(__file__).parent
 
@@ -28,9 +28,9 @@ def path_of(name: str) -> Path:
     return FOLDER / f"format-{FILES[name].format}" / f"{name}.json"
 
 
-def segment_path(segment: str) -> Path:
-    """The place of a segment or vector beside the deep queue, as in a store."""
-    folder = path_of("deep").with_suffix("") / "segments" / FILES["deep"].build().incarnation
+def segment_path(segment: str, queue: str = "deep") -> Path:
+    """The place of a segment or vector beside a queue, as in a store."""
+    folder = path_of(queue).with_suffix("") / "segments" / FILES[queue].build().incarnation
     return folder / (segment if segment.endswith(".gone") else f"{segment}.jsonl")
 
 
@@ -38,6 +38,8 @@ def files() -> dict[Path, bytes]:
     """All golden files as the code writes them now."""
     found = {path_of(name): encode(name) for name in FILES}
     found |= {segment_path(record.id): body for record, body in segments().values()}
+    pushed = pushed_segments().values()
+    found |= {segment_path(record.id, "pushed"): body for record, body in pushed}
     return found | {segment_path(name): body for name, body in vectors().items()}
 
 

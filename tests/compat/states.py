@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from msgspec import Raw, structs
 
 from bucketq.codec.gone_vector import encode_vector, vector_id
+from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
+from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.segments import Gone, Range, SegmentClass, SegmentRecord
@@ -125,6 +127,14 @@ def deep() -> State:
     return state
 
 
+def pushed() -> State:
+    """A queue with segments that were written before the push that they belong to was committed."""
+    state = full(segments=[record for record, _ in pushed_segments().values()])
+    state.requires["segments"] = None
+    state.next_seq = 410
+    return state
+
+
 def drained() -> State:
     """A queue that had segments once."""
     state = full()
@@ -150,6 +160,28 @@ def segments() -> dict[SegmentClass, tuple[SegmentRecord, bytes]]:
         "dead": (with_vector, dead_body),
         "keys": _segment("keys", [_KEYS[0], *_MORE_KEYS]),
     }
+
+
+@cache
+def pushed_segments() -> dict[SegmentClass, tuple[SegmentRecord, bytes]]:
+    """The segments of the queue with a push, each with its entry; one of its jobs was known."""
+    found: dict[SegmentClass, tuple[SegmentRecord, bytes]] = {}
+    left: dict[SegmentClass, tuple[Range, ...]] = {"later": (), "ready": ((1, 1),)}
+    for cls, gone in left.items():
+        rows = [pushed_row(job, n) for n, job in enumerate(_PUSH) if class_of_new(job) == cls]
+        encoded = encode_segment(cls, sort_rows(cls, rows))
+        record = encoded.record(until=1064, at=_at(50))
+        record = structs.replace(
+            record,
+            seq=400 + record.seq,
+            last=400 + record.last,
+            live=record.rows - len(gone),
+            gone=gone,
+            base=400,
+            pushed_at=_at(49.5),
+        )
+        found[cls] = (record, encoded.body)
+    return found
 
 
 def vectors() -> dict[str, bytes]:
@@ -363,6 +395,24 @@ _MORE_DEAD = (
     structs.replace(_JOBS[-1], id="job-121", seq=121, finished_at=None),
     structs.replace(_JOBS[-1], id="job-122", seq=122, errors=_JOBS[1].errors, finished_at=_at(9)),
 )
+_PUSH = (
+    NewJob(id="new-0", kind="mail", payload=Raw(b'{"to":"gr\\u00f6\\u00dfe"}')),
+    NewJob(id="new-1", kind="index", payload=Raw(b"1"), priority=-5),
+    NewJob(
+        id="new-2",
+        kind="mail",
+        payload=Raw(b'"AAE="'),
+        payload_encoding="base64",
+        max_attempts=7,
+        backoff=Backoff(2.0, 1.5, 60.0),
+        key="order/4713",
+        tags={"größe": "L"},
+        replay_of="job-archived",
+    ),
+    NewJob(id="new-3", kind="mail", payload=Raw(b"[]"), run_at=_at(90_000)),
+    NewJob(id="new-4", kind="index", payload=Raw(b"null"), tags={}),
+    NewJob(id="new-5", kind="index", payload=Raw(b"null"), run_at=_at(80_000)),
+)
 _MORE_KEYS = (
     KeyRecord(id="order/4712", seq=3, job="job-102", digest="ff00ff00ff00ff00", at=_at(0.5)),
     KeyRecord(id="größe L", seq=4, job="job-103", digest="5678", at=_at(1)),
@@ -388,4 +438,5 @@ FILES = {
     "unknown-fields": Golden(unknown_fields, "commit-42"),
     "deep": Golden(deep, "commit-42", 2),
     "drained": Golden(drained, "commit-42", 2),
+    "pushed": Golden(pushed, "commit-42", 2),
 }

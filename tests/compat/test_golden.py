@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from bucketq.codec import FORMAT, decode
 from bucketq.codec.segment_file import (
     decode_ids,
     decode_index,
+    decode_jobs,
     decode_seqs,
     encode_segment,
     segment_row,
@@ -33,7 +35,7 @@ from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply
 from tests.compat import regenerate
-from tests.compat.states import FILES, segments, vectors
+from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.unit.codec.objects import NOW, content_of
 from tests.unit.model.deep_state import DeepState
 
@@ -164,6 +166,31 @@ def flat_state() -> State:
     return flat
 
 
+@pytest.mark.parametrize("cls", [*pushed_segments()])
+def test_the_same_push_is_written_as_the_same_segment(cls: SegmentClass) -> None:
+    record, body = pushed_segments()[cls]
+    assert regenerate.segment_path(record.id, "pushed").read_bytes() == body, HOW
+
+
+def test_the_lines_of_a_golden_push_are_jobs_that_wait() -> None:
+    found = dict[str, JobRecord]()
+    for entry in decode(golden("pushed"), "pushed.json").state.cold.rows.segments.values():
+        record = entry.record
+        lines = regenerate.segment_path(record.id, "pushed").read_bytes().split(b"\n")
+        jobs, _ = decode_jobs(lines[: record.rows], 0, record.id, record.pushed)
+        found |= {job.id: job for job in jobs}
+    assert {job_id: job.seq for job_id, job in found.items()} == {
+        f"new-{place}": 400 + place for place in range(6)
+    }
+    assert {job.pushed_at.isoformat() for job in found.values()} == {
+        "2024-05-17T08:30:49.500000+00:00"
+    }
+    assert {(job.status, job.attempt) for job in found.values()} == {("queued", 0)}
+    assert found["new-2"].tags == {"größe": "L"}
+    assert found["new-4"].tags is None
+    assert found["new-5"].run_at == datetime(2024, 5, 18, 6, 43, 20, tzinfo=UTC)
+
+
 def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None:
     content = json.loads(golden("full"))
     jobs, failures = content["jobs"], [e for row in content["jobs"] for e in row.get("errors", [])]
@@ -175,7 +202,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del bulk["consumers"][0]["news"]
     limited = json.loads(golden("batch-limit"))["consumers"]
     del limited[0]["news"]
-    entries = json.loads(golden("deep"))["segments"]
+    entries = [e for name in ("deep", "pushed") for e in json.loads(golden(name))["segments"]]
     for entry in entries:
         entry.pop("news", None)
         entry["cls"] = entry.pop("class")

@@ -18,6 +18,7 @@ from bucketq.model.numbered_batches import (
     Publish,
     ReleaseBatch,
 )
+from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from tests.simulation.test_mutants import Patch, expect
@@ -101,8 +102,8 @@ def test_an_acknowledgement_that_leaves_the_batch_open_is_noticed(monkeypatch: P
 
 
 def test_a_writer_whose_position_is_not_kept_publishes_twice(monkeypatch: Patch) -> None:
-    def publish(state: State, operation: Publish, now: datetime, made: frozenset[str]) -> bool:
-        pushes.push(state, operation, now, made)
+    def publish(state: State, operation: Publish, now: datetime, request: Request) -> bool:
+        pushes.push(state, operation, now, request)
         return True
 
     monkeypatch.setitem(PUSHES, Publish, publish)
@@ -110,8 +111,8 @@ def test_a_writer_whose_position_is_not_kept_publishes_twice(monkeypatch: Patch)
 
 
 def test_a_position_that_is_kept_before_its_jobs_is_noticed(monkeypatch: Patch) -> None:
-    def publish(state: State, operation: Publish, now: datetime, made: frozenset[str]) -> bool:
-        return publish_really(state, replace(operation, jobs=operation.jobs[:-1]), now, made)
+    def publish(state: State, operation: Publish, now: datetime, request: Request) -> bool:
+        return publish_really(state, replace(operation, jobs=operation.jobs[:-1]), now, request)
 
     publish_really = pushes.publish
     monkeypatch.setitem(PUSHES, Publish, publish)

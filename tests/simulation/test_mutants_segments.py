@@ -16,9 +16,15 @@ from bucketq.commit.segment_folder import ReadNamed, SegmentFolder
 from bucketq.commit.segment_upkeep import SegmentUpkeep, _plan
 from bucketq.model import segment_changes, transitions
 from bucketq.model.base import Operation
+from bucketq.model.cold_segment import Segment
 from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.state import State
-from simulator.segment_invariants import IN_TIME, LEFT_OVER, NAMED_EXISTS, ONE_PLACE
+from simulator.segment_invariants import (
+    IN_TIME,
+    LEFT_OVER,
+    NAMED_EXISTS,
+    ONE_PLACE,
+)
 from tests.simulation.test_mutants import Patch, expect
 
 
@@ -131,3 +137,16 @@ def test_deleting_what_was_dropped_before_its_time_is_noticed(monkeypatch: Patch
     merge_really = SegmentUpkeep.merge
     monkeypatch.setattr(SegmentUpkeep, "merge", merge)
     expect(LEFT_OVER, deep=True)
+
+
+def test_a_merge_of_a_push_that_was_committed_with_other_numbers_is_noticed(
+    monkeypatch: Patch,
+) -> None:
+    """The merger read its sources in a state whose commit has lost a race since."""
+
+    def unchanged(state: State, operation: Merge) -> dict[str, Segment]:
+        named = state.cold.rows.segments
+        return {name: named[name] for name in operation.sources if name in named}
+
+    monkeypatch.setattr(segment_changes, "_unchanged", unchanged)
+    expect(ONE_PLACE, deep=True)

@@ -395,7 +395,10 @@ def _check_segments(segments: list[SegmentRecord], next_seq: int) -> None:
             raise ValueError(f"{place}: its rows, those that are gone and those left do not fit")
         if segment.vector and not (is_vector_id(segment.vector) and segment.vector_bytes > 0):
             raise ValueError(f"{place} names a vector that cannot be one")
-        if segment.at.tzinfo is None:
+        pushed = segment.pushed
+        if segment.base < 0 or (segment.base > 0) is (pushed is None):
+            raise ValueError(f"{place} has a base without a time, or a time without a base")
+        if segment.at.tzinfo is None or (pushed is not None and pushed.at.tzinfo is None):
             raise ValueError(f"{place} has a time without a zone")
 
 

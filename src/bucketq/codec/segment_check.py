@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from bucketq.codec.segment_file import (
     SortFields,
+    complete_lines,
     decode_ids,
     decode_index,
     decode_jobs,
@@ -93,7 +94,9 @@ class _Check:
         index = self._attempt(lambda: decode_index(record, text, self._where))
         if index is None:
             return
-        seqs = self._attempt(lambda: decode_seqs(index, self._cut(index.seqs), self._where))
+        seqs = self._attempt(
+            lambda: decode_seqs(index, self._cut(index.seqs), self._where, record.base)
+        )
         ids = self._attempt(lambda: decode_ids(index, self._cut(index.ids), self._where))
         found = dict(self._read(index))
         for position, fields in found.items():
@@ -114,9 +117,10 @@ class _Check:
             lines = self._attempt(partial(split_block, block, self._cut(block), self._where))
             if lines is None:
                 continue
-            for position, line in enumerate(lines, block.start):
-                row = self._decode(position, line)
-                if row is None:
+            for position, written in enumerate(lines, block.start):
+                line = self._attempt(partial(self._complete, position, written))
+                row = None if line is None else self._decode(position, line)
+                if line is None or row is None:
                     continue
                 fields = segment_row(line).fields
                 if position not in self._segment.gone:
@@ -127,6 +131,9 @@ class _Check:
                     self._note(
                         f"the row at position {position} is not {_MEANING[self._record.cls]}"
                     )
+
+    def _complete(self, position: int, line: bytes) -> bytes:
+        return complete_lines([line], position, self._where, self._record.pushed)[0]
 
     def _decode(self, position: int, line: bytes) -> JobRecord | KeyRecord | None:
         if self._record.cls == "keys":
@@ -159,7 +166,8 @@ class _Check:
         for run in index.runs:
             some = [found[position] for position in range(run.start, run.stop)]
             is_same = all((f.kind, f.priority) == (run.kind, run.priority) for f in some)
-            if not is_same or min(fields.seq for fields in some) != run.seq:
+            lowest = min(fields.seq for fields in some)
+            if not is_same or lowest != self._record.base + run.seq:
                 self._note(f"the run from position {run.start} on is not what its rows are")
         for position, number in enumerate(index.kind_numbers):
             if index.kinds[number] != found[position].kind:

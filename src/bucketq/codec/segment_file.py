@@ -13,7 +13,9 @@ of everything else. So a reader fetches the index with one ranged GET, then only
 needs, and checks all that it reads.
 
 The bytes of a segment depend on its rows alone, so that two processes that write the same rows
-write the same bytes.
+write the same bytes. The rows of a large push are written before it is committed. So their lines
+(``pushed_rows.py``) leave out what the commit decides: numbers are places in the push, to which the
+entry in the queue object has the base, and the time of the push is in the entry too.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from bucketq.model.segment_reads import DecodedJobs
 from bucketq.model.segments import (
     Block,
     Line,
+    Pushed,
     Run,
     SegmentClass,
     SegmentIds,
@@ -239,14 +242,14 @@ def decode_index(record: SegmentRecord, text: bytes, where: str) -> SegmentIndex
     return index
 
 
-def decode_seqs(index: SegmentIndex, text: bytes, where: str) -> array[int]:
+def decode_seqs(index: SegmentIndex, text: bytes, where: str, base: int = 0) -> array[int]:
     """Decode the number of each row, which are in the bytes that the index names.
 
     Raises:
         CorruptStateError: They are not what the index says.
     """
     (seqs,) = _decode_arrays(index.seqs, text, "Q", where)
-    return seqs
+    return array("Q", (base + seq for seq in seqs)) if base else seqs
 
 
 def decode_ids(index: SegmentIndex, text: bytes, where: str) -> SegmentIds:
@@ -269,16 +272,40 @@ def split_block(block: Block, text: bytes, where: str) -> list[bytes]:
     return text[:-1].split(b"\n")
 
 
-def decode_jobs(lines: Sequence[bytes], start: int, where: str) -> DecodedJobs:
+def decode_jobs(
+    lines: Sequence[bytes], start: int, where: str, pushed: Pushed | None = None
+) -> DecodedJobs:
     """Decode the jobs of some lines, of which the first is at position ``start``.
+
+    ``pushed`` is what the lines of a push leave out.
 
     Raises:
         CorruptStateError: One of them is not a job.
     """
+    if pushed is not None:
+        rest = b',"status":"queued","pushed_at":%b}' % _encode(pushed.at)
+        lines = [line[:-1] + rest for line in lines]
     try:
-        return [_decode_job(line) for line in lines], {}
+        jobs, unknown = [_decode_job(line) for line in lines], dict[int, Unknown]()
     except msgspec.ValidationError:
-        return _decode_with_unknown(lines, start, where, JobRecord, _decode_job)
+        jobs, unknown = _decode_with_unknown(lines, start, where, JobRecord, _decode_job)
+    if pushed is not None:
+        for job in jobs:  # They were made a moment ago, and no other code has seen them.
+            msgspec.structs.force_setattr(job, "seq", pushed.base + job.seq)
+    return jobs, unknown
+
+
+def complete_lines(
+    lines: Sequence[bytes], start: int, where: str, pushed: Pushed | None
+) -> Sequence[bytes]:
+    """Return lines as they would be in the queue object; only those of a push are not.
+
+    Raises: as ``decode_jobs``.
+    """
+    if pushed is None:
+        return lines
+    jobs, unknown = decode_jobs(lines, start, where, pushed)
+    return [encode_row(job, unknown.get(at)) for at, job in enumerate(jobs, start)]
 
 
 def decode_keys(lines: Sequence[bytes], start: int, where: str) -> list[KeyRecord]:

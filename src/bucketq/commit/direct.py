@@ -19,6 +19,7 @@ from bucketq.codec import Document
 from bucketq.commit.archiver import Archiver
 from bucketq.commit.background import Background
 from bucketq.commit.cold_reads import apply_reading
+from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
 from bucketq.commit.pacing import FairnessPause
@@ -75,6 +76,7 @@ class DirectCommitter:
         self._archiver = Archiver(submit, archive, clock, self.where)
         self._spiller = Spiller(submit, register.segments, clock, self.where)
         self._upkeep = SegmentUpkeep(submit, register, clock)
+        self._large_pushes = LargePushes(register.segments, clock, self.where)
         self._claiming = Background()
         self._document: Document | None = None
         self._turn = asyncio.Lock()
@@ -204,6 +206,8 @@ class DirectCommitter:
             except UnavailableError:
                 await backoff.wait()
                 continue
+            if self._large_pushes.wants(document.state, attempts.request):
+                attempts.request = await self._large_pushes.put(document.state, attempts.request)
             try:
                 applied = await self._apply(document, attempts.request, looked_s)
             except StaleStateError:

@@ -29,6 +29,7 @@ from bucketq.codec import Document
 from bucketq.commit.archiver import Archiver
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
+from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.outcome_errors import closed, unanswered
 from bucketq.commit.pacing import BatchDelay
 from bucketq.commit.pending_requests import LocalRequest, PendingRequest
@@ -87,7 +88,10 @@ class GroupCommitter:
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._wake = asyncio.Event()
         self._cold = ColdReads(register)
-        self.working = WorkingState(self.where, clock, self._hooks, self._cold, self._wake.set)
+        self._large_pushes = LargePushes(register.segments, clock, self.where)
+        self.working = WorkingState(
+            self.where, clock, self._hooks, self._cold, self._large_pushes, self._wake.set
+        )
         """The state in memory, and the pending requests."""
         self._batch_delay = BatchDelay()
         unknown = partial(self._unanswered, limit="in time")
@@ -137,6 +141,7 @@ class GroupCommitter:
             limit_s = self._timeout_s if limit_s is None else limit_s
             await self._stalls.finish(self._task, limit_s)
         await self._cold.stop()
+        await self._large_pushes.stop()
         self._answer_all(None)
         self.working.document = None
 

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
 from bucketq.clock import Clock
+from bucketq.codec.segment_file import complete_lines
 from bucketq.commit.segment_cache import SegmentParts
 from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
 from bucketq.commit.segment_policy import DEFAULT_POLICY
@@ -113,6 +114,8 @@ class QueueSegments:
     ) -> list[tuple[int, bytes]]:
         """Read the rows of a segment that have not left, as lines, with their positions.
 
+        The rows of a push are completed: they are as in the queue object.
+
         Raises: as ``fetch``.
         """
         record = segment.record
@@ -127,10 +130,12 @@ class QueueSegments:
         self.hold(parts)
         try:
             await self.fetch(parts, read_named)
-            lines = (
+            lines = [
                 line for block in index.blocks for line in self.parts.lines(record, block) or ()
-            )
-            return [(p, line) for p, line in enumerate(lines) if p not in segment.gone]
+            ]
+            where = f"{self.folder.address}{record.id}"
+            rows = enumerate(complete_lines(lines, 0, where, record.pushed))
+            return [(position, line) for position, line in rows if position not in segment.gone]
         finally:
             self.release(parts)
 

@@ -36,7 +36,14 @@ from bucketq.errors import BucketQError, CorruptStateError
 from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.records import KeyRecord
 from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import Block, Gone, SegmentIds, SegmentIndex, SegmentRecord
+from bucketq.model.segments import (
+    Block,
+    Gone,
+    Pushed,
+    SegmentIds,
+    SegmentIndex,
+    SegmentRecord,
+)
 from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq")
@@ -64,6 +71,8 @@ ReadRange = Callable[[str, int, int], Awaitable[bytes]]
 _Line = Literal["index", "seqs", "ids", "vector"]
 _BlockSlot = tuple[str, Block]
 """A segment, and a block of it."""
+_Decoded = tuple[Pushed | None, DecodedJobs]
+"""Decoded jobs, and what was added to their lines: they are valid only for entries that have it."""
 
 
 class SegmentParts:
@@ -74,15 +83,16 @@ class SegmentParts:
         self._read = read
         self._where = where
         self._indexes: dict[str, SegmentIndex] = {}
-        self._seqs: dict[str, array[int]] = {}
+        self._seqs: dict[str, tuple[int, array[int]]] = {}
+        """The base and the numbers of each segment."""
         self._ids: dict[str, SegmentIds] = {}
         self._vectors: dict[tuple[str, str], Gone] = {}
         """What vectors hold, by segment and vector."""
         self._blocks: OrderedDict[_BlockSlot, list[bytes]] = OrderedDict()
         self._block_bytes = 0
-        self._decoded: OrderedDict[_BlockSlot, DecodedJobs] = OrderedDict()
+        self._decoded: OrderedDict[_BlockSlot, _Decoded] = OrderedDict()
         """The jobs of blocks that were decoded whole."""
-        self._ahead: dict[_BlockSlot, DecodedJobs] = {}
+        self._ahead: dict[_BlockSlot, _Decoded] = {}
         """The jobs of blocks that are held for a request for many."""
         self._held = Counter[_BlockSlot]()
         """How many requests need each block."""
@@ -100,7 +110,13 @@ class SegmentParts:
 
     def seqs(self, segment: SegmentRecord) -> array[int] | None:
         """Return the number of each row of a segment, if they were read."""
-        return self._seqs.get(segment.id)
+        if (known := self._seqs.get(segment.id)) is None:
+            return None
+        base, seqs = known
+        if base != segment.base:  # A push was committed again.
+            seqs = array("Q", (segment.base + seq - base for seq in seqs))
+            self._seqs[segment.id] = (segment.base, seqs)
+        return seqs
 
     def ids(self, segment: SegmentRecord) -> SegmentIds | None:
         """Return the hashes of a segment's ids, if they were read."""
@@ -131,20 +147,21 @@ class SegmentParts:
         lines = self.lines(segment, block)
         if lines is None:
             return None
-        slot, where = (segment.id, block), f"{self._where}{segment.id}"
-        if (known := self._ahead.get(slot)) is not None:
-            jobs, unknown = known
-            return jobs[start - block.start : stop - block.start], unknown
-        known = self._decoded.get(slot)
-        if known is None and stop - start < len(lines):
-            return decode_jobs(lines[start - block.start : stop - block.start], start, where)
-        if known is None:
-            known = self._decoded[slot] = decode_jobs(lines, block.start, where)
-            if len(self._decoded) > _DECODED_BLOCKS:
-                self._decoded.popitem(last=False)
-        self._decoded.move_to_end(slot)
-        jobs, unknown = known
-        return jobs[start - block.start : stop - block.start], unknown
+        slot, where, pushed = (segment.id, block), f"{self._where}{segment.id}", segment.pushed
+        first, last = start - block.start, stop - block.start
+        known = self._ahead.get(slot)
+        if known is None or known[0] != pushed:
+            known = self._decoded.get(slot)
+            if known is None or known[0] != pushed:
+                if last - first < len(lines):
+                    return decode_jobs(lines[first:last], start, where, pushed)
+                known = (pushed, decode_jobs(lines, block.start, where, pushed))
+                self._decoded[slot] = known
+                if len(self._decoded) > _DECODED_BLOCKS:
+                    self._decoded.popitem(last=False)
+            self._decoded.move_to_end(slot)
+        jobs, unknown = known[1]
+        return jobs[first:last], unknown
 
     def keys(
         self, segment: SegmentRecord, block: Block, start: int, stop: int
@@ -194,7 +211,8 @@ class SegmentParts:
             if lines is not None and self._held[slot] and slot not in self._ahead:
                 with suppress(CorruptStateError):
                     where = f"{self._where}{segment.id}"
-                    self._ahead[slot] = decode_jobs(lines, block.start, where)
+                    jobs = decode_jobs(lines, block.start, where, segment.pushed)
+                    self._ahead[slot] = (segment.pushed, jobs)
             if not number % _BLOCKS_A_TURN:
                 await asyncio.sleep(0)
 
@@ -215,6 +233,7 @@ class SegmentParts:
 
     def keep(self, named: Collection[str]) -> None:
         """Forget the indexes and ids of segments that the queue names no more."""
+        kept: dict[str, Any]
         for kept in (self._indexes, self._seqs, self._ids):
             for name in [name for name in kept if name not in named]:
                 del kept[name]
@@ -284,7 +303,8 @@ class SegmentParts:
                 index = self._indexes[segment.id] = decode_index(segment, text, where)
             if what == "seqs":
                 text = await self._read(segment.id, index.seqs.offset, index.seqs.length)
-                self._seqs[segment.id] = decode_seqs(index, text, where)
+                seqs = decode_seqs(index, text, where, segment.base)
+                self._seqs[segment.id] = (segment.base, seqs)
             elif what == "ids":
                 text = await self._read(segment.id, index.ids.offset, index.ids.length)
                 self._ids[segment.id] = decode_ids(index, text, where)

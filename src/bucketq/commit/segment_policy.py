@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_MARGIN = 4
+"""A segment may be introduced for so many times the versions that passed during the last put, if
+that is more than the policy's least: the store is slow then, and the commits are not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPolicy:
@@ -31,6 +35,13 @@ class SegmentPolicy:
     sweep_s: float = 3600.0
     """When segments are swept: soon after a process that was killed has left some, and rarely,
     because a listing costs as much as a write and left-over segments only cost storage."""
+
+    def until(self, version: int, passed: int) -> int:
+        """The last version that may introduce a segment that is put now.
+
+        ``passed`` is how many versions passed during the last put.
+        """
+        return version + max(self.least_versions, _MARGIN * passed)
 
 
 DEFAULT_POLICY = SegmentPolicy()

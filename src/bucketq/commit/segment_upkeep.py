@@ -151,6 +151,7 @@ class SegmentUpkeep:
     async def _write(self, state: State, plan: _Plan) -> Merge:
         """Put the merged segments, and return the operation that names them."""
         segments, read_named = self._register.segments, self._register.read_named
+        records = [source.record for source in plan.sources]
         rows: dict[SegmentClass, list[SegmentRow]] = {}
         origins: dict[int, tuple[str, int]] = {}
         for source in plan.sources:
@@ -172,6 +173,7 @@ class SegmentUpkeep:
             sources=tuple(source.record.id for source in plan.sources),
             targets=tuple(targets),
             origins=tuple(tuple(origins[seq] for seq in target.seqs) for target in targets),
+            pushed={record.id: pushed for record in records if (pushed := record.pushed)},
         )
 
 

@@ -42,9 +42,6 @@ happens."""
 _ROUND_BYTES = 32 << 20
 """How many bytes of rows are spilled by one commit: a queue that has become large by a burst of
 pushes takes long to commit, so that it should not take many commits until it is small again."""
-_MARGIN = 4
-"""A segment may be introduced for so many times the versions that passed during the last put, if
-that is more than the policy's least: the store is slow then, and the commits are not."""
 _LAST_RETRY_S = 60.0
 """The longest pause after a spill has failed: a store that refuses segments is asked about once a
 minute."""
@@ -164,7 +161,7 @@ class Spiller:
     async def _write(self, state: State, cls: SegmentClass, rows: list[Any]) -> Spill | SpillKeys:
         """Put a segment, and return the operation that names it."""
         version = state.version
-        until = version + max(self._segments.policy.least_versions, _MARGIN * self._versions)
+        until = self._segments.policy.until(version, self._versions)
         body, spill = encode_spill(state, cls, rows, until, self._clock.now())
         await self._segments.folder.put(spill.segment.record.id, body)
         self._versions = state.version - version

@@ -19,6 +19,7 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
+from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.outcome_errors import not_durable, rejected_repeat
 from bucketq.commit.parked_claims import ParkedClaims, next_due_s
 from bucketq.commit.pending_requests import Backlog, PendingRequest
@@ -28,7 +29,7 @@ from bucketq.commit.register import Settled
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import BucketQError, CorruptStateError, NotDurableError
 from bucketq.model.cold_rows import ColdRowsNeededError
-from bucketq.model.operations import CLAIMS, Claim, Withdraw
+from bucketq.model.operations import CLAIMS, Claim, Request, Withdraw
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from bucketq.store.resolve_write import Verdict
@@ -50,6 +51,7 @@ class WorkingState:
         clock: Clock,
         hooks: CommitHooks,
         cold: ColdReads,
+        large_pushes: LargePushes,
         wake: Callable[[], None],
     ) -> None:
         """Begin without a document; ``adopt`` brings one.
@@ -60,6 +62,7 @@ class WorkingState:
         self._clock = clock
         self._hooks = hooks
         self._cold = cold
+        self._large_pushes = large_pushes
         self._wake = wake
         self.document: Document | None = None
         """The object with what was applied to it; None: it must be read again."""
@@ -268,8 +271,18 @@ class WorkingState:
         self.backlog.set_aside(pending)
         self._cold.start(pending, needed.parts, partial(self._resume, pending))
 
+    def _put_first(self, pending: PendingRequest, state: State) -> None:
+        """Let a large push wait until its rows were put in segments."""
+
+        def done(request: Request) -> None:
+            pending.request = request
+            self._resume(pending, None)
+
+        self.backlog.set_aside(pending)
+        self._large_pushes.start(state, pending.request, done)
+
     def _resume(self, pending: PendingRequest, error: Exception | None) -> None:
-        """Apply a request again, whose rows were read.
+        """Apply a request whose rows were read or put.
 
         If a segment is damaged, the state knows by now, and can do without it.
         """
@@ -322,6 +335,9 @@ class WorkingState:
         try:
             if type(operation) in CLAIMS:
                 self._hooks.end_leases(document.state, self.looked_at)
+            if self._large_pushes.wants(document.state, pending.request):
+                self._put_first(pending, document.state)
+                return
             applied = apply(document.state, pending.request, self._clock.now())
         except ColdRowsNeededError as needed:
             self.set_aside(pending, needed)

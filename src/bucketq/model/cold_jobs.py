@@ -253,7 +253,7 @@ class ColdJobs:
         return lent
 
     def add(self, record: SegmentRecord, index: SegmentIndex) -> Segment:
-        """Name a segment of jobs that were counted before."""
+        """Name a segment of jobs, which the state counts."""
         segment = self.rows.add(record)
         segment.index = index
         self._line_up(segment, index)
@@ -279,9 +279,10 @@ class ColdJobs:
 
     def _line_up(self, segment: Segment, index: SegmentIndex) -> None:
         if segment.record.cls == "ready":
+            base = segment.record.base
             for run in index.runs:
                 if run.stop > segment.gone.next_live(run.start):
-                    cold = ColdRun(segment, run.priority, run.start, run.stop, run.seq)
+                    cold = ColdRun(segment, run.priority, run.start, run.stop, base + run.seq)
                     self._push(run.kind, cold)
             return
         if index.times is None:

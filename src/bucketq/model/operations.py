@@ -32,6 +32,7 @@ from bucketq.model.segments import (
     Spill,
     SpillKeys,
     TidySegments,
+    WrittenSegment,
 )
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
@@ -373,6 +374,14 @@ REPEATABLE = (
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
 
 
+class WrittenRows(Struct, frozen=True):
+    """Rows of a push that were put in segments before it is applied."""
+
+    segments: tuple[WrittenSegment, ...]
+    settings: Settings
+    """What all jobs of the push were checked by."""
+
+
 class Request(Struct, frozen=True, gc=False, omit_defaults=True):
     """An operation with the id that its client gave it.
 
@@ -388,6 +397,9 @@ class Request(Struct, frozen=True, gc=False, omit_defaults=True):
     made_ms: int | None = None
     """When its client made it. Only the token for a retry carries it: the ids of pushed jobs begin
     with this time. It is never sent, and nothing is decided by it."""
+    written: WrittenRows | None = None
+    """Where the committer has put rows of a large push; it is never sent. None: it has not tried
+    to. Rows that are in no segment go to the object."""
 
 
 class Pulse(Struct, frozen=True, gc=False):

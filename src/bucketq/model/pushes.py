@@ -7,7 +7,7 @@ published before, so it is published once, however often the writer repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from operator import attrgetter
@@ -24,11 +24,13 @@ from bucketq.errors import (
 )
 from bucketq.model import check
 from bucketq.model.base import NewJob
-from bucketq.model.job_ids import is_made_by
+from bucketq.model.job_ids import is_made_by, made_by
 from bucketq.model.numbered_batches import Publish, WriterRecord
-from bucketq.model.operations import Push
+from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.request_digest import normalized
+from bucketq.model.segment_changes import name_pushed
+from bucketq.model.segments import Pushed, WrittenSegment
 from bucketq.model.settings import MIB
 from bucketq.model.state import State
 
@@ -50,45 +52,39 @@ _id = attrgetter("id")
 
 
 def push(
-    state: State, operation: Push | Publish, now: datetime, made: frozenset[str]
+    state: State, operation: Push | Publish, now: datetime, request: Request
 ) -> tuple[str, ...]:
-    """Add jobs, all or none; return their ids, or those of the jobs that they would repeat.
-
-    ``made`` tells which ids were made for this request.
-    """
-    jobs = operation.jobs
-    payload_bytes = _check_batch(state, jobs)
-    known, keyed = _look_up(state, jobs, now, made)
+    """Add jobs, all or none; return their ids, or those of the jobs that they would repeat."""
+    jobs, written = operation.jobs, request.written
+    if written is None or written.settings != state.settings:
+        _check_batch(state, jobs)
+    known, keyed = _look_up(state, jobs, now, made_by(request.session, request.number))
     fresh: Sequence[NewJob] = jobs
     if known:
         fresh = [job for job in jobs if job.id not in known]
-        payload_bytes = sum(len(memoryview(job.payload)) for job in fresh)
     if fresh:
-        added_bytes = _LINE_BYTES * len(fresh) + payload_bytes
-        _check_room(state, fresh, added_bytes)
+        _check_room(state, fresh, row_bytes(fresh))
         for key in _keys_to_drop(state, keyed, now):
             state.forget_key(key)
-        _add(state, fresh, keyed, now)
-        state.added_bytes += added_bytes
+        _add(state, jobs, known, now, () if written is None else written.segments)
+        for key, job in keyed.items():
+            state.put_key(key, job.id, _digest(job), now)
     ids = tuple(map(_id, jobs))
     return tuple(known.get(job_id, job_id) for job_id in ids) if known else ids
 
 
-def publish(state: State, operation: Publish, now: datetime, made: frozenset[str]) -> bool:
+def publish(state: State, operation: Publish, now: datetime, request: Request) -> bool:
     """Add jobs, all or none, unless the position was published; return whether it was new."""
-    check.name(operation.writer, "writer")
-    check.whole_number(operation.batch, "batch", 0)
-    check.whole_number(operation.part, "part", 0)
-    known = state.writers.get(operation.writer)
-    if known is not None and (operation.batch, operation.part) <= known.position:
+    if _is_published(state, operation):
         return False
+    known = state.writers.get(operation.writer)
     limit = state.settings.max_writers
     if known is None and len(state.writers) >= limit:
         raise RejectedError(
             f"too many writers: the queue remembers {len(state.writers):,}, {limit:,} are allowed "
             "(max_writers); use a name again, or shorten writer_retention_s"
         )
-    push(state, operation, now, made)
+    push(state, operation, now, request)
     state.put_writer(
         WriterRecord(
             id=operation.writer,
@@ -99,6 +95,34 @@ def publish(state: State, operation: Publish, now: datetime, made: frozenset[str
         )
     )
     return True
+
+
+def may_grant(state: State, operation: Push | Publish) -> bool:
+    """Whether a push that was not applied yet will be granted, if no job of it is known.
+
+    It is asked before rows of a large push are put in segments: that would be in vain.
+    """
+    try:
+        if isinstance(operation, Publish) and _is_published(state, operation):
+            return False
+        _check_batch(state, operation.jobs)
+        _check_room(state, operation.jobs, row_bytes(operation.jobs))
+    except RejectedError:
+        return False
+    return True
+
+
+def row_bytes(jobs: Sequence[NewJob | JobRecord]) -> int:
+    """About how many bytes the lines of waiting jobs take."""
+    return _LINE_BYTES * len(jobs) + sum(len(memoryview(job.payload)) for job in jobs)
+
+
+def _is_published(state: State, operation: Publish) -> bool:
+    check.name(operation.writer, "writer")
+    check.whole_number(operation.batch, "batch", 0)
+    check.whole_number(operation.part, "part", 0)
+    known = state.writers.get(operation.writer)
+    return known is not None and (operation.batch, operation.part) <= known.position
 
 
 def remember(operation: Push, answer: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -114,8 +138,8 @@ def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[st
     return tuple(map(_id, operation.jobs)) if stored is None else tuple(stored)
 
 
-def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
-    """Check what does not depend on other jobs, and return the bytes of all payloads."""
+def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> None:
+    """Check what does not depend on other jobs."""
     settings = state.settings
     if len(jobs) > settings.max_batch_jobs:
         raise InvalidRequestError(
@@ -133,7 +157,6 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
             f"{size_bytes:,} bytes of payload in one push, at most "
             f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
         )
-    return size_bytes
 
 
 def _check_different(names: list[str], what: str) -> None:
@@ -267,12 +290,27 @@ def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None
         )
 
 
-def _add(state: State, fresh: Sequence[NewJob], keyed: dict[str, NewJob], now: datetime) -> None:
+def _add(
+    state: State,
+    jobs: tuple[NewJob, ...],
+    known: Mapping[str, str],
+    now: datetime,
+    written: Sequence[WrittenSegment],
+) -> None:
+    """Add the jobs that are not known, each with the number of its place in the push.
+
+    Those in segments that were written for the push are in the queue once these are named.
+    """
     first = state.next_seq
-    state.add_jobs([_record(job, seq, now) for seq, job in enumerate(fresh, first)])
-    state.next_seq = first + len(fresh)
-    for key, job in keyed.items():
-        state.put_key(key, job.id, _digest(job), now)
+    left = {place for place, job in enumerate(jobs) if job.id in known} if known else set[int]()
+    for segment in written:
+        if name_pushed(state, segment, Pushed(first, now), left):
+            state.changes += [("jobs", jobs[n].id) for n in segment.seqs if n not in left]
+            left.update(segment.seqs)
+    hot = [_record(job, first + n, now) for n, job in enumerate(jobs) if n not in left]
+    state.add_jobs(hot)
+    state.added_bytes += row_bytes(hot)
+    state.next_seq = first + len(jobs)
 
 
 def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:

@@ -11,6 +11,7 @@ These operations come from the committer itself and are never sent to a broker.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -23,10 +24,12 @@ from bucketq.model.segments import (
     Gone,
     Merge,
     NameVector,
+    Pushed,
     SegmentClass,
     SegmentRecord,
     Spill,
     SpillKeys,
+    WrittenSegment,
 )
 from bucketq.model.state import State
 
@@ -107,9 +110,7 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     drop those rows.
     """
     cold = state.cold
-    sources = {
-        name: cold.rows.segments[name] for name in operation.sources if name in cold.rows.segments
-    }
+    sources = _unchanged(state, operation)
     if not sources or not all(_may_name(state, each.record) for each in operation.targets):
         return 0
     state.attach_cold()
@@ -135,6 +136,34 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     cold.move(list(sources.values()), places)
     state.changes.extend(("segments", name) for name in sources)
     return len(sources)
+
+
+def name_pushed(
+    state: State, segment: WrittenSegment, pushed: Pushed, known: Container[int]
+) -> bool:
+    """Name a segment with rows of a push, but those whose places are ``known``; return whether.
+
+    It is not named if none of its rows is new, and if it may not be named (any more).
+    """
+    record = segment.record
+    if state.settings.max_format < FORMAT or not _may_name(state, record):
+        return False
+    gone = Gone()
+    for position, place in enumerate(segment.seqs):
+        if place in known:
+            gone.add(position)
+    if gone.count == record.rows:
+        return False
+    numbered = replace(
+        record,
+        seq=pushed.base + record.seq,
+        last=pushed.base + record.last,
+        base=pushed.base,
+        pushed_at=pushed.at,
+    )
+    state.add_segment(_with_gone(numbered, gone), segment.index)
+    _note(state, record)
+    return True
 
 
 def forget_former(state: State, operation: ForgetFormer, _now: datetime) -> int:
@@ -175,6 +204,20 @@ def _note(state: State, record: SegmentRecord) -> None:
 def _may_name(state: State, record: SegmentRecord) -> bool:
     """Whether the next version may introduce a segment, and the state does not name it yet."""
     return state.version + 1 <= record.until and record.id not in state.cold.rows.segments
+
+
+def _unchanged(state: State, operation: Merge) -> dict[str, Segment]:
+    """Return the sources of a merge that are named, with the rows that it has read.
+
+    A push whose commit was lost is committed again with other numbers, and its segment stays the
+    same: then the merge has rows that are in no version of the queue.
+    """
+    named = state.cold.rows.segments
+    return {
+        name: named[name]
+        for name in operation.sources
+        if name in named and named[name].record.pushed == operation.pushed.get(name)
+    }
 
 
 def _takes_all(sources: dict[str, Segment], operation: Merge) -> bool:

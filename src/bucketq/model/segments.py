@@ -37,6 +37,15 @@ Range = tuple[int, int]
 """The first and the last of some positions."""
 
 
+class Pushed(NamedTuple):
+    """What the lines of a push leave out, because only its commit decides it."""
+
+    base: int
+    """A row has this number and the one in its line."""
+    at: datetime
+    """When it was pushed."""
+
+
 class SegmentRecord(
     Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
@@ -65,11 +74,21 @@ class SegmentRecord(
     """The id of an object that holds more positions of rows that have left; empty: there is none.
     ``gone`` then has those that have left since it was written."""
     vector_bytes: int = 0
+    base: int = 0
+    """What is added to the numbers in its lines. If it is not 0, the lines were written before the
+    push that they belong to was committed: its jobs are queued, and were pushed at ``pushed_at``.
+    After a lost race the same segment is named with another base."""
+    pushed_at: datetime | None = None
 
     @property
     def until(self) -> int:
         """The last version that may introduce it."""
         return int(self.id[: self.id.index("-")])
+
+    @property
+    def pushed(self) -> Pushed | None:
+        """What its lines leave out; None: nothing, its rows are as in the queue object."""
+        return None if self.pushed_at is None else Pushed(self.base, self.pushed_at)
 
 
 class Run(NamedTuple):
@@ -81,7 +100,7 @@ class Run(NamedTuple):
     stop: int
     """The position behind the last one."""
     seq: int
-    """The lowest number of its rows."""
+    """The lowest number of its rows, without the base of the segment."""
 
 
 class Block(NamedTuple):
@@ -282,7 +301,7 @@ class WrittenSegment(Struct, frozen=True):
     record: SegmentRecord
     index: SegmentIndex
     seqs: array[int]
-    """The number of the row at each position."""
+    """The number of the row at each position; in a push, its place there."""
 
 
 class Spill(Operation, frozen=True):
@@ -330,6 +349,8 @@ class Merge(Operation, frozen=True):
     targets: tuple[WrittenSegment, ...]
     origins: tuple[tuple[tuple[str, int], ...], ...]
     """For each target, where the row at each position was: a source, and the position there."""
+    pushed: dict[str, Pushed] = field(default_factory=dict)
+    """What the lines of sources left out, and was added to the rows of the targets."""
 
 
 class TidySegments(Operation, frozen=True):

@@ -118,6 +118,11 @@ class Sessions:
         """The session with this id, or None."""
         return self.table.get(session_id)
 
+    def has_applied(self, session_id: str, number: int) -> bool:
+        """Whether a request is known to have taken effect."""
+        session = self.table.by_id.get(session_id)
+        return session is not None and session.find(number) is not MISSING
+
     def write(
         self,
         session_id: str,

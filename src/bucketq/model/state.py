@@ -27,7 +27,7 @@ from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.running_jobs import RunningJobs
-from bucketq.model.segments import JOB_CLASSES, SegmentRecord
+from bucketq.model.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.table import Row, Table
@@ -141,6 +141,12 @@ class State:
         self.jobs.extend(jobs)
         self.changes += [("jobs", job.id) for job in jobs]
         self._enter_all(jobs)
+
+    def add_segment(self, record: SegmentRecord, index: SegmentIndex) -> None:
+        """Name a segment of jobs that wait and were not there, behind all others."""
+        segment = self.cold.add(record, index)
+        for kind, count in index.count_kinds(segment.gone).items():
+            self._count(kind, "queued", count)
 
     def start_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were taken out of their lanes, and are running now.

@@ -26,7 +26,6 @@ from bucketq.model import (
     brokers,
     check,
     consumers,
-    job_ids,
     leases,
     operators,
     pushes,
@@ -106,11 +105,11 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     batches.ReadConsumers: consumers.read_all,
     batches.RemoveConsumer: consumers.remove,
 }
-_PUSHES: dict[type[Operation], Callable[[State, Any, datetime, frozenset[str]], Any]] = {
+_PUSHES: dict[type[Operation], Callable[[State, Any, datetime, Request], Any]] = {
     ops.Push: pushes.push,
     batches.Publish: pushes.publish,
 }
-"""Handlers that need to know which ids of jobs were made for the request."""
+"""Handlers that need the request: ids of jobs are made for it, and rows may be written for it."""
 
 _Remember = Callable[[Any, Any], Any]
 _Recall = Callable[[State, Any, Any], Any]
@@ -141,8 +140,7 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
             if answer is not MISSING:
                 return Applied(answer, None, [])
         if type(operation) in _PUSHES:
-            made = job_ids.made_by(request.session, request.number)
-            answer = _PUSHES[type(operation)](state, operation, now, made)
+            answer = _PUSHES[type(operation)](state, operation, now, request)
         else:
             answer = _HANDLERS[type(operation)](state, operation, now)
     except (RejectedError, SupersededError, UnavailableError) as error:

@@ -6,16 +6,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from bucketq.codec import segment_file
+from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
 from bucketq.commit import segment_cache
 from bucketq.commit.segment_cache import SegmentParts
 from bucketq.errors import CorruptStateError
+from bucketq.model.base import NewJob
 from bucketq.model.cold_rows import SegmentPart
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import SegmentRecord, hash_id
+from bucketq.model.segments import Pushed, SegmentRecord, hash_id
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NEWS = {"news": Raw(b"[1.50]")}
@@ -146,9 +149,9 @@ async def test_many_held_blocks_are_decoded_ahead_and_kept_until_they_are_releas
     needed = [SegmentPart(record, block) for block in index.blocks]
     decoded = list[int]()
 
-    def decode(lines: list[bytes], start: int, where: str) -> DecodedJobs:
+    def decode(lines: list[bytes], start: int, where: str, pushed: Pushed | None) -> DecodedJobs:
         decoded.append(start)
-        return segment_file.decode_jobs(lines, start, where)
+        return segment_file.decode_jobs(lines, start, where, pushed)
 
     monkeypatch.setattr(segment_cache, "decode_jobs", decode)
 
@@ -173,3 +176,28 @@ async def test_many_held_blocks_are_decoded_ahead_and_kept_until_they_are_releas
     parts.release(needed)
     assert read() == [f"j{n}" for n in range(9)]
     assert decoded == starts + starts
+
+
+@pytest.mark.parametrize("many_blocks", [0, 99])
+async def test_rows_of_a_push_are_decoded_again_for_an_entry_with_another_base(
+    monkeypatch: pytest.MonkeyPatch, many_blocks: int
+) -> None:
+    """Its commit was lost, and the same segment is named by the next one."""
+    monkeypatch.setattr(segment_cache, "_MANY_BLOCKS", many_blocks)
+    new = [NewJob(id=f"j{n}", kind="a", payload=Raw(b"%d" % n)) for n in range(9)]
+    storage = Storage(encode_segment("ready", [pushed_row(job, n) for n, job in enumerate(new)]))
+    parts = storage.parts
+    for base, at in ((5, NOW), (7, NOW + timedelta(seconds=1)), (7, NOW)):
+        record = replace(storage.record, base=base, pushed_at=at)
+        await parts.fetch([SegmentPart(record, "index"), SegmentPart(record, "seqs")])
+        index = parts.index(record)
+        assert index is not None
+        needed = [SegmentPart(record, block) for block in index.blocks]
+        parts.hold(needed)
+        await parts.fetch(needed)
+        await parts.decode_ahead(needed)
+        found = [parts.jobs(record, block, block.start, block.stop) for block in index.blocks]
+        jobs = [job for each in found if each is not None for job in each[0]]
+        assert [job.seq for job in jobs] == [*range(base, base + 9)]
+        assert {job.pushed_at for job in jobs} == {at}
+        assert [*(parts.seqs(record) or ())] == [*range(base, base + 9)]

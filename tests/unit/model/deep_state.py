@@ -12,8 +12,11 @@ from msgspec.structs import replace
 
 from bucketq.codec import Document, decode
 from bucketq.codec.gone_vector import decode_vector, encode_vector, vector_id
+from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import (
     EncodedSegment,
+    SegmentRow,
+    complete_lines,
     decode_ids,
     decode_index,
     decode_jobs,
@@ -27,7 +30,8 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.cold_segment import Segment
-from bucketq.model.operations import Request
+from bucketq.model.numbered_batches import Publish
+from bucketq.model.operations import Push, Request, WrittenRows
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segment_changes import class_of
 from bucketq.model.segment_reads import DecodedJobs
@@ -74,7 +78,7 @@ class Memory:
             index = decode_index(segment, body[start:], segment.id)
             found: object = index
             if what == "seqs":
-                found = decode_seqs(index, _cut(body, index.seqs), segment.id)
+                found = decode_seqs(index, _cut(body, index.seqs), segment.id, segment.base)
             elif what == "ids":
                 found = decode_ids(index, _cut(body, index.ids), segment.id)
             elif isinstance(what, Block):
@@ -105,7 +109,7 @@ class Memory:
         self, segment: SegmentRecord, block: Block, start: int, stop: int
     ) -> DecodedJobs | None:
         lines = self.lines(segment, block, start, stop)
-        return None if lines is None else decode_jobs(lines, start, segment.id)
+        return None if lines is None else decode_jobs(lines, start, segment.id, segment.pushed)
 
     def keys(
         self, segment: SegmentRecord, block: Block, start: int, stop: int
@@ -160,6 +164,21 @@ class DeepState:
         unknown = {job.id: extra["jobs", job.id] for job in jobs if ("jobs", job.id) in extra}
         return Spill(segment=self.written(encoded, now), jobs=jobs, unknown=unknown)
 
+    def write_push(self, request: Request, now: datetime, size: int = 100) -> Request:
+        """Write rows of a push to segments of up to ``size`` rows, before it is applied."""
+        operation = request.operation
+        assert isinstance(operation, Push | Publish)
+        places: dict[SegmentClass, list[SegmentRow]] = {}
+        for place, job in enumerate(operation.jobs):
+            if (cls := class_of_new(job)) is not None:
+                places.setdefault(cls, []).append(pushed_row(job, place))
+        written = [
+            self.written(encode_segment(cls, sort_rows(cls, rows[start : start + size])), now)
+            for cls, rows in places.items()
+            for start in range(0, len(rows), size)
+        ]
+        return replace(request, written=WrittenRows(tuple(written), self.state.settings))
+
     def spill_keys(self, now: datetime, count: int) -> SpillKeys | None:
         """Write the oldest keys to a segment, to be named at any time."""
         keys, extra = list(self.state.keys)[:count], self.state.extra
@@ -190,6 +209,7 @@ class DeepState:
             sources=tuple(source.record.id for source in sources),
             targets=(self.written(encoded, now),),
             origins=(tuple(origins[seq] for seq in encoded.seqs),),
+            pushed={s.record.id: s.record.pushed for s in sources if s.record.pushed},
         )
 
     def vector(self, now: datetime) -> NameVector | None:
@@ -208,6 +228,7 @@ class DeepState:
         body, record = self.memory.bodies[segment.record.id], segment.record
         index = decode_index(record, body[record.bytes - record.index :], record.id)
         lines = [line for b in index.blocks for line in split_block(b, _cut(body, b), record.id)]
+        lines = [*complete_lines(lines, 0, record.id, record.pushed)]
         gone = self.gone_from(segment)
         return [(p, line) for p, line in enumerate(lines) if p not in gone]
 

@@ -167,8 +167,10 @@ class Reference(OperatorReference):
             raise QueueFullError
         for key in self._keys_in_the_way(fresh, now):
             del self.keys[key]
-        for job in fresh:
-            self._add(job, now)
+        for place, job in enumerate(operation.jobs if fresh else (), self.pushed + 1):
+            if not answer[place - self.pushed - 1]:
+                self._add(job, now, place)
+        self.pushed += len(operation.jobs) if fresh else 0
         return tuple(known or job.id for job, known in zip(operation.jobs, answer, strict=True))
 
     def _keys_in_the_way(self, fresh: list[NewJob], now: datetime) -> list[str]:
@@ -204,15 +206,14 @@ class Reference(OperatorReference):
             raise KeyConflictError
         return job.id
 
-    def _add(self, job: NewJob, now: datetime) -> None:
-        self.pushed += 1
+    def _add(self, job: NewJob, now: datetime, number: int) -> None:
         run_at = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
         row = msgspec.structs.asdict(job) | _FREE
         del row["delay_s"]
         self.jobs[job.id] = row | {
             "payload": bytes(job.payload),
             "status": "queued",
-            "seq": self.pushed,
+            "seq": number,
             "pushed_at": now,
             "run_at": run_at,
             "attempt": 0,
