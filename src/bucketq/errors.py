@@ -95,6 +95,10 @@ class JobGoneError(LeaseLostError, JobNotFoundError):
     """A worker's job is no longer in the queue: another worker has finished it."""
 
 
+class HistoryGapError(RejectedError):
+    """The history does not reach back that far: begin with a snapshot, or with a later version."""
+
+
 class ConsumerFencedError(RejectedError):
     """Somebody else has opened this consumer, or it was removed: stop, and leave its batches."""
 

@@ -14,14 +14,20 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from bucketq.codec.document import Document
-from bucketq.codec.gone_vector import is_vector_id
 from bucketq.codec.layout import END, FORMAT, OPENINGS, REQUIRED, TABLES
-from bucketq.codec.segment_file import is_segment_id
+from bucketq.codec.table_checks import (
+    check_consumers,
+    check_history,
+    check_jobs,
+    check_segments,
+    check_sessions,
+)
 from bucketq.codec.unknown_fields import split_fields
 from bucketq.errors import CorruptStateError, NewerFormatError
+from bucketq.model.history import FEATURE, ChangeRecord, ChangeRecorder, CopyRecord, History
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
-from bucketq.model.segments import Gone, SegmentRecord
+from bucketq.model.segments import SegmentRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -61,6 +67,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     next_seq: int
     horizon: int
     time: AgreedTime | None = None
+    since: int = 0
     commits: list[str]
     sessions: list[Session]
     keys: list[KeyRecord]
@@ -68,6 +75,8 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     consumers: list[ConsumerRecord] = []
     writers: list[WriterRecord] = []
     segments: list[SegmentRecord] = []
+    heads: list[CopyRecord] = []
+    changes: list[ChangeRecord] = []
     jobs: list[JobRecord]
 
 
@@ -286,10 +295,13 @@ def _build(found: _ObjectFields) -> State:
         raise ValueError(f"version {found.version} does not fit its commits")
     if (found.format == 1) is bool(found.requires) or (found.segments and not found.requires):
         raise ValueError(f"format {found.format} does not fit what it requires")
-    _check_segments(found.segments, found.next_seq)
-    _check_sessions(found.sessions)
-    _check_consumers(found.consumers)
-    _check_jobs(found.jobs, found.next_seq)
+    if found.since and FEATURE not in found.requires:
+        raise ValueError(f"it has a history, and does not require {FEATURE!r}")
+    check_history(found.since, found.version, found.changes, found.heads)
+    check_segments(found.segments, found.next_seq)
+    check_sessions(found.sessions)
+    check_consumers(found.consumers)
+    check_jobs(found.jobs, found.next_seq)
     _check_times(found)
     _detach(found.jobs)
     try:
@@ -318,7 +330,17 @@ def _build(found: _ObjectFields) -> State:
     state.paused_kinds = dict.fromkeys(found.paused_kinds)
     state.next_seq = found.next_seq
     state.time = found.time
+    if found.since:
+        state.history = History(found.since, map(_detached, found.changes), found.heads)
+        state.recorder = ChangeRecorder(state)
     return state
+
+
+def _detached(change: ChangeRecord) -> ChangeRecord:
+    """Free a row from the bytes that it was read from, which it outlives."""
+    parts = {name: getattr(change, name) for name in ("requests", "jobs", "gone", "head")}
+    kept = {name: part.copy() for name, part in parts.items() if part is not NOTHING}
+    return structs.replace(change, **kept)
 
 
 def _detach(jobs: list[JobRecord]) -> None:
@@ -358,72 +380,6 @@ def _rows(found: _ObjectFields, table: str) -> list[Any]:
     return rows
 
 
-def _check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
-    highest = jobs[-1].seq if jobs else 0
-    if highest >= next_seq:
-        raise ValueError(f"next_seq is {next_seq}, but jobs have numbers up to {highest}")
-    for index, job in enumerate(jobs):
-        status = job.status
-        if status == "running" and (job.lease is None or job.worker is None):
-            raise ValueError(f"jobs[{index}] ({job.id}) is running without a lease and a worker")
-        if status == "done" and (job.outcome is None or job.finished_at is None):
-            raise ValueError(f"jobs[{index}] ({job.id}) is done without an outcome and a time")
-        if (
-            job.pushed_at.tzinfo is None
-            or ((at := job.run_at) is not None and at.tzinfo is None)
-            or ((at := job.claimed_at) is not None and at.tzinfo is None)
-            or ((at := job.heartbeat_at) is not None and at.tzinfo is None)
-            or ((at := job.finished_at) is not None and at.tzinfo is None)
-        ):
-            raise ValueError(f"jobs[{index}] ({job.id}) has a time without a zone")
-
-
-def _check_segments(segments: list[SegmentRecord], next_seq: int) -> None:
-    seen = set[str]()
-    for index, segment in enumerate(segments):
-        place = f"segments[{index}] ({segment.id})"
-        if not is_segment_id(segment.id) or segment.id in seen:
-            raise ValueError(f"{place} has no id of its own")
-        seen.add(segment.id)
-        if segment.cls != "keys" and segment.last >= next_seq:
-            raise ValueError(f"next_seq is {next_seq}, but {place} goes up to {segment.last}")
-        gone = Gone(segment.gone)
-        last = segment.gone[-1][1] if segment.gone else -1
-        is_exact = bool(segment.vector) or segment.live == segment.rows - gone.count
-        most = segment.rows - gone.count
-        if last >= segment.rows or not is_exact or not 0 < segment.live <= most:
-            raise ValueError(f"{place}: its rows, those that are gone and those left do not fit")
-        if segment.vector and not (is_vector_id(segment.vector) and segment.vector_bytes > 0):
-            raise ValueError(f"{place} names a vector that cannot be one")
-        pushed = segment.pushed
-        if segment.base < 0 or (segment.base > 0) is (pushed is None):
-            raise ValueError(f"{place} has a base without a time, or a time without a base")
-        if segment.at.tzinfo is None or (pushed is not None and pushed.at.tzinfo is None):
-            raise ValueError(f"{place} has a time without a zone")
-
-
-def _check_sessions(sessions: list[Session]) -> None:
-    for index, session in enumerate(sessions):
-        if any(len(span) != 2 or span[0] > span[1] for span in session.done):  # noqa: PLR2004 - a pair
-            raise ValueError(
-                f"sessions[{index}] ({session.id}): done must be pairs of first and last"
-            )
-
-
-def _check_consumers(consumers: list[ConsumerRecord]) -> None:
-    for index, consumer in enumerate(consumers):
-        if consumer.epoch < 1 or consumer.batch < 0:
-            raise ValueError(
-                f"consumers[{index}] ({consumer.id}) has an epoch or a batch below the first"
-            )
-        if consumer.is_open and not (consumer.batch and consumer.secret):
-            raise ValueError(
-                f"consumers[{index}] ({consumer.id}) has jobs without a batch and a secret"
-            )
-        if len(set(consumer.jobs)) < len(consumer.jobs):
-            raise ValueError(f"consumers[{index}] ({consumer.id}) has a job twice")
-
-
 def _check_times(found: _ObjectFields) -> None:
     """Check that times have a zone: one without cannot be compared with the others."""
     times = {"created_at": found.created_at}
@@ -434,6 +390,8 @@ def _check_times(found: _ObjectFields) -> None:
         times |= {f"time.{name}": value for name, value in noted if value is not None}
     for table in ("sessions", "keys", "consumers", "writers"):
         times |= {f"{table}[{at}].at": row.at for at, row in enumerate(_rows(found, table))}
+    times |= {f"heads[{at}].at": row.at for at, row in enumerate(found.heads)}
+    times |= {f"changes[{at}].at": row.at for at, row in enumerate(found.changes)}
     for index, row in enumerate(found.tokens):
         times[f"tokens[{index}].created_at"] = row.created_at
         if row.expires_at is not None:

@@ -9,6 +9,7 @@ so that only the groups that were touched are read again.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -19,6 +20,7 @@ from msgspec import UNSET, Raw
 from bucketq.codec.crc import combine
 from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPARATOR, Head
 from bucketq.codec.unknown_fields import encode_row
+from bucketq.model import history
 from bucketq.model.cold_rows import ColdRows
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
@@ -182,6 +184,8 @@ class Document:
             "consumers": _Section("consumers", state.consumers),
             "writers": _Section("writers", state.writers),
             SEGMENTS: _SegmentSection(state.cold.rows),
+            "heads": _Section("heads", state.history.copies),
+            "changes": _Section("changes", state.history.changes),
             "jobs": _Section("jobs", state.jobs),
         }
 
@@ -203,16 +207,17 @@ class Document:
         for (place, name), end in zip(found.items(), ends, strict=True):
             self._sections[name].adopt(body, place + len(OPENINGS[name]), end)
 
-    def prepare(self, commit: str) -> Prepared:
+    def prepare(self, commit: str, at: datetime | None = None) -> Prepared:
         """Encode the state as the next version, and move it there.
 
         The bytes are frozen: what is applied to the state from now on belongs to the commit
-        after this one.
+        after this one. ``at`` is the time of the version; only a history needs it.
         """
         state = self.state
         state.version += 1
         state.commits.append(commit)
         state.changes, state.added_bytes = [], 0
+        history.seal(state, commit, at)
         self._forget_extra()
         parts: list[_Text] = []
         starts: dict[str, int] = {}
@@ -260,7 +265,7 @@ class Document:
 def encode_head(state: State, *, is_inline: bool = False) -> bytes:
     """The fields of the object itself, without the braces around them.
 
-    ``is_inline`` leaves out what only an object with segments has.
+    ``is_inline`` leaves out what only an object with segments or a history has.
     """
     head = Head(
         version=state.version,
@@ -278,6 +283,7 @@ def encode_head(state: State, *, is_inline: bool = False) -> bytes:
         next_seq=state.next_seq,
         horizon=state.sessions.horizon,
         time=UNSET if state.time is None else Raw(_encoder.encode(state.time)),
+        since=UNSET if is_inline else state.history.since or UNSET,
         commits=list(state.commits),
     )
     return encode_row(head, state.extra.get(("head", "")))[1:-1]

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from zlib import crc32
 
 from bucketq.codec.document import encode_head
-from bucketq.codec.layout import END, OPENINGS, OPTIONAL, SEGMENTS, SEPARATOR
+from bucketq.codec.layout import END, KEPT, OPENINGS, OPTIONAL, SEPARATOR
 from bucketq.codec.unknown_fields import encode_row
 from bucketq.errors import CorruptStateError
 from bucketq.model.state import State
@@ -125,7 +125,7 @@ class InlineCopy:
     def _rest(self) -> Iterator[bytes]:
         yield self._head
         for name, opening in OPENINGS.items():
-            if name == SEGMENTS:
+            if name in KEPT:
                 continue
             is_first = True
             for lines in self._lines(name):

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 FORMAT = 2
 """The newest format that this code knows. A newer one is refused, an older one is read. An object
 is written in format 1 until it uses something that older code must not ignore."""
-REQUIRED = frozenset({"segments"})
+REQUIRED = frozenset({"segments", "history"})
 """What an object of format 2 may require of its readers, as far as this code knows it."""
 
 OPENINGS = {
@@ -19,6 +19,8 @@ OPENINGS = {
     "consumers": b'\n],"consumers":[',
     "writers": b'\n],"writers":[',
     "segments": b'\n],"segments":[',
+    "heads": b'\n],"heads":[',
+    "changes": b'\n],"changes":[',
     "jobs": b'\n],"jobs":[',
 }
 """The text before the rows of each table, in the order of the tables."""
@@ -26,9 +28,13 @@ COMMA = b","
 SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"
 SEGMENTS = "segments"
-"""The table of segments. It is no matter of people: an edit keeps it as it is."""
-TABLES = tuple(name for name in OPENINGS if name != SEGMENTS)
-OPTIONAL = frozenset({"tokens", "consumers", "writers", SEGMENTS})
+"""The table of segments."""
+HISTORY = ("heads", "changes")
+"""The tables of the history: the copies that are kept, and the latest changes."""
+KEPT = frozenset({SEGMENTS, *HISTORY})
+"""Tables that are no matter of people: an edit keeps them, and a copy is made without them."""
+TABLES = tuple(name for name in OPENINGS if name not in KEPT)
+OPTIONAL = frozenset({"tokens", "consumers", "writers"}) | KEPT
 """Tables that are left out if they are empty."""
 
 
@@ -48,4 +54,5 @@ class Head(Struct, frozen=True, kw_only=True):
     next_seq: int
     horizon: int
     time: Raw | UnsetType = UNSET
+    since: int | UnsetType = UNSET
     commits: list[str]

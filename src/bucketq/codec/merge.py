@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from bucketq.codec.layout import SEGMENTS, TABLES
+from bucketq.codec.layout import HISTORY, SEGMENTS, TABLES
 
 BOOKKEEPING = (
-    *("requires", "former", SEGMENTS),
+    *("requires", "former", SEGMENTS, *HISTORY, "since"),
     *("format", "checksum", "bytes", "version", "commit", "incarnation", "commits"),
 )
 """Fields of the head that no edit may change: a merge takes them from the newest object."""

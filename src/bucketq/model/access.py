@@ -26,7 +26,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _OPERATIONS: dict[Right, tuple[type, ...]] = {
     "push": (ops.Push, batches.Publish),
-    "read": (ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers),
+    "read": (
+        *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers),
+        *ops.HISTORY_READS,
+    ),
     "claim": (
         *(ops.Claim, ops.Heartbeat, ops.Complete, ops.CompleteMany, ops.Fail),
         *(ops.Release, ops.ReleaseMany, ops.Withdraw),

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
+from bucketq.model.history import DropChanges, ForgetHistory, NameCopy, ReadChanges, ReadCopy
 from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
@@ -343,6 +344,11 @@ AnyOperation = (
     | NameVector
     | TidySegments
     | ForgetFormer
+    | DropChanges
+    | NameCopy
+    | ForgetHistory
+    | ReadChanges
+    | ReadCopy
 )
 
 
@@ -352,8 +358,12 @@ CLAIMS = (Claim, ClaimBatch)
 READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens, ReadBatch, ReadConsumers)
 """Operations that change nothing."""
 
+HISTORY_READS = (ReadChanges, ReadCopy)
+"""Reads of the history, most of which is not in the state: committers answer them by themselves."""
+
 REPEATABLE = (
     *READS,
+    *HISTORY_READS,
     ClaimBatch,
     Heartbeat,
     Withdraw,
@@ -370,6 +380,9 @@ REPEATABLE = (
     NameVector,
     TidySegments,
     ForgetFormer,
+    DropChanges,
+    NameCopy,
+    ForgetHistory,
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
 

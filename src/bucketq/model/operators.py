@@ -111,7 +111,7 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
                 f"max_format cannot be 1 while the queue has segments ({len(state.cold.rows)}): "
                 "their jobs must have been worked off first, or cancelled; see `bucketq stats`"
             )
-        state.requires.pop("segments", None)
+        state.requires.clear()  # ``changed`` has made sure that history is off.
         state.touch_head()
     if settings != state.settings:
         state.settings = settings

@@ -306,6 +306,9 @@ def _add(
     for segment in written:
         if name_pushed(state, segment, Pushed(first, now), left):
             state.changes += [("jobs", jobs[n].id) for n in segment.seqs if n not in left]
+            if state.recorder is not None:
+                rows = ((jobs[n], first + n) for n in segment.seqs if n not in left)
+                state.recorder.add(_record(job, seq, now) for job, seq in rows)
             left.update(segment.seqs)
     hot = [_record(job, first + n, now) for n, job in enumerate(jobs) if n not in left]
     state.add_jobs(hot)

@@ -66,6 +66,11 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     if finished jobs take more than a quarter of ``spill_bytes`` together."""
     archive_retention_s: float = 0.0
     """How long the archive keeps a finished job; 0: for ever."""
+    history_retention_s: float = 0.0
+    """How long the queue remembers what each commit changed; 0: not at all. It must not be longer
+    than ``archive_retention_s``, unless that is 0."""
+    history_bytes: int = GIB
+    """How many bytes the history takes before the oldest of it is deleted."""
     session_retention_s: float = 600.0
     """How long a client's requests are remembered after its last one."""
     max_sessions: int = 4096
@@ -103,6 +108,7 @@ _ZERO_ALLOWED = frozenset(
         "archive_retention_s",
         "clock_margin_s",
         "grace_s",
+        "history_retention_s",
         "max_dead",
         "max_errors",
         "max_tags",
@@ -118,6 +124,7 @@ _HIGHEST: dict[str, float] = {
     "max_batch_jobs": 100_000,
     "max_batch_bytes": 1024 * MIB,
     "max_bytes": 1024 * GIB,
+    "history_bytes": 1024 * GIB,
     "max_format": 2,
 }
 
@@ -146,7 +153,22 @@ def changed(settings: Settings, changes: dict[str, object]) -> Settings:
             f"heartbeat_s ({new.heartbeat_s:g}) must be smaller than lease_s ({new.lease_s:g}), "
             "or every lease runs out between two heartbeats"
         )
+    _check_history(new)
     return new
+
+
+def _check_history(new: Settings) -> None:
+    if new.history_retention_s and new.max_format == 1:
+        raise InvalidRequestError(
+            "history needs max_format 2: run `bucketq upgrade` once every process has been "
+            "upgraded; or set history_retention_s to 0"
+        )
+    if 0 < new.archive_retention_s < new.history_retention_s:
+        raise InvalidRequestError(
+            f"history_retention_s ({new.history_retention_s:g}) must not be larger than "
+            f"archive_retention_s ({new.archive_retention_s:g}): jobs that the archive has deleted "
+            "would still be in the history"
+        )
 
 
 def check_backoff(backoff: object) -> None:

@@ -22,6 +22,7 @@ from bucketq.model.age_index import AgeIndex
 from bucketq.model.cold_jobs import ColdJobs
 from bucketq.model.cold_rows import ColdRows
 from bucketq.model.finished_jobs import FinishedJobs, finished_at
+from bucketq.model.history import ChangeRecorder, History
 from bucketq.model.known_keys import KnownKeys
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
@@ -46,6 +47,11 @@ Change = tuple[str, str]
 
 class State:
     """A queue at one version, and what was applied to it since."""
+
+    archive_trouble = ""
+    """Why this process cannot archive finished jobs, for errors that result from it."""
+    recorder: ChangeRecorder | None = None
+    """Notes what is changed; None: history is off."""
 
     def __init__(
         self,
@@ -87,6 +93,7 @@ class State:
         """The jobs in segments."""
         self.extra: dict[Change, dict[str, Raw]] = {}
         """Fields that this version of bucketq does not know, by table and row."""
+        self.history = History()
 
         self.size_bytes = 0
         """How large the object was at this version."""
@@ -102,8 +109,6 @@ class State:
         self.delayed = AgeIndex(self.jobs.by_id, _due_at, ())
         self.done = FinishedJobs()
         """The outbox: jobs that wait to be archived."""
-        self.archive_trouble = ""
-        """Why this process cannot archive them, for errors that result from it."""
         self.counts: dict[tuple[str, Status], int] = {}
         self.known_keys = KnownKeys(self.keys, self.cold.rows)
         """The keys of the object, and those in segments."""
@@ -139,6 +144,8 @@ class State:
     def add_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Add jobs that wait and were not there, behind all others."""
         self.jobs.extend(jobs)
+        if self.recorder is not None:
+            self.recorder.add(jobs)
         self.changes += [("jobs", job.id) for job in jobs]
         self._enter_all(jobs)
 
@@ -189,6 +196,8 @@ class State:
             return
         self.jobs.put(job)
         self.changes.append(("jobs", job.id))
+        if self.recorder is not None:
+            self.recorder.add((job,))
         self._count(job.kind, job.status, 1)
         self._enter(job)
 
@@ -196,6 +205,8 @@ class State:
         """Put a new record in the place of the old one, and keep the indexes right."""
         self.changes.append(("jobs", job.id))
         if old.status == "running" == job.status and old.kind == job.kind:
+            if self.recorder is not None:
+                self.recorder.replace(old, job)
             self.jobs.replace((job,))  # To the indexes, nothing has changed.
             return
         self._leave(old)
@@ -206,6 +217,8 @@ class State:
     def remove_job(self, job_id: str) -> None:
         """Take out a job that is in the archive."""
         before_bytes = self.done.size_bytes
+        if self.recorder is not None:
+            self.recorder.remove(self.jobs.by_id[job_id])
         self._leave(self.jobs.by_id[job_id])
         self.added_bytes += self.done.size_bytes - before_bytes
         self.jobs.remove(job_id)
@@ -344,6 +357,9 @@ class State:
 
     def _store(self, jobs: Collection[JobRecord]) -> None:
         """Replace rows; one that was in a segment is written to the object from now on."""
+        if self.recorder is not None:
+            for job in jobs:
+                self.recorder.replace(self.jobs.by_id[job.id], job)
         if self.cold.lent:
             for job in jobs:
                 lent = self.cold.give_up(job.id)

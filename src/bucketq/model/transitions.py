@@ -26,6 +26,8 @@ from bucketq.model import (
     brokers,
     check,
     consumers,
+    history,
+    history_changes,
     leases,
     operators,
     pushes,
@@ -91,6 +93,9 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     segments.NameVector: segment_changes.name_vector,
     segments.TidySegments: operators.tidy_segments,
     segments.ForgetFormer: segment_changes.forget_former,
+    history.DropChanges: history_changes.drop_changes,
+    history.NameCopy: history_changes.name_copy,
+    history.ForgetHistory: history_changes.forget_history,
     ops.ReadOutbox: archiving.read_outbox,
     ops.Get: reads.get,
     ops.List: reads.page,
@@ -128,8 +133,11 @@ _STORED: dict[type[Operation], tuple[_Remember, _Recall]] = {
 """What a session stores of an answer, and how the answer is made again; others are stored whole."""
 
 
-def apply(state: State, request: Request, now: datetime) -> Applied:
-    """Apply a request to a state, or answer it again if it was applied before."""
+def apply(state: State, request: Request, now: datetime, by: str = "") -> Applied:
+    """Apply a request to a state, or answer it again if it was applied before.
+
+    ``by`` is what the history calls the sender, if it is known.
+    """
     mark = len(state.changes)
     operation = request.operation
     is_recorded = bool(request.session) and type(operation) not in _UNRECORDED
@@ -150,7 +158,10 @@ def apply(state: State, request: Request, now: datetime) -> Applied:
         return Applied(None, error, [])
     if is_recorded and len(state.changes) != mark:
         _remember(state, request, answer, now)
-    return Applied(answer, None, state.changes[mark:])
+    changes = state.changes[mark:]
+    if changes and state.recorder is not None:
+        state.recorder.note(operation, request.session, changes, by)
+    return Applied(answer, None, changes)
 
 
 def _drop_frames(error: BaseException) -> None:

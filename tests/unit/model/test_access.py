@@ -251,7 +251,10 @@ NEEDED: dict[str, set[type[Operation]]] = {
         numbered_batches.AckBatch,
         numbered_batches.ReleaseBatch,
     },
-    "read": {ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers},
+    "read": {
+        *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers),
+        *ops.HISTORY_READS,
+    },
 }
 
 

@@ -1,0 +1,107 @@
+"""What the types of rows do not say, but the model needs: checks of tables that were just read.
+
+Each raises ``ValueError`` with the place of what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bucketq.codec.gone_vector import is_vector_id
+from bucketq.codec.segment_file import is_segment_id
+from bucketq.model.history import ChangeRecord, CopyRecord
+from bucketq.model.numbered_batches import ConsumerRecord
+from bucketq.model.records import JobRecord
+from bucketq.model.segments import Gone, SegmentRecord
+from bucketq.model.sessions import Session
+
+
+def check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
+    """Check statuses, numbers and times of jobs."""
+    highest = jobs[-1].seq if jobs else 0
+    if highest >= next_seq:
+        raise ValueError(f"next_seq is {next_seq}, but jobs have numbers up to {highest}")
+    for index, job in enumerate(jobs):
+        status = job.status
+        if status == "running" and (job.lease is None or job.worker is None):
+            raise ValueError(f"jobs[{index}] ({job.id}) is running without a lease and a worker")
+        if status == "done" and (job.outcome is None or job.finished_at is None):
+            raise ValueError(f"jobs[{index}] ({job.id}) is done without an outcome and a time")
+        if (
+            job.pushed_at.tzinfo is None
+            or ((at := job.run_at) is not None and at.tzinfo is None)
+            or ((at := job.claimed_at) is not None and at.tzinfo is None)
+            or ((at := job.heartbeat_at) is not None and at.tzinfo is None)
+            or ((at := job.finished_at) is not None and at.tzinfo is None)
+        ):
+            raise ValueError(f"jobs[{index}] ({job.id}) has a time without a zone")
+
+
+def check_segments(segments: list[SegmentRecord], next_seq: int) -> None:
+    """Check that the entries of segments are consistent."""
+    seen = set[str]()
+    for index, segment in enumerate(segments):
+        place = f"segments[{index}] ({segment.id})"
+        if not is_segment_id(segment.id) or segment.id in seen:
+            raise ValueError(f"{place} has no id of its own")
+        seen.add(segment.id)
+        if segment.cls != "keys" and segment.last >= next_seq:
+            raise ValueError(f"next_seq is {next_seq}, but {place} goes up to {segment.last}")
+        gone = Gone(segment.gone)
+        last = segment.gone[-1][1] if segment.gone else -1
+        is_exact = bool(segment.vector) or segment.live == segment.rows - gone.count
+        most = segment.rows - gone.count
+        if last >= segment.rows or not is_exact or not 0 < segment.live <= most:
+            raise ValueError(f"{place}: its rows, those that are gone and those left do not fit")
+        if segment.vector and not (is_vector_id(segment.vector) and segment.vector_bytes > 0):
+            raise ValueError(f"{place} names a vector that cannot be one")
+        pushed = segment.pushed
+        if segment.base < 0 or (segment.base > 0) is (pushed is None):
+            raise ValueError(f"{place} has a base without a time, or a time without a base")
+        if segment.at.tzinfo is None or (pushed is not None and pushed.at.tzinfo is None):
+            raise ValueError(f"{place} has a time without a zone")
+
+
+def check_sessions(sessions: list[Session]) -> None:
+    """Check the ranges of requests that have taken effect."""
+    for index, session in enumerate(sessions):
+        if any(len(span) != 2 or span[0] > span[1] for span in session.done):  # noqa: PLR2004 - a pair
+            raise ValueError(
+                f"sessions[{index}] ({session.id}): done must be pairs of first and last"
+            )
+
+
+def check_consumers(consumers: list[ConsumerRecord]) -> None:
+    """Check the open batches of consumers."""
+    for index, consumer in enumerate(consumers):
+        if consumer.epoch < 1 or consumer.batch < 0:
+            raise ValueError(
+                f"consumers[{index}] ({consumer.id}) has an epoch or a batch below the first"
+            )
+        if consumer.is_open and not (consumer.batch and consumer.secret):
+            raise ValueError(
+                f"consumers[{index}] ({consumer.id}) has jobs without a batch and a secret"
+            )
+        if len(set(consumer.jobs)) < len(consumer.jobs):
+            raise ValueError(f"consumers[{index}] ({consumer.id}) has a job twice")
+
+
+def check_history(
+    since: int, version: int, changes: Sequence[ChangeRecord], copies: Sequence[CopyRecord]
+) -> None:
+    """Check that the rows of the history are those of versions without a hole, up to this one."""
+    if not since and (changes or copies):
+        raise ValueError("it has rows of a history, and does not say since when")
+    before = version - len(changes)
+    if changes and before + 1 < since:
+        raise ValueError(f"changes has {len(changes)} rows, but the history begins with {since}")
+    for index, change in enumerate(changes):
+        if change.seq != before + index + 1:
+            raise ValueError(
+                f"changes[{index}] is of version {change.seq}, not {before + index + 1}"
+            )
+    last = since - 2
+    for index, copy in enumerate(copies):
+        if not last < copy.seq < version or copy.id != f"{copy.seq:020d}":
+            raise ValueError(f"heads[{index}] ({copy.id}) is not of a version that is kept")
+        last = copy.seq
