@@ -22,7 +22,7 @@ from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 from bucketq.admin.restore import Restored, restore
-from bucketq.admin.sweep import Swept, clear_incarnation, count_segments, sweep
+from bucketq.admin.sweep import Swept, clear_incarnation, count_segments, sweep, sweep_history
 
 __all__ = [
     "AcceptedLoss",
@@ -53,4 +53,5 @@ __all__ = [
     "save_to",
     "summarize",
     "sweep",
+    "sweep_history",
 ]

@@ -22,6 +22,7 @@ from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.segment_folder import SegmentFolder
 from bucketq.errors import InvalidRequestError
 from bucketq.model.cold_segment import Segment
+from bucketq.model.history import break_off
 from bucketq.model.state import State
 
 # A conflict means that the queue was changed within one write; twenty in a row mean a busy queue.
@@ -78,6 +79,7 @@ async def accept_loss(target: QueueObject, chosen: Collection[str] | None) -> Ac
         state = decode(stored.body, target.url).state
         try:
             given_up = await _replace(target, state, found)
+            break_off(state)
             await target.write_state(state, stored.etag)
         except (ChangedMeanwhileError, StaleStateError):
             continue

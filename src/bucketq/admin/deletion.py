@@ -82,6 +82,7 @@ async def delete(target: QueueObject, seen: StoredObject, *, archive: bool = Fal
     try:
         for incarnation in stone.incarnations:
             segments += await _answered(target, target.segments_of(incarnation).clear)
+            await _answered(target, target.history_of(incarnation).clear)
     except StoreRefusedError:
         if was_deep:  # A queue that never had segments may be without access to them.
             raise

@@ -22,6 +22,7 @@ from bucketq.codec import decode
 from bucketq.codec.merge import EditConflictError, changes, merge
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
+from bucketq.model.history import break_off
 from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.state import State
 from bucketq.model.table import Row, Table
@@ -95,6 +96,7 @@ async def finish_edit(target: QueueObject, draft: Draft, text: bytes) -> Edited:
             state = _merge(target, draft, text, found.body)
         try:
             await _check_new_rows(target, decode(found.body, target.url, accept=True).state, state)
+            break_off(state)
             await target.write_state(state, found.etag)
         except (ChangedMeanwhileError, StaleStateError):
             continue
@@ -118,7 +120,16 @@ def _parse_text(text: bytes, base: State) -> State:
             "the text cannot be used: leave 'requires' and 'segments' as they are; they say where "
             "the other rows of the queue are"
         )
+    if _history(state) != _history(base):
+        raise InvalidRequestError(
+            "the text cannot be used: leave 'since', 'heads' and 'changes' as they are; they are "
+            "the history of the queue"
+        )
     return state
+
+
+def _history(state: State) -> tuple[object, ...]:
+    return (state.history.since, [*state.history.copies], [*state.history.changes])
 
 
 def _entries(state: State) -> list[SegmentRecord]:

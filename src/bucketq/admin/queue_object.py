@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 
 from bucketq.clock import Clock
 from bucketq.codec import Document, decode, is_tombstone
+from bucketq.commit.history_folder import HistoryFolder
 from bucketq.commit.register import judge_commit
 from bucketq.commit.segment_folder import SegmentFolder
 from bucketq.errors import CorruptStateError, QueueNotFoundError, RejectedError, UnavailableError
@@ -104,7 +105,7 @@ class QueueObject:
     async def write_state(self, state: State, etag: str | None) -> None:
         """Write a state as the next version; see ``write``."""
         # A new document, because the sections of one that was read refer to the old tables.
-        prepared = Document(state).prepare(self.new_commit())
+        prepared = Document(state).prepare(self.new_commit(), self.clock.now())
         await self.write(prepared.body, etag, prepared.commit)
 
     async def write(self, body: bytes, etag: str | None, commit: str = "") -> None:
@@ -161,6 +162,10 @@ class QueueObject:
     def segments_of(self, incarnation: str) -> SegmentFolder:
         """Return the folder of the segments of an incarnation of this queue."""
         return SegmentFolder(self.store, self.key, incarnation, self.url, self.clock)
+
+    def history_of(self, incarnation: str) -> HistoryFolder:
+        """Return the folder of the history of an incarnation of this queue."""
+        return HistoryFolder(self.store, self.key, incarnation, self.clock)
 
     def new_commit(self) -> str:
         """Draw the id of a commit."""

@@ -10,6 +10,7 @@ from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, is_tombstone
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, NewerFormatError
+from bucketq.model.history import break_off
 from bucketq.model.state import State
 
 
@@ -56,6 +57,7 @@ async def repair(target: QueueObject, *, accept: bool = False) -> Diagnosis:
     if not accept:
         return Diagnosis(problem, summary=summarize(state))
     saved = await _save(target, state, found.body)
+    break_off(state)
     await target.write_state(state, found.etag)
     return Diagnosis(problem, summary=summarize(state), saved=saved)
 

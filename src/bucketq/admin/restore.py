@@ -37,6 +37,7 @@ from bucketq.errors import (
     RejectedError,
     StoreRefusedError,
 )
+from bucketq.model.history import History
 from bucketq.model.operations import Release, Request
 from bucketq.model.segment_changes import FORMAT, class_of
 from bucketq.model.segments import SegmentClass
@@ -185,6 +186,7 @@ def _renew(target: QueueObject, state: State, replaced: _Replaced) -> int:
     state.version = max(state.version, replaced.version)
     state.commits.clear()
     state.broker = None
+    state.history, state.recorder = History(), None
     state.sessions = Sessions(horizon=state.version + 1)
     return len(running)
 

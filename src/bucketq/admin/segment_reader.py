@@ -80,6 +80,13 @@ class SegmentReader:
             return str(error)
         return None
 
+    async def read_newest(self) -> State:
+        """Read the queue object as it is now."""
+        newest = (await self._target.read()).body
+        if is_tombstone(newest):
+            raise QueueNotFoundError(f"{self._target.url} was deleted meanwhile")
+        return decode(newest, self._target.url).state
+
     def _numbers(self, segment: Segment) -> array[int]:
         rows = self._state.cold.rows
         rows.index_of(segment)
@@ -88,10 +95,7 @@ class SegmentReader:
 
     async def read_named(self) -> NamedSegments:
         """Read which segments of this incarnation the queue names now."""
-        newest = (await self._target.read()).body
-        if is_tombstone(newest):
-            raise QueueNotFoundError(f"{self._target.url} was deleted meanwhile")
-        state = decode(newest, self._target.url).state
+        state = await self.read_newest()
         is_same = state.incarnation == self._state.incarnation
         ids = state.cold.rows.names() if is_same else set[str]()
         return NamedSegments(state.incarnation, state.version, ids)

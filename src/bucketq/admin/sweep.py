@@ -13,9 +13,13 @@ from bucketq.admin.deletion import incarnation_of
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, read_tombstone
+from bucketq.commit.queue_history import QueueHistory
+from bucketq.commit.segment_folder import NamedSegments
 from bucketq.errors import InvalidRequestError
+from bucketq.model.history import FEATURE
 from bucketq.model.operations import Request
 from bucketq.model.segments import ForgetFormer
+from bucketq.model.state import State
 from bucketq.model.transitions import apply
 
 # A conflict means that the queue was changed within one write. If it changes that often, it has a
@@ -29,6 +33,8 @@ class Swept:
 
     segments: int
     """Segments of the queue that no version can name any more."""
+    history: int
+    """Objects of the history that the queue has forgotten."""
     former_segments: int
     """Segments of incarnations that have ended."""
     forgotten: tuple[str, ...]
@@ -45,9 +51,26 @@ async def sweep(target: QueueObject) -> Swept:
     """
     state = decode((await target.read()).body, target.url).state
     reader = SegmentReader(target, state)
-    segments = await reader.segments.folder.sweep(reader.read_named)
+    history = QueueHistory(target.store, target.key, target.clock)
+
+    async def read_kept() -> NamedSegments:
+        return await history.named_by(await reader.read_newest())
+
+    segments = await reader.segments.folder.sweep(read_kept)
+    forgotten = await sweep_history(target)
     former, empty = await reader.segments.clear_former(state)
-    return Swept(segments, former, empty if await _forget(target, empty) else ())
+    return Swept(segments, forgotten, former, empty if await _forget(target, empty) else ())
+
+
+async def sweep_history(target: QueueObject) -> int:
+    """Delete the parts of the history that the queue has forgotten; return how many objects."""
+    state = decode((await target.read()).body, target.url).state
+    return await target.history_of(state.incarnation).sweep(state) if _has_history(state) else 0
+
+
+def _has_history(state: State) -> bool:
+    """Whether the queue has, or had, a history."""
+    return FEATURE in state.requires
 
 
 async def count_segments(target: QueueObject, incarnation: str) -> int:
@@ -69,6 +92,7 @@ async def clear_incarnation(target: QueueObject, incarnation: str) -> int:
         StoreRefusedError: The store does not list or delete.
     """
     await _refuse_current(target, incarnation)
+    await target.history_of(incarnation).clear()
     return await target.segments_of(incarnation).clear()
 
 

@@ -41,6 +41,12 @@ class RemoteRequest(PendingRequest):
         return self.connection
 
     @property
+    def by(self) -> str:
+        """The token that its client has shown, if any."""
+        shown = self.connection.shown
+        return "" if shown is None else f"token {shown.id}"
+
+    @property
     def is_resolved(self) -> bool:
         """Whether it was answered, or its client is gone."""
         return self._is_resolved or not self.connection.is_open

@@ -13,7 +13,13 @@ from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.client.addresses import AddressFinder
-from bucketq.client.connect_arguments import BROKERS, ConnectArguments, Launch, local_committer
+from bucketq.client.connect_arguments import (
+    BROKERS,
+    ConnectArguments,
+    Launch,
+    local_committer,
+    own_register,
+)
 from bucketq.client.discovery import ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
 from bucketq.client.remote import RemoteCommitter
@@ -102,7 +108,7 @@ def _launcher(
     if launch == "spawn":
         return SpawnLauncher(location.url, lock, _IDLE_EXIT_S)
     broker = Broker(
-        Register(location.store, location.key, location.url, clock),
+        own_register(location, clock),
         clock,
         transport,
         archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from bucketq.archive import ArchiveWriter, Layout
@@ -65,9 +67,20 @@ class ConnectArguments(NamedTuple):
 def local_committer(kind: type[C], place: Location, arguments: ConnectArguments, clock: Clock) -> C:
     """Make a committer that writes the object from this process."""
     return kind(
-        Register(place.store, place.key, place.url, clock),
+        own_register(place, clock),
         clock,
         timeout_s=arguments.timeout_s,
         create=arguments.create,
         archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
     )
+
+
+def own_register(place: Location, clock: Clock) -> Register:
+    """Make a register whose commits the history ascribes to the user and host of this process."""
+    register = Register(place.store, place.key, place.url, clock)
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # The user of a container may have no name.
+        user = "unknown"
+    register.writer = f"{user}@{socket.gethostname()}"
+    return register

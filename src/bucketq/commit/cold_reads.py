@@ -80,7 +80,7 @@ class ColdReads:
 
 
 async def apply_reading(
-    register: Register, state: State, request: Request, now: datetime
+    register: Register, state: State, request: Request, now: datetime, by: str = ""
 ) -> Applied:
     """Apply a request, and read the rows of segments that it needs.
 
@@ -91,7 +91,7 @@ async def apply_reading(
     try:
         while True:
             try:
-                return apply(state, request, now)
+                return apply(state, request, now, by)
             except ColdRowsNeededError as needed:
                 held += needed.parts
                 register.segments.hold(needed.parts)

@@ -19,6 +19,8 @@ from bucketq.codec import Document
 from bucketq.commit.archiver import Archiver
 from bucketq.commit.background import Background
 from bucketq.commit.cold_reads import apply_reading
+from bucketq.commit.history_keeper import HistoryKeeper
+from bucketq.commit.history_reader import HistoryReads
 from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
@@ -31,7 +33,7 @@ from bucketq.commit.segment_upkeep import SegmentUpkeep
 from bucketq.commit.spiller import Spiller
 from bucketq.commit.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
-from bucketq.model.operations import CLAIMS, READS, Claim, Request
+from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from bucketq.store.backoff import RetryBackoff
@@ -77,6 +79,8 @@ class DirectCommitter:
         self._spiller = Spiller(submit, register.segments, clock, self.where)
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._large_pushes = LargePushes(register.segments, clock, self.where)
+        self._history = HistoryKeeper(submit, register, clock)
+        self._history_reads = HistoryReads(register, clock)
         self._claiming = Background()
         self._document: Document | None = None
         self._turn = asyncio.Lock()
@@ -104,11 +108,13 @@ class DirectCommitter:
         self.is_open = True
         self._archiver.start(lambda: self.state)
         self._upkeep.start(lambda: self.state)
+        self._history.start(lambda: self.state)
 
     async def close(self) -> None:
         """Wait for requests in progress, then close."""
         await self._archiver.stop()
         await self._upkeep.stop()
+        await self._history.stop()
         self.is_open = False
         self._announce()
         await self._claiming.finish(self._timeout_s)
@@ -144,6 +150,8 @@ class DirectCommitter:
         attempts = _Attempts(request)
         try:
             async with asyncio.timeout(timeout_s):
+                if isinstance(request.operation, HISTORY_READS):
+                    return await self._history_reads.read(request.operation)
                 if isinstance(request.operation, READS) and self._under_way:
                     return await self._read_in_time(attempts)
                 return await self._try_in_turn(attempts)
@@ -217,8 +225,11 @@ class DirectCommitter:
                 return applied.result()
             base_version = self._register.version
             began_s = asyncio.get_running_loop().time()
-            settled = await self._register.commit(document, self._register.prepare(document))
+            prepared = self._register.prepare(document)
+            settled = await self._register.commit(document, prepared)
             is_first = settled.verdict is Verdict.LANDED
+            if is_first and settled.document is document and not document.state.is_served:
+                self._history.notice(document.state, prepared.body)
             self._fairness.wrote(began_s, was_first=is_first)
             self._document = settled.document
             if is_first:
@@ -229,17 +240,21 @@ class DirectCommitter:
             await race.wait()
 
     async def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
-        state, now = document.state, self._clock.now()
+        state = document.state
         self._seen = state
         self.sees_broker = state.is_served
+        is_alone = not state.is_served and not isinstance(request.operation, READS)
+        steps = await self._history.step_before(state) if is_alone else []
+        now = self._clock.now()
         if isinstance(request.operation, CLAIMS):
             self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)
-        applied = await apply_reading(self._register, state, request, now)
+        by = self._register.writer if request.session else ""
+        applied = await apply_reading(self._register, state, request, now, by)
         if state.has_changes:
             tidy(state, now)
             if not state.is_served:  # Otherwise the broker does it, beside its commits.
-                for spill in await self._spiller.spill_before(state):
-                    apply(state, Request(spill), now)
+                for step in (*steps, *await self._spiller.spill_before(state)):
+                    apply(state, Request(step), now)
         return applied
 
     @property

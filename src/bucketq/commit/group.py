@@ -29,6 +29,8 @@ from bucketq.codec import Document
 from bucketq.commit.archiver import Archiver
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
+from bucketq.commit.history_keeper import HistoryKeeper
+from bucketq.commit.history_reader import HistoryReads
 from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.outcome_errors import closed, unanswered
 from bucketq.commit.pacing import BatchDelay
@@ -41,7 +43,7 @@ from bucketq.commit.tidying import tidy
 from bucketq.commit.transient_faults import TransientFault
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import StoreRefusedError, UnavailableError
-from bucketq.model.operations import Request
+from bucketq.model.operations import HISTORY_READS, Request
 from bucketq.model.state import State
 from bucketq.store.resolve_write import Verdict
 
@@ -86,6 +88,8 @@ class GroupCommitter:
         self._archiver = Archiver(submit, archive, clock, self.where)
         self._spiller = Spiller(submit, register.segments, clock, self.where)
         self._upkeep = SegmentUpkeep(submit, register, clock)
+        self._history = HistoryKeeper(submit, register, clock)
+        self._history_reads = HistoryReads(register, clock)
         self._wake = asyncio.Event()
         self._cold = ColdReads(register)
         self._large_pushes = LargePushes(register.segments, clock, self.where)
@@ -126,6 +130,7 @@ class GroupCommitter:
         self._archiver.start(lambda: self.state)
         self._spiller.start(lambda: self.state)
         self._upkeep.start(lambda: self.state)
+        self._history.start(lambda: self.state)
         self._task = loop.create_task(self._run())
         self._stalls.start()
 
@@ -135,6 +140,7 @@ class GroupCommitter:
         await self._archiver.stop()
         await self._spiller.stop()
         await self._upkeep.stop()
+        await self._history.stop()
         self._is_closing = self.working.is_closing = True
         if self._task is not None:
             self._wake.set()
@@ -142,13 +148,14 @@ class GroupCommitter:
             await self._stalls.finish(self._task, limit_s)
         await self._cold.stop()
         await self._large_pushes.stop()
+        await self._history_reads.stop()
         self._answer_all(None)
         self.working.document = None
 
     async def submit(self, request: Request, timeout_s: float) -> Any:
         """Apply a request, and wait until its effect is durable."""
         loop = asyncio.get_running_loop()
-        pending = LocalRequest(request, self._register.version, loop)
+        pending = LocalRequest(request, self._register.version, loop, self._register.writer)
         self.admit(pending)
         self.accept(pending)
         limit_s = timeout_s + max(0.0, pending.until - loop.time())
@@ -188,6 +195,9 @@ class GroupCommitter:
         """Apply a request; it is answered once that is durable."""
         if self._task is None or self._task.done():
             pending.resolve(None, self._broken or closed(self.where))
+            return
+        if isinstance(pending.request.operation, HISTORY_READS):
+            self._history_reads.start(pending, self.working.refusal_of)
             return
         self.working.accept(pending)
         self._wake.set()
@@ -279,6 +289,8 @@ class GroupCommitter:
         self._hooks.fairness.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
         self._batch_delay.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
         self._spiller.notice(document.state)
+        if settled.verdict is Verdict.LANDED and settled.document is document:
+            self._history.notice(document.state, prepared.body)
         if working.settle(document, settled, base_version, began_s):
             self._wake.set()
 

@@ -54,6 +54,11 @@ class PendingRequest:
         return None
 
     @property
+    def by(self) -> str:
+        """What the history calls the sender; empty: not known."""
+        return ""
+
+    @property
     def is_in_vain(self) -> bool:
         """Whether it is a claim that found no job."""
         is_claim = type(self.request.operation) in CLAIMS
@@ -72,11 +77,19 @@ class PendingRequest:
 class LocalRequest(PendingRequest):
     """A request of this process, whose caller awaits a future."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("_by", "answer")
 
-    def __init__(self, request: Request, since: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, request: Request, since: int, loop: asyncio.AbstractEventLoop, by: str = ""
+    ) -> None:
         super().__init__(request, since, loop.time())
+        self._by = by
         self.answer: asyncio.Future[Any] = loop.create_future()
+
+    @property
+    def by(self) -> str:
+        """User and host of this process, for requests of its callers."""
+        return self._by if self.request.session else ""
 
     @property
     def is_resolved(self) -> bool:

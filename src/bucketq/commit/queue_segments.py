@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import complete_lines
+from bucketq.commit.history_folder import HistoryFolder
 from bucketq.commit.segment_cache import SegmentParts
 from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
 from bucketq.commit.segment_policy import DEFAULT_POLICY
@@ -80,7 +81,7 @@ class QueueSegments:
         state.cold.rows.cache = self._parts
 
     async def clear_former(self, state: State) -> tuple[int, tuple[str, ...]]:
-        """Delete the segments of incarnations that ended before a state's own.
+        """Delete the segments and histories of incarnations that ended before a state's own.
 
         Returns how many it deleted, and the incarnations of which it found none, which need not be
         remembered. Those of which it found some stay on the list until the next sweep: the listing
@@ -95,6 +96,8 @@ class QueueSegments:
                 continue
             folder = SegmentFolder(self._store, self._key, incarnation, self._where, self._clock)
             count = await folder.clear()
+            history = HistoryFolder(self._store, self._key, incarnation, self._clock)
+            count += await history.clear()
             deleted += count
             if not count:
                 empty.append(incarnation)

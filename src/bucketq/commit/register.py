@@ -27,6 +27,7 @@ from typing import TypeVar
 from bucketq.clock import Clock, new_id
 from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, read_heading
 from bucketq.commit.pacing import Pacer
+from bucketq.commit.queue_history import QueueHistory
 from bucketq.commit.queue_segments import QueueSegments
 from bucketq.commit.segment_folder import NamedSegments
 from bucketq.errors import (
@@ -96,6 +97,9 @@ class Register:
         self._clock = clock
         self.segments = QueueSegments(store, key, where, clock)
         """The segments of the queue."""
+        self.history = QueueHistory(store, key, clock)
+        self.writer = ""
+        """What the history calls this process: its user and host."""
         self._pacer = Pacer(store.write_interval_s)
         self._seen: _Seen | None = None
         self._expected_bytes = 0
@@ -120,7 +124,7 @@ class Register:
         """Return another register of the same object, to read it while this one writes."""
         other = Register(self._store, self._key, self.where, self._clock)
         other._seen, other._expected_bytes = self._seen, self._expected_bytes
-        other.segments = self.segments
+        other.segments, other.history = self.segments, self.history
         return other
 
     async def fetch(self, parts: Collection[SegmentPart]) -> None:
@@ -235,7 +239,7 @@ class Register:
 
     def prepare(self, document: Document) -> Prepared:
         """Encode what was applied to a document as its next version."""
-        return document.prepare(self._clock.entropy(_COMMIT_BYTES).hex())
+        return document.prepare(self._clock.entropy(_COMMIT_BYTES).hex(), self._clock.now())
 
     async def commit(self, document: Document, prepared: Prepared) -> Settled:
         """Write a prepared commit, and retry until its outcome is certain.

@@ -36,6 +36,7 @@ from bucketq.codec.segment_file import (
 from bucketq.commit.background import BackgroundLoop
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.register import Register
+from bucketq.commit.segment_folder import NamedSegments
 from bucketq.commit.transient_faults import TransientFault
 from bucketq.model.cold_segment import Segment
 from bucketq.model.operations import Request
@@ -120,7 +121,11 @@ class SegmentUpkeep:
 
     async def sweep(self) -> int:
         """Delete segments that no version of the queue can name any more; return how many."""
-        return await self._register.segments.folder.sweep(self._register.read_named)
+        return await self._register.segments.folder.sweep(self._read_kept)
+
+    async def _read_kept(self) -> NamedSegments:
+        """Read what the queue names, and what the copies of its history name."""
+        return await self._register.history.named_by((await self._register.beside().load()).state)
 
     async def _clear_former(self, state: State) -> None:
         """Delete the segments of incarnations that have ended, and forget those that have none."""

@@ -204,5 +204,6 @@ def _row_bytes(job: JobRecord) -> int:
 
 
 def _hot_bytes(state: State) -> int:
-    """About how many bytes the object takes without finished jobs, which the archiver moves."""
-    return max(0, state.size_bytes + state.added_bytes - state.done.size_bytes)
+    """About how many bytes the object takes without what others move: finished jobs, history."""
+    moved_bytes = state.done.size_bytes + state.history.size_bytes
+    return max(0, state.size_bytes + state.added_bytes - moved_bytes)

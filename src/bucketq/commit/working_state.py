@@ -27,7 +27,7 @@ from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.register import Settled
 from bucketq.commit.request_ids import is_unjudged
-from bucketq.errors import BucketQError, CorruptStateError, NotDurableError
+from bucketq.errors import BucketQError, CorruptStateError, NotDurableError, UnavailableError
 from bucketq.model.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import CLAIMS, Claim, Request, Withdraw
 from bucketq.model.state import State
@@ -90,6 +90,13 @@ class WorkingState:
         self.backlog.add(pending)
         if self.document is not None:
             self._apply(pending, self.document)
+
+    def refusal_of(self, pending: PendingRequest) -> Exception | None:
+        """Return why a request is rejected that is answered beside the state; None: it is not."""
+        if self.document is None:
+            return UnavailableError("the queue is being reloaded: try again")
+        answered = self._hooks.intercept(pending, self.document.state, self.looked_at)
+        return None if answered is None else answered.error
 
     def adopt(self, document: Document, looked_s: float) -> None:
         """Continue with a document that was just read: apply every request that collects."""
@@ -338,7 +345,7 @@ class WorkingState:
             if self._large_pushes.wants(document.state, pending.request):
                 self._put_first(pending, document.state)
                 return
-            applied = apply(document.state, pending.request, self._clock.now())
+            applied = apply(document.state, pending.request, self._clock.now(), pending.by)
         except ColdRowsNeededError as needed:
             self.set_aside(pending, needed)
             return

@@ -28,7 +28,7 @@ async def test_a_sweep_deletes_what_no_version_can_name(world: Deep) -> None:
         await world.reader.put(key, b"left over")
     others = set(await world.segments()) - {old}
     swept = await admin.sweep(world.object())
-    assert swept == admin.Swept(segments=1, former_segments=0, forgotten=())
+    assert swept == admin.Swept(segments=1, history=0, former_segments=0, forgotten=())
     assert set(await world.segments()) == others
     assert await world.contents() == contents
     assert (await world.head()).version == head.version
@@ -49,7 +49,7 @@ async def test_a_sweep_clears_former_incarnations_and_forgets_them_the_next_time
     assert set(await world.segments()) == named(head)
     assert list((await world.head()).former) == [before.incarnation]
     swept = await admin.sweep(world.object())
-    assert swept == admin.Swept(0, 0, (before.incarnation,))
+    assert swept == admin.Swept(0, 0, 0, (before.incarnation,))
     after = await world.head()
     assert (after.former, after.version) == ({}, head.version + 1)
     assert await world.contents() == contents

@@ -284,8 +284,8 @@ async def test_a_fault_inside_apply_leaves_nothing_half_done(
 ) -> None:
     world = World()
 
-    def broken(state: Any, request: Any, now: Any) -> Any:
-        transitions.apply(state, request, now)
+    def broken(state: Any, request: Any, now: Any, by: str) -> Any:
+        transitions.apply(state, request, now, by)
         raise ZeroDivisionError("a fault inside the model")
 
     async with world.direct() as queue:
