@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "src" / "bucketq" / "client" / "blocking_queue.py"
 SOURCES = [
     ROOT / "src" / "bucketq" / "queue" / name
-    for name in ("queue.py", "batch_verbs.py", "token_verbs.py")
+    for name in ("queue.py", "batch_verbs.py", "token_verbs.py", "history_verbs.py")
 ]
 HEADER = '''"""``BlockingQueue``: the verbs of ``Queue`` for programs that do not use asyncio.
 
@@ -39,6 +39,7 @@ class BlockingQueue(Generic[T]):
     def __init__(self, loop_thread: LoopThread, queue: Queue[T]) -> None:
         """Wrap a queue that lives on the loop of that thread."""
         self._call = loop_thread.call
+        self._iterate = loop_thread.iterate
         self._queue = queue
 
     def __repr__(self) -> str:
@@ -46,6 +47,7 @@ class BlockingQueue(Generic[T]):
         return repr(self._queue).replace("<Queue", "<BlockingQueue", 1)
 '''
 ALWAYS = [
+    "from collections.abc import Iterator",
     "from typing import Generic, TypeVar",
     "from bucketq.client.loop_thread import LoopThread",
     "from bucketq.queue.queue import Queue",
@@ -72,11 +74,15 @@ def method(verb: ast.AsyncFunctionDef) -> str:
     if arguments.kwarg is not None:
         passed.append(f"**{arguments.kwarg.arg}")
     returns = "None" if verb.returns is None else ast.unparse(verb.returns)
-    passed.insert(0, f"self._queue.{verb.name}")
+    if returns.startswith("AsyncIterator"):
+        call = f"self._iterate(self._queue.{verb.name}({', '.join(passed)}))"
+        returns = returns.removeprefix("Async")
+    else:
+        call = f"self._call({', '.join([f'self._queue.{verb.name}', *passed])})"
     return (
         f"    def {verb.name}({ast.unparse(arguments)}) -> {returns}:\n"
         f'        """{words}"""\n'
-        f"        return self._call({', '.join(passed)})\n"
+        f"        return {call}\n"
     )
 
 

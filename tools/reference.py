@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "Handlers": ["Worker", "Context", "Retry", "GiveUp", "JobCancelled"],
         "Numbered batches": ["ConsumerState", "BatchState", "JobBatch", "ConsumerInfo"],
         "The state of a queue": ["Settings", "Stats", "Snapshot", "TokenInfo"],
+        "History": ["Change", "ChangeRequest", "JobChange"],
     },
     "bucketq.testing": {},
     "bucketq.spark": {},

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ClosedError,
         ConsumerFencedError,
         CorruptStateError,
+        HistoryGapError,
         InvalidRequestError,
         JobGoneError,
         JobNotFoundError,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from bucketq.model.records import Backoff, Failure
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
+    from bucketq.queue.change import Change, ChangeRequest, JobChange
     from bucketq.queue.job import Job, JobBatch, JobPage
     from bucketq.queue.new_jobs import JobSpec, PushOptions
     from bucketq.queue.queue import Queue
@@ -56,6 +58,8 @@ __all__ = [
     "BatchState",
     "BlockingQueue",
     "BucketQError",
+    "Change",
+    "ChangeRequest",
     "ClosedError",
     "ConsumerFencedError",
     "ConsumerInfo",
@@ -64,10 +68,12 @@ __all__ = [
     "CorruptStateError",
     "Failure",
     "GiveUp",
+    "HistoryGapError",
     "InvalidRequestError",
     "Job",
     "JobBatch",
     "JobCancelled",
+    "JobChange",
     "JobGoneError",
     "JobNotFoundError",
     "JobPage",
@@ -115,6 +121,7 @@ _NAMES = {
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",
     "bucketq.queue.queue": "Queue",
+    "bucketq.queue.change": "Change ChangeRequest JobChange",
     "bucketq.queue.job": "Job JobBatch JobPage",
     "bucketq.queue.new_jobs": "JobSpec PushOptions",
     "bucketq.rpc.credentials": "Tls",

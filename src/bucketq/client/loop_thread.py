@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from bucketq.errors import ClosedError
@@ -58,6 +58,19 @@ class LoopThread:
         except BaseException:
             running.cancel()
             raise
+
+    def iterate(self, items: AsyncIterator[A]) -> Iterator[A]:
+        """Yield the items of an asynchronous iterator, each of which is waited for."""
+        iterator = aiter(items)
+
+        async def step() -> list[A]:
+            try:
+                return [await anext(iterator)]
+            except StopAsyncIteration:
+                return []
+
+        while item := self.call(step):
+            yield item[0]
 
     def stop(self) -> None:
         """End the loop and the thread."""

@@ -34,6 +34,7 @@ from bucketq.queue.arguments import (
     seconds,
 )
 from bucketq.queue.batch_verbs import BatchVerbs
+from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.new_jobs import JobSpec, PushOptions, new_job
 from bucketq.queue.sender import Sender
@@ -48,7 +49,7 @@ _ANY_TAGS = Settings(max_tags=2**31)
 """A filter may name any number of tags."""
 
 
-class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
+class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
     """A queue of jobs whose payloads are ``T``.
 
     A verb that changes something returns when the change is durable, and not before. Every
@@ -384,17 +385,6 @@ class Queue(BatchVerbs[T], TokenVerbs, Generic[T]):
     async def stats(self) -> Stats:
         """Count the jobs."""
         return cast("Stats", await self._sender.send(ops.ReadStats()))
-
-    async def snapshot(self) -> ops.Snapshot:
-        """Read everything at one version: all jobs in the order of their pushes.
-
-        All of them are in memory at once. A broker sends at most 128 MiB: of a larger queue read
-        pages (``jobs``), or the storage.
-
-        Raises:
-            PayloadTooLargeError: A broker serves the queue, and it is too large for that.
-        """
-        return cast("ops.Snapshot", await self._sender.send(ops.ReadSnapshot()))
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call.

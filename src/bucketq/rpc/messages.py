@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from bucketq.model import numbered_batches
+from bucketq.model import history, numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
@@ -56,6 +56,9 @@ OFFERED = (
     numbered_batches.ReadConsumers,
     numbered_batches.RemoveConsumer,
     numbered_batches.Publish,
+    history.ReadChanges,
+    history.ReadCopy,
+    history.ForgetHistory,
 )
 """Operations that clients may send. The others are used by brokers only."""
 

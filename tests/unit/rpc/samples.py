@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from bucketq.model import numbered_batches
+from bucketq.model import history, numbered_batches
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.queue_stats import Stats
@@ -104,6 +104,11 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.List(limit=0),
     ops.ReadStats(),
     ops.ReadSnapshot(),
+    history.ReadChanges(after=0),
+    history.ReadChanges(after=2**62, limit=1),
+    history.ReadCopy(version=0),
+    history.ReadCopy(version=2**40, at="2026-01-01T00:00:00+00:00", part=3),
+    history.ForgetHistory(before=7),
     FlushArchive(),
     ops.GrantToken(id="", name="", digest="", rights=()),
     ops.GrantToken(
@@ -201,6 +206,30 @@ EMPTY_STATS = Stats(
     keys=0,
     sessions=0,
 )
+CHANGES = history.ChangePage(
+    incarnation="01KG9MFMM0C83BST5GD08927D6",
+    since=2,
+    version=9,
+    changes=(
+        history.ChangeRecord(
+            id="a743e030c3ce5c97",
+            seq=8,
+            at=NOON,
+            epoch=1,
+            requests=Raw(b'[["push","0a1b2c3d",["j1"],"ada@host"]]'),
+            jobs=Raw(b'[{"id":"j1","seq":1,"status":"queued","unset":["worker"]}]'),
+        ),
+        history.ChangeRecord(id="495527d3992b6aac", seq=9, at=NOON, gone=Raw(b'[["j1",1]]')),
+    ),
+)
+COPY_PART = history.CopyPart(
+    incarnation="01KG9MFMM0C83BST5GD08927D6",
+    version=7,
+    at=NOON,
+    parts=2,
+    head=Raw(b'{"settings":{"lease_s":60.0},"paused":true,"paused_kinds":["a"]}'),
+    jobs=(WAITING, DONE),
+)
 SNAPSHOT = ops.Snapshot(
     version=42,
     incarnation="i",
@@ -285,5 +314,9 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("remove_consumer", False),
     ("publish", True),
     ("publish", False),
+    ("read_changes", CHANGES),
+    ("read_changes", structs.replace(CHANGES, changes=())),
+    ("read_copy", COPY_PART),
+    ("forget_history", 8),
 )
 """What ``apply`` answers to each verb."""

@@ -25,6 +25,7 @@ from bucketq.errors import (
     PayloadTooLargeError,
     UnavailableError,
 )
+from bucketq.model.history import ChangePage, CopyPart
 from bucketq.model.numbered_batches import BatchPage
 from bucketq.model.operations import Page, Snapshot
 from bucketq.rpc.grpc import admission
@@ -62,7 +63,9 @@ _MAX_WAITING_ANSWERS = 20_000
 can cause."""
 _MAX_WAITING_ROWS = 100_000
 """The same for the jobs in its answers: ten of the longest lists of the default settings."""
-_WITH_JOBS = (Page, Snapshot, BatchPage)
+_WITH_JOBS = (Page, Snapshot, BatchPage, CopyPart)
+_CHANGES_ROWS = 10_000
+"""What a page of changes counts as, whose rows differ in size: it has about a megabyte."""
 _SLICE = 2000
 """How many calls are decoded before other tasks run: those of one message of our clients."""
 _RETRY_AFTER_S = 1.0
@@ -326,6 +329,8 @@ class ServerStream(ActiveCall):
 def _rows_of(answer: Answer) -> int:
     """Return how many jobs the answer to a read contains."""
     value = answer.value
+    if isinstance(value, ChangePage):
+        return _CHANGES_ROWS if value.changes else 0
     return len(value.jobs) if isinstance(value, _WITH_JOBS) else 0
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.history import ChangePage, CopyPart
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.operations import Page, Pulse, Snapshot
 from bucketq.model.queue_stats import Stats
@@ -226,6 +227,9 @@ _OUTCOMES = {
     "consumers": "consumer_list",
     "remove_consumer": "removed",
     "publish": "published",
+    "read_changes": "change_page",
+    "read_copy": "copy_part",
+    "forget_history": "count",
 }
 """The field of an answer, by the verb of its call."""
 
@@ -252,5 +256,7 @@ _CODECS: dict[str, _Codec] = {
     "consumer_list": _documents("consumers", ConsumerInfo),
     "removed": _single("found"),
     "published": _single("fresh"),
+    "change_page": _document(ChangePage),
+    "copy_part": _document(CopyPart),
 }
 """How each field of an answer is encoded and decoded."""

@@ -25,6 +25,7 @@ CODES = {
     "JobGoneError": "FAILED_PRECONDITION",
     "AccessDeniedError": "PERMISSION_DENIED",
     "ConsumerFencedError": "FAILED_PRECONDITION",
+    "HistoryGapError": "FAILED_PRECONDITION",
     "QueueNotFoundError": "NOT_FOUND",
     "StoreRefusedError": "FAILED_PRECONDITION",
     "ClosedError": "FAILED_PRECONDITION",

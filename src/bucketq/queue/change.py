@@ -1,0 +1,89 @@
+"""``Change``: what one version of a queue changed, as readers of its history see it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bucketq.codec.past_state import UNSET
+from bucketq.model.history import ChangeRecord
+from bucketq.model.records import NOTHING
+
+_decode_requests = msgspec.json.Decoder(list[list[Any]]).decode
+_decode_jobs = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_decode_gone = msgspec.json.Decoder(tuple[tuple[str, int], ...]).decode
+_decode_head = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ChangeRequest(Struct, frozen=True):
+    """A request that changed something."""
+
+    verb: str
+    """What it asked for: ``push``, ``claim``, ``complete``, or housekeeping such as ``tidy``."""
+    client: str
+    """The same for all requests of one client's session; empty: the queue's own housekeeping."""
+    jobs: tuple[str, ...]
+    """The ids of the jobs that it changed."""
+    by: str = ""
+    """The token of a broker's client, or user and host of a process that wrote by itself."""
+
+
+class JobChange(Struct, frozen=True):
+    """What a version changed of one job."""
+
+    id: str
+    seq: int
+    fields: dict[str, Any]
+    """The fields that were changed, as JSON values; of a job that was just pushed, all of them."""
+    unset: tuple[str, ...] = ()
+    """The names of fields that the job has no more, such as ``worker`` after a release."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the job was pushed by this version."""
+        return "pushed_at" in self.fields
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What one version changed."""
+
+    incarnation: str
+    """Which queue: versions of another incarnation are versions of another queue."""
+    version: int
+    commit: str
+    """The id of the commit that made this version."""
+    at: datetime
+    """When it was written, by the clock of its writer; clocks may be set back."""
+    epoch: int
+    """The epoch of the broker that wrote it, or of the last one before."""
+    requests: tuple[ChangeRequest, ...] = ()
+    """The requests that changed something, in the order in which they were applied."""
+    jobs: tuple[JobChange, ...] = ()
+    gone: tuple[tuple[str, int], ...] = ()
+    """The id and ``seq`` of the jobs that left the queue for the archive."""
+    head: dict[str, Any] = {}
+    """``settings``, ``paused`` and ``paused_kinds``, if they were changed."""
+
+
+def change_of(row: ChangeRecord, incarnation: str) -> Change:
+    """Decode a row of the history."""
+    requests = [] if row.requests is NOTHING else _decode_requests(row.requests)
+    jobs = [] if row.jobs is NOTHING else _decode_jobs(row.jobs)
+    return Change(
+        incarnation=incarnation,
+        version=row.seq,
+        commit=row.id,
+        at=row.at,
+        epoch=row.epoch,
+        requests=tuple(
+            ChangeRequest(verb, client, tuple(ids), *by) for verb, client, ids, *by in requests
+        ),
+        jobs=tuple(
+            JobChange(job.pop("id"), job.pop("seq"), job, tuple(job.pop(UNSET, ()))) for job in jobs
+        ),
+        gone=() if row.gone is NOTHING else _decode_gone(row.gone),
+        head={} if row.head is NOTHING else _decode_head(row.head),
+    )
