@@ -67,6 +67,8 @@ def test_a_bad_address_is_rejected_in_one_sentence(
         "token create": ("--name", "ci", "--rights", "push"),
         "token revoke": ("00000000",),
         "consumer remove": ("spark",),
+        "history purge": ("--before", "1d"),
+        "diff": ("1", "2"),
     }.get(name, extra)
     place = ("tests.cli.idle_worker", "--url", url) if name == "work" else (url,)
     ran = console.run(*name.split(), *place, *extra)

@@ -13,7 +13,7 @@ import typer.main
 
 from bucketq.cli.app import app
 from bucketq.cli.command import help_of
-from bucketq.cli.commands import GROUPS, SUBCOMMANDS, module_of
+from bucketq.cli.commands import DEFAULTS, GROUPS, SUBCOMMANDS, module_of
 from bucketq.cli.commands.storage.doctor import GET_DOLLARS, PUT_DOLLARS
 from bucketq.cli.terminal import exit_codes
 from bucketq.cli.worker_import import parse_target
@@ -47,6 +47,8 @@ def calls(text: str) -> list[list[str]]:
 
 def name_in(words: list[str]) -> str:
     """The name of the command in a call."""
+    if words[0] in DEFAULTS and words[1:2] and words[1] not in SUBCOMMANDS[words[0]]:
+        return f"{words[0]} {DEFAULTS[words[0]]}"
     return " ".join(words[:2]) if words[0] in SUBCOMMANDS else words[0]
 
 
@@ -84,7 +86,7 @@ def test_every_command_is_documented_with_examples(name: str) -> None:
     assert text[0].isupper()
     assert "Args:" not in text
     found = calls(examples)
-    assert any(" ".join(words).startswith(name) for words in found)
+    assert any(name_in(words) == name for words in found)
     for words in found:
         check_call(words)
 

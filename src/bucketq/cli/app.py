@@ -12,11 +12,11 @@ from typer.core import TyperGroup
 
 import bucketq
 from bucketq.cli.command import QueueCommand, as_command, help_of, usage_errors_as_json
-from bucketq.cli.commands import GROUPS, SUBCOMMANDS, module_of
+from bucketq.cli.commands import DEFAULTS, GROUPS, SUBCOMMANDS, module_of
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
 
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _EPILOG = """\
 \b
 Examples:
@@ -65,6 +65,10 @@ class CommandGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options before the name of a command."""
+        default = DEFAULTS.get(self.name or "")
+        known = {*self.commands, *_SETTINGS["help_option_names"]}
+        if default is not None and args and args[0] not in known:
+            args = [default, *args]
         with usage_errors_as_json(args):
             return super().parse_args(ctx, args)
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
-from bucketq.queue.job import Job
+from bucketq.model.operations import Snapshot
+from bucketq.queue.job import Job, JobPage
 from bucketq.queue.queue import Queue
 
 After = Annotated[
@@ -19,9 +20,38 @@ After = Annotated[
 _PAGE = 1000
 
 
+class PastJobs:
+    """The jobs of an earlier version, which are in memory."""
+
+    def __init__(self, past: Snapshot) -> None:
+        """List the jobs of a version."""
+        self._past = past
+
+    async def jobs(
+        self,
+        *,
+        after: int,
+        limit: int,
+        statuses: Sequence[str] | None = None,
+        kinds: Sequence[str] | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> JobPage[Any]:
+        """Return a page of the jobs that match."""
+        found = [
+            Job[Any](job, Any)
+            for job in self._past.jobs
+            if job.seq > after
+            and (not statuses or job.status in statuses)
+            and (not kinds or job.kind in kinds)
+            and (tags or {}).items() <= (job.tags or {}).items()
+        ]
+        page = found[:limit]
+        return JobPage(tuple(page), page[-1].record.seq if len(found) > limit else None)
+
+
 async def list_jobs(
     out: Output,
-    queue: Queue[Any],
+    queue: Queue[Any] | PastJobs,
     columns: Sequence[Column],
     row_of: Callable[[Job[Any]], Sequence[object]],
     *,

@@ -31,6 +31,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "ls": "List jobs in the order in which they were pushed.",
         "show": "Show one job: its fields, payload, result and errors.",
         "dead": "List dead jobs with their last error.",
+        "history": "Show what changed a queue, or delete old parts of its history.",
+        "diff": "Compare two versions of a queue.",
     },
     "operations": {
         "cancel": "Cancel a queued job, or ask the worker of a running one to stop.",
@@ -67,6 +69,10 @@ SUBCOMMANDS: dict[str, dict[str, str]] = {
         "report": "Report throughput, latency, retries and failures.",
         "replay": "Push archived jobs that match a condition again, once each.",
     },
+    "history": {
+        "ls": "List the versions of a queue, with the requests that made them.",
+        "purge": "Delete what the history has of versions before a version or a time.",
+    },
     "token": {
         "create": "Create a token and print it once.",
         "list": "List the valid tokens.",
@@ -78,6 +84,8 @@ SUBCOMMANDS: dict[str, dict[str, str]] = {
     },
 }
 """The commands of a command, by its name."""
+DEFAULTS = {"history": "ls"}
+"""The command that is meant if a command with commands is given something else."""
 
 
 def module_of(*words: str) -> str:

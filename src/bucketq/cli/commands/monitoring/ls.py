@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from bucketq.cli.job_listing import After, last_error, list_jobs
+from bucketq.cli.job_listing import After, PastJobs, last_error, list_jobs
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Limit, Url, option
 from bucketq.cli.parsing import now, parse_tags
+from bucketq.cli.past_versions import At, read_past
 from bucketq.cli.terminal.output import Output, age, moment
 from bucketq.cli.terminal.text_table import Column
 from bucketq.model.records import STATUSES
 from bucketq.queue.job import Job
+from bucketq.queue.queue import Queue
 
 All = Annotated[bool, option("--all", "List all jobs, page by page.")]
 
@@ -47,21 +49,28 @@ async def run(
     limit: Limit = 50,
     after: After = 0,
     every: All = False,
+    at: At = None,
 ) -> None:
     """List jobs in the order in which they were pushed.
 
-    With --json each job is one line, with the same fields as in the object.
+    With --json each job is one line, with the same fields as in the object. With --at they are
+    listed as they were then, without leases, if the queue has a history.
 
     Examples:
         bucketq ls file:///srv/jobs/queue.json --status queued --kind email
         bucketq ls file:///srv/jobs/queue.json --tag team=growth --limit 500
         bucketq ls file:///srv/jobs/queue.json --all --json | jq -r .id
+        bucketq ls file:///srv/jobs/queue.json --status running --at 2026-02-15T10:00:00Z
     """
     moment_now = now()
-    async with open_queue(url, out.timeout_s) as queue:
+    async with open_queue(url, out.timeout_s, reads_all=at is not None) as queue:
+        pages: Queue[Any] | PastJobs = queue
+        if at is not None:
+            pages = PastJobs(past := await read_past(queue, at, "--at"))
+            moment_now = past.at
         await list_jobs(
             out,
-            queue,
+            pages,
             _COLUMNS,
             lambda job: _row_of(job, moment_now),
             limit=None if every else limit,
