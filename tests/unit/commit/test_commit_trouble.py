@@ -43,7 +43,7 @@ def break_apply(monkeypatch: pytest.MonkeyPatch, victim: Callable[[Operation], b
     """Let the model fail on some operations in a way it never should, half way through."""
     apply = transitions.apply
 
-    def broken(state: Any, request: Any, now: Any) -> Any:
+    def broken(state: Any, request: Any, now: Any, by: str = "") -> Any:
         if victim(request.operation):
             state.paused = True
             raise ZeroDivisionError("a fault inside the model")
