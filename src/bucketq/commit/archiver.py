@@ -90,6 +90,11 @@ class Archiver:
             self._prune_at = asyncio.get_running_loop().time() + _PRUNE_S
             self._loop.start(partial(self._pass, current), _PASS_S)
 
+    def notice(self, state: State) -> None:
+        """Look at a state after a commit: finished jobs that came in a burst leave at once."""
+        if state.done.size_bytes > max(state.settings.spill_bytes, 2 * _crowd_bytes(state)):
+            self._loop.wake()
+
     async def stop(self) -> None:
         """Stop archiving."""
         await self._loop.stop()

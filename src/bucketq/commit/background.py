@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from bucketq.clock import Clock, fraction
@@ -58,13 +59,13 @@ class BackgroundLoop:
     def start(self, work: Callable[[], Awaitable[float | None]], first_s: float | None) -> None:
         """Call ``work`` in ``first_s``; it returns in how many seconds it is due again.
 
-        None: not before ``wake``. A pause takes up to twice as long, so that processes that were
+        None: not before ``wake``. A pause may take twice as long, so that processes that were
         started together do not work together.
         """
         self._task = asyncio.get_running_loop().create_task(self._run(work, first_s))
 
     def wake(self) -> None:
-        """Let the work begin, unless a pause has to end first."""
+        """Let the work begin at once, unless it has just failed."""
         self._is_due.set()
 
     async def stop(self) -> None:
@@ -77,16 +78,19 @@ class BackgroundLoop:
         self, work: Callable[[], Awaitable[float | None]], pause_s: float | None
     ) -> None:
         while True:
-            if pause_s is None:
-                await self._is_due.wait()
-            else:
-                await asyncio.sleep(pause_s * (1 + fraction(self._clock)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if pause_s is None else self._jittered(pause_s)):
+                    await self._is_due.wait()
             self._is_due.clear()
             try:
                 pause_s = await work()
             except (ClosedError, SupersededError):
                 continue  # The queue is closing, and this task ends with it.
             except Exception as error:  # noqa: BLE001 - whatever it is, the work continues
-                pause_s = self._fault.strike(error)
+                await asyncio.sleep(self._jittered(self._fault.strike(error)))
+                self._is_due.set()
             else:
                 self._fault.passed()
+
+    def _jittered(self, pause_s: float) -> float:
+        return pause_s * (1 + fraction(self._clock))

@@ -288,6 +288,7 @@ class GroupCommitter:
         took_s = asyncio.get_running_loop().time() - began_s
         self._hooks.fairness.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
         self._batch_delay.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
+        self._archiver.notice(document.state)
         self._spiller.notice(document.state)
         if settled.verdict is Verdict.LANDED and settled.document is document:
             self._history.notice(document.state, prepared.body)

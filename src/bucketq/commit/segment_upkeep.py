@@ -56,6 +56,8 @@ _log = logging.getLogger("bucketq")
 
 _LAST_RETRY_S = 60.0
 """The longest pause after upkeep has failed: nothing waits for it."""
+_BUSY_PASS_S = 0.1
+"""The pause of upkeep that waits for the archiver, which is quicker."""
 _SMALL_BYTES = 128 * 1024
 """Segments up to this size are merged first: it is half of what a queue spills at once."""
 _OLD_S = 7 * 86400.0
@@ -102,12 +104,11 @@ class SegmentUpkeep:
                 pass
             while (state := current()) is not None and await self.shorten(state):
                 pass
-            while (
-                (state := current()) is not None
-                and is_cold_untidy(state, self._clock.now())
-                and await self._submit(Request(TidySegments()))
-            ):
-                pass
+            while (state := current()) is not None and is_cold_untidy(state, self._clock.now()):
+                if state.done.size_bytes > state.settings.spill_bytes:
+                    return _BUSY_PASS_S  # What was dropped must be archived first.
+                if not await self._submit(Request(TidySegments())):
+                    break
             now_s = asyncio.get_running_loop().time()
             if (
                 now_s >= self._sweep_at

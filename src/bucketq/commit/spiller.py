@@ -40,8 +40,9 @@ _PIECE_BYTES = 1 << 20
 """How many bytes of rows go to one segment: encoding them takes about 20 ms, in which nothing else
 happens."""
 _ROUND_BYTES = 32 << 20
-"""How many bytes of rows are spilled by one commit: a queue that has become large by a burst of
-pushes takes long to commit, so that it should not take many commits until it is small again."""
+"""How many bytes of rows are chosen at once: choosing looks at every row of the object."""
+_AT_ONCE = 4
+"""How many segments are written at once, so that the next is encoded while the store answers."""
 _LAST_RETRY_S = 60.0
 """The longest pause after a spill has failed: a store that refuses segments is asked about once a
 minute."""
@@ -123,9 +124,19 @@ class Spiller:
 
     async def _spill(self, state: State) -> bool:
         """Spill once; return whether rows have moved."""
-        spills = [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
-        # Together: however many there are, one commit names them.
-        moved = await asyncio.gather(*(self._submit(Request(spill)) for spill in spills))
+        at_once = asyncio.Semaphore(_AT_ONCE)
+
+        async def move(cls: SegmentClass, rows: list[Any]) -> int:
+            async with at_once:
+                spill = await self._write(state, cls, rows)
+            # Without waiting for the others: the object shrinks while they are written.
+            return int(await self._submit(Request(spill)))
+
+        moving = (move(cls, rows) for cls, rows in self._choose(state))
+        moved = await asyncio.gather(*moving, return_exceptions=True)
+        for error in moved:
+            if isinstance(error, BaseException):
+                raise error
         return any(moved)
 
     def _choose(self, state: State) -> list[tuple[SegmentClass, list[Any]]]:

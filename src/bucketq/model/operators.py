@@ -23,8 +23,9 @@ from bucketq.model.state import ForgettableTable, State
 _SLACK = 1.25
 """Keys in segments are dropped when the oldest is older than its retention by this factor, so that
 many are dropped at a time. Until then they are invalid and only take up room."""
-_PAGE_JOBS = 1000
-"""How many dead jobs in segments are finished by one commit, which writes all of them."""
+_PAGE_JOBS = 400
+"""How many dead jobs in segments are finished by one commit, which writes all of them: 100 KB with
+payloads of 100 bytes."""
 
 CancelAnswer = Literal["cancelled", "requested", "finished"]
 

@@ -42,9 +42,10 @@ from bucketq.queue.token_verbs import TokenVerbs
 
 T = TypeVar("T")
 
-_PAGE_JOBS = 1000
+_PAGE_JOBS = 400
 """How many dead jobs one request redrives or purges: its commit writes all of them, and other
-requests wait for it. With payloads of 100 bytes it writes 250 KB."""
+requests wait for it. With payloads of 100 bytes it writes 100 KB. Spilling them takes as long as
+five such commits on a busy machine, and until then they are in the object."""
 _ANY_TAGS = Settings(max_tags=2**31)
 """A filter may name any number of tags."""
 

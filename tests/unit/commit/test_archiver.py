@@ -281,7 +281,7 @@ def test_a_flush_does_not_wait_for_what_finishes_meanwhile() -> None:
                 while True:
                     await finish_many(queue, 1000)
 
-            await finish_many(queue, 5000)
+            await asyncio.gather(queue.configure(spill_bytes=1 << 28), finish_many(queue, 5000))
             working = loop.create_task(work())
             assert await queue.flush_archive() >= 5000
             working.cancel()
