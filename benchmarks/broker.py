@@ -73,11 +73,6 @@ RATE_AIMS = {
 }
 P50_AIMS = {64: 1.3, 1000: 1.5}
 P99_AIM = 2.5
-PEERS = {
-    "push": "SAQ 4,500, asyncpg 4,200, bare Redis 11,700",
-    "claim+complete": "SAQ 1,250, asyncpg 1,900, bare Redis 6,000",
-}
-"""Durable, 64 callers, one job at a time, on a machine of this kind."""
 MOST_IDLE_CPU = 0.05
 
 
@@ -115,9 +110,9 @@ async def show_echo(address: str, run_s: float) -> None:
 
 # The table.
 
-_LINE = "{:<20} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}  {:<18} {:<6}  {}"
-_HEADS = "row,jobs,jobs/s,p50,p99,writes,PUT,p50,p99,broker,client,others,aim,,peers' jobs/s"
-_UNITS = ",,,ms,ms,,ms,/PUT,/PUT,us CPU,us CPU,CPU,,,"
+_LINE = "{:<20} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}  {:<18} {}"
+_HEADS = "row,jobs,jobs/s,p50,p99,writes,PUT,p50,p99,broker,client,others,aim,"
+_UNITS = ",,,ms,ms,,ms,/PUT,/PUT,us CPU,us CPU,CPU,,"
 
 
 def show(*cells: str) -> None:
@@ -152,7 +147,6 @@ async def measure(row: Row, folder: Path, repeats: int, patience_s: float) -> No
     percents = quantiles(run.latencies_s, n=100)
     p50_s, p99_s = percents[49], percents[98]
     aim, verdict = judge(row, rate, p50_s / bare_s, p99_s / bare_s)
-    is_peer = (row.store, row.callers, row.per_call) == ("file", 64, 1)
     show(
         row.name,
         f"{row.jobs:,}",
@@ -168,7 +162,6 @@ async def measure(row: Row, folder: Path, repeats: int, patience_s: float) -> No
         f"{run.others:.0%}",
         aim,
         verdict,
-        PEERS[row.work] if is_peer else "",
     )
 
 
