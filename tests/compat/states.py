@@ -17,14 +17,15 @@ from msgspec import Raw, structs
 from bucketq.codec.gone_vector import encode_vector, vector_id
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
-from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.reservations import ReservationRecord
 from bucketq.model.segments import Gone, Range, SegmentClass, SegmentRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
+from tests.compat.pushed_jobs import PUSH
 
 _CREATED = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
 
@@ -135,6 +136,14 @@ def pushed() -> State:
     return state
 
 
+def reserved() -> State:
+    """A queue for which segments are being written."""
+    state = full(reservations=_RESERVATIONS)
+    state.requires["reservations"] = None
+    state.extra = {("reservations", _RESERVATIONS[0].id): {"news": Raw(b"[1.50]")}}
+    return state
+
+
 def drained() -> State:
     """A queue that had segments once."""
     state = full()
@@ -168,7 +177,7 @@ def pushed_segments() -> dict[SegmentClass, tuple[SegmentRecord, bytes]]:
     found: dict[SegmentClass, tuple[SegmentRecord, bytes]] = {}
     left: dict[SegmentClass, tuple[Range, ...]] = {"later": (), "ready": ((1, 1),)}
     for cls, gone in left.items():
-        rows = [pushed_row(job, n) for n, job in enumerate(_PUSH) if class_of_new(job) == cls]
+        rows = [pushed_row(job, n) for n, job in enumerate(PUSH) if class_of_new(job) == cls]
         encoded = encode_segment(cls, sort_rows(cls, rows))
         record = encoded.record(until=1064, at=_at(50))
         record = structs.replace(
@@ -395,23 +404,13 @@ _MORE_DEAD = (
     structs.replace(_JOBS[-1], id="job-121", seq=121, finished_at=None),
     structs.replace(_JOBS[-1], id="job-122", seq=122, errors=_JOBS[1].errors, finished_at=_at(9)),
 )
-_PUSH = (
-    NewJob(id="new-0", kind="mail", payload=Raw(b'{"to":"gr\\u00f6\\u00dfe"}')),
-    NewJob(id="new-1", kind="index", payload=Raw(b"1"), priority=-5),
-    NewJob(
-        id="new-2",
-        kind="mail",
-        payload=Raw(b'"AAE="'),
-        payload_encoding="base64",
-        max_attempts=7,
-        backoff=Backoff(2.0, 1.5, 60.0),
-        key="order/4713",
-        tags={"größe": "L"},
-        replay_of="job-archived",
+_RESERVATIONS = (
+    ReservationRecord(
+        id="r00000000000000000040-0123456789abcdef", seq=1, writer="bulk/größe", at=_at(40)
     ),
-    NewJob(id="new-3", kind="mail", payload=Raw(b"[]"), run_at=_at(90_000)),
-    NewJob(id="new-4", kind="index", payload=Raw(b"null"), tags={}),
-    NewJob(id="new-5", kind="index", payload=Raw(b"null"), run_at=_at(80_000)),
+    ReservationRecord(
+        id="r00000000000000000041-fedcba9876543210", seq=2, writer="spark", at=_at(41.5)
+    ),
 )
 _MORE_KEYS = (
     KeyRecord(id="order/4712", seq=3, job="job-102", digest="ff00ff00ff00ff00", at=_at(0.5)),
@@ -439,4 +438,5 @@ FILES = {
     "deep": Golden(deep, "commit-42", 2),
     "drained": Golden(drained, "commit-42", 2),
     "pushed": Golden(pushed, "commit-42", 2),
+    "reserved": Golden(reserved, "commit-42", 2),
 }

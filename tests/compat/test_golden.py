@@ -29,6 +29,7 @@ from bucketq.model.operations import (
     Request,
 )
 from bucketq.model.records import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.reservations import ReservationRecord
 from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, hash_id
 from bucketq.model.sessions import Session
 from bucketq.model.state import State
@@ -66,7 +67,7 @@ def test_the_same_state_is_written_with_the_same_bytes(name: str) -> None:
 def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> None:
     document = decode(golden(name), f"{name}.json")
     state = document.state
-    bulk = (state.consumers, state.writers)
+    bulk = (state.consumers, state.writers, state.reservations)
     state.cold.rows.is_touched = True
     for table in (state.jobs, state.keys, state.tokens, *bulk, state.sessions.table):
         table.touched.update(table.blocks)
@@ -206,6 +207,8 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     for entry in entries:
         entry.pop("news", None)
         entry["cls"] = entry.pop("class")
+    reservations = json.loads(golden("reserved"))["reservations"]
+    del reservations[0]["news"]
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
         (JobRecord, [*jobs, *bulk["jobs"]]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
@@ -217,6 +220,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (BrokerRecord, [content["broker"], json.loads(golden("tls"))["broker"]]),
         (TokenRecord, tokens),
         (SegmentRecord, entries),
+        (ReservationRecord, reservations),
     ]
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}

@@ -149,4 +149,4 @@ def test_a_merge_of_a_push_that_was_committed_with_other_numbers_is_noticed(
         return {name: named[name] for name in operation.sources if name in named}
 
     monkeypatch.setattr(segment_changes, "_unchanged", unchanged)
-    expect(ONE_PLACE, deep=True)
+    expect(ONE_PLACE, deep=True, first=7)

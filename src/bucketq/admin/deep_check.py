@@ -21,6 +21,7 @@ from bucketq.codec.segment_check import CheckedRow, CheckedSegment, check_segmen
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit.queue_segments import StaleStateError
 from bucketq.model.cold_segment import Segment
+from bucketq.model.reservations import reservation_of
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError
@@ -230,8 +231,14 @@ async def _list_orphans(target: QueueObject, state: State, found: DeepCheck) -> 
         orphan = Orphan(info.key, info.size_bytes)
         if incarnation != state.incarnation:
             found.other_incarnations.setdefault(incarnation, []).append(orphan)
-        elif segment_id not in named:
+        elif segment_id not in named and not _is_reserved(state, segment_id):
             found.orphans.append(orphan)
+
+
+def _is_reserved(state: State, segment_id: str) -> bool:
+    """Whether a segment may still be adopted."""
+    reserved = reservation_of(segment_id)
+    return reserved is not None and reserved[0] in state.reservations
 
 
 def _root(target: QueueObject) -> str:

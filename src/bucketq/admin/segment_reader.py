@@ -11,7 +11,7 @@ from typing import TypeVar
 from bucketq.admin.queue_object import QueueObject
 from bucketq.codec import decode, is_tombstone
 from bucketq.commit.queue_segments import QueueSegments
-from bucketq.commit.segment_folder import NamedSegments
+from bucketq.commit.segment_folder import NamedSegments, named_by
 from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError
 from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.cold_segment import Segment
@@ -96,6 +96,6 @@ class SegmentReader:
     async def read_named(self) -> NamedSegments:
         """Read which segments of this incarnation the queue names now."""
         state = await self.read_newest()
-        is_same = state.incarnation == self._state.incarnation
-        ids = state.cold.rows.names() if is_same else set[str]()
-        return NamedSegments(state.incarnation, state.version, ids)
+        if state.incarnation == self._state.incarnation:
+            return named_by(state)
+        return NamedSegments(state.incarnation, state.version, set())

@@ -27,6 +27,7 @@ from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.history import FEATURE, ChangeRecord, ChangeRecorder, CopyRecord, History
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
+from bucketq.model.reservations import ReservationRecord
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
@@ -74,6 +75,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     tokens: list[TokenRecord] = []
     consumers: list[ConsumerRecord] = []
     writers: list[WriterRecord] = []
+    reservations: list[ReservationRecord] = []
     segments: list[SegmentRecord] = []
     heads: list[CopyRecord] = []
     changes: list[ChangeRecord] = []
@@ -314,6 +316,7 @@ def _build(found: _ObjectFields) -> State:
             tokens=found.tokens,
             consumers=found.consumers,
             writers=found.writers,
+            reservations=found.reservations,
             segments=found.segments,
         )
     except ValueError:
@@ -388,7 +391,7 @@ def _check_times(found: _ObjectFields) -> None:
     if found.time is not None:
         noted = structs.asdict(found.time).items()
         times |= {f"time.{name}": value for name, value in noted if value is not None}
-    for table in ("sessions", "keys", "consumers", "writers"):
+    for table in ("sessions", "keys", "consumers", "writers", "reservations"):
         times |= {f"{table}[{at}].at": row.at for at, row in enumerate(_rows(found, table))}
     times |= {f"heads[{at}].at": row.at for at, row in enumerate(found.heads)}
     times |= {f"changes[{at}].at": row.at for at, row in enumerate(found.changes)}

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 FORMAT = 2
 """The newest format that this code knows. A newer one is refused, an older one is read. An object
 is written in format 1 until it uses something that older code must not ignore."""
-REQUIRED = frozenset({"segments", "history"})
+REQUIRED = frozenset({"segments", "reservations", "history"})
 """What an object of format 2 may require of its readers, as far as this code knows it."""
 
 OPENINGS = {
@@ -18,6 +18,7 @@ OPENINGS = {
     "tokens": b'\n],"tokens":[',
     "consumers": b'\n],"consumers":[',
     "writers": b'\n],"writers":[',
+    "reservations": b'\n],"reservations":[',
     "segments": b'\n],"segments":[',
     "heads": b'\n],"heads":[',
     "changes": b'\n],"changes":[',
@@ -31,7 +32,7 @@ SEGMENTS = "segments"
 """The table of segments."""
 HISTORY = ("heads", "changes")
 """The tables of the history: the copies that are kept, and the latest changes."""
-KEPT = frozenset({SEGMENTS, *HISTORY})
+KEPT = frozenset({SEGMENTS, "reservations", *HISTORY})
 """Tables that are no matter of people: an edit keeps them, and a copy is made without them."""
 TABLES = tuple(name for name in OPENINGS if name not in KEPT)
 OPTIONAL = frozenset({"tokens", "consumers", "writers"}) | KEPT

@@ -58,7 +58,8 @@ _BLOCK_BYTES = 32 << 10
 """Rows are read in blocks of about this size. A request costs as much time as it takes to send
 some 100 KiB, so much smaller ones would not be read faster."""
 
-_ID = re.compile(r"[0-9]{20}-[0-9a-f]{16}")
+_ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
+"""A digest of the bytes, after the last version that may introduce it or a reservation."""
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
 
@@ -95,10 +96,11 @@ class EncodedSegment:
     seqs: array[int]
     """The number of the row at each position."""
 
-    def record(self, until: int, at: datetime) -> SegmentRecord:
-        """Return the entry of a segment that may be introduced up to a version."""
+    def record(self, until: int | str, at: datetime) -> SegmentRecord:
+        """Return the entry of a segment that is introduced up to a version, or by an adoption."""
+        name = until if isinstance(until, str) else f"{until:020d}"
         return SegmentRecord(
-            id=f"{until:020d}-{blake2b(self.body, digest_size=8).hexdigest()}",
+            id=f"{name}-{blake2b(self.body, digest_size=8).hexdigest()}",
             cls=self.cls,
             seq=min(self.seqs),
             last=max(self.seqs),

@@ -25,10 +25,10 @@ from bucketq.commit.queue_segments import QueueSegments
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import Push, Request, WrittenRows
+from bucketq.model.operations import Push, Request
 from bucketq.model.pushes import may_grant, row_bytes
 from bucketq.model.segment_changes import FORMAT
-from bucketq.model.segments import SegmentClass, WrittenSegment
+from bucketq.model.segments import SegmentClass, WrittenRows, WrittenSegment
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 

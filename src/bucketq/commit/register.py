@@ -29,7 +29,7 @@ from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, rea
 from bucketq.commit.pacing import Pacer
 from bucketq.commit.queue_history import QueueHistory
 from bucketq.commit.queue_segments import QueueSegments
-from bucketq.commit.segment_folder import NamedSegments
+from bucketq.commit.segment_folder import NamedSegments, named_by
 from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,
@@ -140,7 +140,7 @@ class Register:
     async def read_named(self) -> NamedSegments:
         """Read from the object, and not from memory, which segments the queue names."""
         state = (await self.beside().load()).state
-        return NamedSegments(state.incarnation, state.version, state.cold.rows.names())
+        return named_by(state)
 
     async def open(self, *, create: bool) -> Document:
         """Load the queue, or create it if it does not exist.

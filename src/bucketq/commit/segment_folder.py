@@ -6,7 +6,8 @@
                              last version that      digest of the bytes
                              may introduce it
 
-and vectors, which say what has left segments, beside them under names that end in ``.gone``.
+and vectors, which say what has left segments, beside them under names that end in ``.gone``. Names
+of segments that were put under a reservation begin with it, instead of a version.
 
 Promises:
 
@@ -36,6 +37,8 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
+from bucketq.model.reservations import reservation_of
+from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
     ObjectMissingError,
@@ -62,6 +65,8 @@ class NamedSegments(NamedTuple):
     version: int
     ids: AbstractSet[str]
     """Every segment that it names."""
+    reservations: AbstractSet[str] = frozenset()
+    """Every reservation that it lists."""
 
 
 ReadNamed = Callable[[], Awaitable[NamedSegments]]
@@ -151,8 +156,9 @@ class SegmentFolder:
         """Delete the segments that no version of the queue can name any more; return how many.
 
         The proof is a version of this incarnation that was read from the store, that is not older
-        than the segment's last version to be introduced, and that does not name it: no later
-        version may begin to. This stays true, however long the deletion takes, so no lock is
+        than the segment's last version to be introduced (or the first that may list its
+        reservation), and that does not name it, nor list its reservation: no later version may
+        begin to. This stays true, however long the deletion takes, so no lock is
         needed, and the order of listing and reading does not matter for safety. A rule without the
         last version would be wrong in either order: a segment is put before the commit that names
         it, so it may be neither named yet nor left over.
@@ -266,7 +272,17 @@ class SegmentFolder:
             raise StoreRefusedError(message) from error
 
 
+def named_by(state: State) -> NamedSegments:
+    """Return what a version that was just read says about segments."""
+    listed = frozenset(state.reservations.by_id)
+    return NamedSegments(state.incarnation, state.version, state.cold.rows.names(), listed)
+
+
 def _is_settled(segment_id: str, queue: NamedSegments) -> bool:
     """Whether no version after this one may introduce a segment."""
+    if (reserved := reservation_of(segment_id)) is not None:
+        # It is listed from this version on, until the commit that may name its segments.
+        reservation, version = reserved
+        return queue.version >= version and reservation not in queue.reservations
     until, _, _ = segment_id.partition("-")
     return queue.version >= int(until)

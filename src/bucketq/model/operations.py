@@ -26,6 +26,7 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
+from bucketq.model.reservations import RESERVATIONS, AnyReservation
 from bucketq.model.segments import (
     ForgetFormer,
     Merge,
@@ -33,7 +34,7 @@ from bucketq.model.segments import (
     Spill,
     SpillKeys,
     TidySegments,
-    WrittenSegment,
+    WrittenRows,
 )
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
@@ -338,6 +339,7 @@ AnyOperation = (
     | ReadConsumers
     | RemoveConsumer
     | Publish
+    | AnyReservation
     | Spill
     | SpillKeys
     | Merge
@@ -374,6 +376,7 @@ REPEATABLE = (
     NoteTime,
     Tidy,
     Archived,
+    *RESERVATIONS,
     Spill,
     SpillKeys,
     Merge,
@@ -385,14 +388,6 @@ REPEATABLE = (
     ForgetHistory,
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
-
-
-class WrittenRows(Struct, frozen=True):
-    """Rows of a push that were put in segments before it is applied."""
-
-    segments: tuple[WrittenSegment, ...]
-    settings: Settings
-    """What all jobs of the push were checked by."""
 
 
 class Request(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
+from operator import attrgetter
 from typing import Literal
 
 from msgspec.structs import replace
@@ -112,6 +113,11 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
                 f"max_format cannot be 1 while the queue has segments ({len(state.cold.rows)}): "
                 "their jobs must have been worked off first, or cancelled; see `bucketq stats`"
             )
+        if state.reservations:
+            raise RejectedError(
+                "max_format cannot be 1 while segments are being written for the queue "
+                f"({len(state.reservations)} reservations); try again when that has ended"
+            )
         state.requires.clear()  # ``changed`` has made sure that history is off.
         state.touch_head()
     if settings != state.settings:
@@ -175,6 +181,9 @@ def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | 
     writer = state.writer_ages.first()
     if writer and now - writer.at > timedelta(seconds=settings.writer_retention_s):
         return ("writers", writer.id)
+    reserved = min(state.reservations, key=attrgetter("at"), default=None)  # There are few.
+    if reserved and now - reserved.at > timedelta(seconds=settings.reservation_retention_s):
+        return ("reservations", reserved.id)
     return None
 
 

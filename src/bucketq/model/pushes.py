@@ -7,7 +7,7 @@ published before, so it is published once, however often the writer repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from operator import attrgetter
@@ -29,6 +29,7 @@ from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.request_digest import normalized
+from bucketq.model.reservations import Adopt, Reserve
 from bucketq.model.segment_changes import name_pushed
 from bucketq.model.segments import Pushed, WrittenSegment
 from bucketq.model.settings import MIB
@@ -63,7 +64,7 @@ def push(
     if known:
         fresh = [job for job in jobs if job.id not in known]
     if fresh:
-        _check_room(state, fresh, row_bytes(fresh))
+        check_room(state, len(fresh), row_bytes(fresh), (job.kind for job in fresh))
         for key in _keys_to_drop(state, keyed, now):
             state.forget_key(key)
         _add(state, jobs, known, now, () if written is None else written.segments)
@@ -75,16 +76,18 @@ def push(
 
 def publish(state: State, operation: Publish, now: datetime, request: Request) -> bool:
     """Add jobs, all or none, unless the position was published; return whether it was new."""
-    if _is_published(state, operation):
+    if is_published(state, operation):
         return False
-    known = state.writers.get(operation.writer)
-    limit = state.settings.max_writers
-    if known is None and len(state.writers) >= limit:
-        raise RejectedError(
-            f"too many writers: the queue remembers {len(state.writers):,}, {limit:,} are allowed "
-            "(max_writers); use a name again, or shorten writer_retention_s"
-        )
+    _check_writer(state, operation.writer)
     push(state, operation, now, request)
+    move_writer(state, operation, now)
+    return True
+
+
+def move_writer(state: State, operation: Publish | Adopt, now: datetime) -> None:
+    """Note the position that is published; raises if there are too many writers."""
+    _check_writer(state, operation.writer)
+    known = state.writers.get(operation.writer)
     state.put_writer(
         WriterRecord(
             id=operation.writer,
@@ -94,7 +97,15 @@ def publish(state: State, operation: Publish, now: datetime, request: Request) -
             at=now,
         )
     )
-    return True
+
+
+def _check_writer(state: State, writer: str) -> None:
+    limit = state.settings.max_writers
+    if state.writers.get(writer) is None and len(state.writers) >= limit:
+        raise RejectedError(
+            f"too many writers: the queue remembers {len(state.writers):,}, {limit:,} are allowed "
+            "(max_writers); use a name again, or shorten writer_retention_s"
+        )
 
 
 def may_grant(state: State, operation: Push | Publish) -> bool:
@@ -103,10 +114,11 @@ def may_grant(state: State, operation: Push | Publish) -> bool:
     It is asked before rows of a large push are put in segments: that would be in vain.
     """
     try:
-        if isinstance(operation, Publish) and _is_published(state, operation):
+        if isinstance(operation, Publish) and is_published(state, operation):
             return False
         _check_batch(state, operation.jobs)
-        _check_room(state, operation.jobs, row_bytes(operation.jobs))
+        jobs = operation.jobs
+        check_room(state, len(jobs), row_bytes(jobs), (job.kind for job in jobs))
     except RejectedError:
         return False
     return True
@@ -117,7 +129,8 @@ def row_bytes(jobs: Sequence[NewJob | JobRecord]) -> int:
     return _LINE_BYTES * len(jobs) + sum(len(memoryview(job.payload)) for job in jobs)
 
 
-def _is_published(state: State, operation: Publish) -> bool:
+def is_published(state: State, operation: Publish | Reserve | Adopt) -> bool:
+    """Whether a position of a writer was reached; raises if it is not one."""
     check.name(operation.writer, "writer")
     check.whole_number(operation.batch, "batch", 0)
     check.whole_number(operation.part, "part", 0)
@@ -255,10 +268,11 @@ def _keys_to_drop(state: State, keyed: dict[str, NewJob], now: datetime) -> list
     return [*replaced, *spare[:excess]]
 
 
-def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None:
+def check_room(state: State, count: int, added_bytes: int, kinds: Iterable[str]) -> None:
+    """Raise ``QueueFullError`` unless there is room for jobs of some kinds."""
     settings, done = state.settings, state.done
     unfinished = state.jobs_count - len(done)
-    if unfinished + len(fresh) > settings.max_jobs:
+    if unfinished + count > settings.max_jobs:
         raise QueueFullError(
             f"queue full: it holds {unfinished:,} jobs that are not finished, "
             f"{settings.max_jobs:,} are allowed (max_jobs); try again when some are finished"
@@ -279,11 +293,10 @@ def _check_room(state: State, fresh: Sequence[NewJob], added_bytes: int) -> None
             + (f", and archiving fails: {trouble}; " if trouble else "; ")
             + "run `bucketq archive flush`, or keep a broker or a worker running that archives them"
         )
-    if len(fresh) + len(state.counts) <= settings.max_kinds:
+    if count + len(state.counts) <= settings.max_kinds:
         return  # A kind has one count or more, so there cannot be too many.
-    kinds = {job.kind for job in fresh}
     present = {kind for kind, status in state.counts if status != "done"}
-    if len(present | kinds) > settings.max_kinds:
+    if len(present.union(kinds)) > settings.max_kinds:
         raise QueueFullError(
             f"too many kinds: the queue holds {len(present):,}, {settings.max_kinds:,} are "
             "allowed (max_kinds); put what varies in the payload or a tag"

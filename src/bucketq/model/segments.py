@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from bucketq.model.base import Operation
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
+from bucketq.model.settings import Settings
 
 SegmentClass = Literal["ready", "later", "dead", "keys"]
 """What the rows of a segment are: jobs to be claimed, jobs with a time before which they may not
@@ -52,7 +53,8 @@ class SegmentRecord(
     """The entry of a segment in the queue object."""
 
     id: str
-    """The last version that may introduce it, and a digest of its bytes; also its key."""
+    """The last version that may introduce it, or a reservation, and a digest of its bytes; also
+    its key."""
     cls: SegmentClass = field(name="class")
     seq: int
     """The lowest number of its rows."""
@@ -302,6 +304,14 @@ class WrittenSegment(Struct, frozen=True):
     index: SegmentIndex
     seqs: array[int]
     """The number of the row at each position; in a push, its place there."""
+
+
+class WrittenRows(Struct, frozen=True):
+    """Rows of a push that were put in segments before it is applied."""
+
+    segments: tuple[WrittenSegment, ...]
+    settings: Settings
+    """What all jobs of the push were checked by."""
 
 
 class Spill(Operation, frozen=True):

@@ -85,6 +85,9 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How many writers are remembered at once."""
     writer_retention_s: float = 30 * 86400.0
     """How long a writer's position is remembered after it last published."""
+    reservation_retention_s: float = 86400.0
+    """How long names for segments stay reserved if the process that writes them does not renew
+    that. Then what it has written is deleted."""
     max_format: int = 1
     """The newest format of the object that may be written. Queues that older versions of bucketq
     have created have 1; ``bucketq upgrade`` raises it once every process has been upgraded."""

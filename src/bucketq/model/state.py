@@ -27,6 +27,7 @@ from bucketq.model.known_keys import KnownKeys
 from bucketq.model.lane import Lane
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
+from bucketq.model.reservations import ReservationRecord
 from bucketq.model.running_jobs import RunningJobs
 from bucketq.model.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
 from bucketq.model.sessions import Sessions
@@ -39,7 +40,7 @@ RING_LENGTH = 64
 version, so it is not more."""
 
 R = TypeVar("R", bound=Row)
-ForgettableTable = Literal["tokens", "consumers", "writers"]
+ForgettableTable = Literal["tokens", "consumers", "writers", "reservations"]
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
@@ -63,6 +64,7 @@ class State:
         tokens: Iterable[TokenRecord] = (),
         consumers: Iterable[ConsumerRecord] = (),
         writers: Iterable[WriterRecord] = (),
+        reservations: Iterable[ReservationRecord] = (),
         segments: Iterable[SegmentRecord] = (),
     ) -> None:
         """Make a state of rows in the order of their numbers. Raises ``ValueError`` on bad ones."""
@@ -85,8 +87,8 @@ class State:
         self.sessions = Sessions()
         self.keys = Table(keys)
         self.tokens = Table(tokens)
-        self.consumers = Table(consumers)
-        self.writers = Table(writers)
+        self.consumers, self.writers = Table(consumers), Table(writers)
+        self.reservations = Table(reservations)
         self.jobs = Table(jobs)
         """The jobs of the object itself, and by id those that ``cold`` has lent."""
         self.cold = ColdJobs(ColdRows(segments), self.jobs)

@@ -22,6 +22,7 @@ from bucketq.errors import (
 )
 from bucketq.model import (
     access,
+    adoption,
     archiving,
     brokers,
     check,
@@ -33,6 +34,7 @@ from bucketq.model import (
     pushes,
     reads,
     request_digest,
+    reservations,
     segment_changes,
     segments,
     timekeeping,
@@ -87,6 +89,9 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     ops.NoteTime: timekeeping.note,
     ops.Tidy: operators.tidy,
     ops.Archived: archiving.remove_archived,
+    reservations.Reserve: adoption.reserve,
+    reservations.RenewReservation: adoption.renew,
+    reservations.DropReservation: adoption.drop,
     segments.Spill: segment_changes.spill,
     segments.SpillKeys: segment_changes.spill_keys,
     segments.Merge: segment_changes.merge,
@@ -113,6 +118,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
 _PUSHES: dict[type[Operation], Callable[[State, Any, datetime, Request], Any]] = {
     ops.Push: pushes.push,
     batches.Publish: pushes.publish,
+    reservations.Adopt: adoption.adopt,
 }
 """Handlers that need the request: ids of jobs are made for it, and rows may be written for it."""
 

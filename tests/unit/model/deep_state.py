@@ -28,10 +28,11 @@ from bucketq.codec.segment_file import (
     sort_rows,
     split_block,
 )
+from bucketq.model.base import NewJob
 from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.cold_segment import Segment
 from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import Push, Request, WrittenRows
+from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segment_changes import class_of
 from bucketq.model.segment_reads import DecodedJobs
@@ -47,6 +48,7 @@ from bucketq.model.segments import (
     SegmentRecord,
     Spill,
     SpillKeys,
+    WrittenRows,
     WrittenSegment,
 )
 from bucketq.model.state import State
@@ -178,6 +180,19 @@ class DeepState:
             for start in range(0, len(rows), size)
         ]
         return replace(request, written=WrittenRows(tuple(written), self.state.settings))
+
+    def write_reserved(
+        self, reservation: str, jobs: Sequence[NewJob], now: datetime, size: int = 100
+    ) -> tuple[WrittenSegment, ...]:
+        """Write jobs to segments of up to ``size`` rows under a reservation."""
+        found = []
+        for start in range(0, len(jobs), size):
+            rows = [pushed_row(job, n) for n, job in enumerate(jobs[start : start + size])]
+            encoded = encode_segment("ready", sort_rows("ready", rows))
+            record = encoded.record(reservation, now)
+            self.memory.bodies[record.id] = encoded.body
+            found.append(WrittenSegment(record, encoded.index, encoded.seqs))
+        return tuple(found)
 
     def spill_keys(self, now: datetime, count: int) -> SpillKeys | None:
         """Write the oldest keys to a segment, to be named at any time."""

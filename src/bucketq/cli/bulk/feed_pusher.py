@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bucketq.cli.bulk.duplicates import DuplicateFinder
-from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, StreamFeed, check_item
+from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, StreamFeed, check_item
+from bucketq.cli.bulk.file_adoption import NotAdoptableError, adopt_lines
 from bucketq.cli.bulk.progress_file import SUFFIX, ProgressFile, ProgressRecord, read_record
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parsing import STDIN
@@ -29,6 +30,7 @@ from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.progress_bar import Bar
 from bucketq.cli.terminal.user_input import interruptible
 from bucketq.client.archive import open_archive
+from bucketq.client.connect_arguments import BROKERS
 from bucketq.clock import Clock, SystemClock, new_id
 from bucketq.errors import (
     BucketQError,
@@ -40,6 +42,8 @@ from bucketq.errors import (
 from bucketq.model.settings import Settings
 from bucketq.queue.queue import Queue
 
+# Jobs per commit: with fewer, the object is rewritten more often. max_batch_jobs may lower it.
+_BATCH_JOBS = 10_000
 # Bounds the size of one request; max_batch_bytes of the queue may lower it.
 _BATCH_BYTES = 32 * 1024 * 1024
 # The archive is searched this much beyond a batch, in case clocks differ.
@@ -58,7 +62,8 @@ class Plan:
     progress: Path | None
     """The progress file; None: the push cannot be resumed."""
     restart: bool
-    batch_jobs: int
+    batch_jobs: int | None
+    """Jobs per commit; None: all in one commit, if that is possible."""
 
 
 async def push_lines(out: Output, plan: Plan, path: Path) -> int:
@@ -102,6 +107,8 @@ async def push_feed(out: Output, plan: Plan, open_feed: Callable[[int], Feed]) -
         progress = ProgressFile(plan.progress, record, clock)
         with Bar(out, feed.total, feed.noun) as bar:
             pusher = _Pusher(out, plan, feed, progress, bar, queue)
+            if await pusher.adopt():
+                return exit_codes.OK
             if feed.total is not None:
                 await pusher.check(settings)
             await pusher.settle_pending(clock)
@@ -158,6 +165,36 @@ class _Pusher:
                 self._bar.show(item.end.number)
                 await asyncio.sleep(0)
 
+    async def adopt(self) -> bool:
+        """Push all lines in one commit, if they can be and need several otherwise."""
+        feed, record = self._feed, self._progress.record
+        is_new = record.pending is None and record.done == Mark()
+        if (
+            not isinstance(feed, FileFeed)
+            or self._plan.batch_jobs is not None
+            or (feed.total or 0) <= _BATCH_JOBS
+            or not is_new
+            or self._plan.url.startswith(BROKERS)
+            or await self._is_begun()
+        ):
+            return False
+        self._bar.begin("writing", 0)
+        try:
+            with self._explaining():
+                url, timeout_s = self._plan.url, self._out.timeout_s
+                end = await adopt_lines(url, timeout_s, feed, self._bar.show)
+        except NotAdoptableError:
+            return False
+        self._progress.settle(end)
+        self._progress.finish()
+        self._report(0)
+        return True
+
+    async def _is_begun(self) -> bool:
+        """Whether the first job is in the queue: it was pushed in batches, by an unknown run."""
+        first = next(self._feed.items(Mark()), None)
+        return first is None or bool(await self._find({first.spec.id}, set()))
+
     async def settle_pending(self, clock: Clock) -> None:
         """Find out whether the batch that was pending at the interruption was committed."""
         record = self._progress.record
@@ -194,15 +231,23 @@ class _Pusher:
         """Push batch after batch; on Ctrl-C, finish the current batch and stop."""
         before = self._progress.record.done.jobs
         self._bar.begin("pushing", self._progress.record.done.number)
-        jobs = min(self._plan.batch_jobs, settings.max_batch_jobs)
+        jobs = min(self._plan.batch_jobs or _BATCH_JOBS, settings.max_batch_jobs)
         size_bytes = min(_BATCH_BYTES, settings.max_batch_bytes)
         items = self._feed.items(self._progress.record.done)
+        with self._explaining(), interruptible():  # Reading lines blocks the event loop.
+            for batch in _batches(items, jobs, size_bytes):
+                await self._push(batch)
+                if self._is_stopped:
+                    return self._stop(before)
+        self._progress.finish()
+        self._report(before)
+        return exit_codes.OK
+
+    @contextlib.contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """Say how far the push has come if it fails or is interrupted."""
         try:
-            with interruptible():  # Reading lines blocks the event loop.
-                for batch in _batches(items, jobs, size_bytes):
-                    await self._push(batch)
-                    if self._is_stopped:
-                        return self._stop(before)
+            yield
         except BucketQError as error:
             is_ours = isinstance(error, _FAULTS_OF_A_JOB)
             self._out.note(self._how_to_fix() if is_ours else self._how_far())
@@ -210,9 +255,6 @@ class _Pusher:
         except (asyncio.CancelledError, KeyboardInterrupt):
             self._out.after_interrupt = self._how_far()
             raise
-        self._progress.finish()
-        self._report(before)
-        return exit_codes.OK
 
     async def _push(self, batch: list[Item]) -> None:
         end = batch[-1].end

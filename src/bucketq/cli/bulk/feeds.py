@@ -123,7 +123,7 @@ class _LineReader:
     def __init__(self, name: str, run: str, defaults: Defaults) -> None:
         self._name = name
         # Other options and restarts make other jobs, so they are part of the ids too.
-        self._run = blake2b(run.encode(), digest_size=8).hexdigest()
+        self.run = blake2b(run.encode(), digest_size=8).hexdigest()
         self._defaults = defaults
 
     def items(self, lines: Iterable[bytes], start: Mark) -> Iterator[Item]:
@@ -143,7 +143,7 @@ class _LineReader:
         defaults = self._defaults
         try:
             found = self._parse(line)
-            spec = _spec(found, found.id or f"{self._run}-{end.number}", defaults)
+            spec = _spec(found, found.id or f"{self.run}-{end.number}", defaults)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
             raise InvalidRequestError(f"{self._name}, line {end.number}: {_why(error)}") from None
         if found.status is not None and found.status not in defaults.statuses:
@@ -189,6 +189,8 @@ class FileFeed(Feed):
         self.digest = content.hexdigest()
         run = f"{self.digest}/{defaults.digest}/{restarts or ''}"
         self._reader = _LineReader(self.name, run, defaults)
+        self.writer = f"bulk/{self._reader.run}"
+        """Names the content of the file and the options, as the ids of its jobs do."""
 
     def items(self, start: Mark) -> Iterator[Item]:
         """Yield the jobs after a mark."""

@@ -9,7 +9,7 @@ from typing import Annotated
 from bucketq.cli.bulk.feed_pusher import Plan, push_feed, push_lines
 from bucketq.cli.bulk.feeds import Defaults, QueueFeed
 from bucketq.cli.bulk.progress_file import SUFFIX
-from bucketq.cli.commands.producers.push import BATCH, Batch, ProgressPath, Restart
+from bucketq.cli.commands.producers.push import Batch, ProgressPath, Restart
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Url, argument, option
 from bucketq.cli.terminal.output import Output
@@ -29,7 +29,7 @@ async def run(
     statuses: Annotated[
         list[str] | None, option("--status -s", "Only jobs with this status; queued by default.")
     ] = None,
-    batch: Batch = BATCH,
+    batch: Batch = None,
     progress: ProgressPath = None,
     restart: Restart = False,
 ) -> int:

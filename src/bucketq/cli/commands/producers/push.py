@@ -23,10 +23,7 @@ from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import InvalidRequestError
 
-# Jobs per commit: with fewer, the object is rewritten more often. max_batch_jobs may lower it.
-BATCH = 10_000
-
-Batch = Annotated[int, option("--batch N", "With --bulk: jobs per commit.", min=1)]
+Batch = Annotated[int | None, option("--batch N", "With --bulk: jobs per commit.", min=1)]
 ProgressPath = Annotated[
     Path | None, option("--progress PATH", f"Where to record progress; FILE{SUFFIX} by default.")
 ]
@@ -71,7 +68,7 @@ async def run(  # noqa: PLR0913 - each is an option
     run_at: RunAt = None,
     max_attempts: MaxAttempts = None,
     tags: Tags = None,
-    batch: Batch = BATCH,
+    batch: Batch = None,
     progress: ProgressPath = None,
     restart: Restart = False,
     request: Request = None,
@@ -84,6 +81,9 @@ async def run(  # noqa: PLR0913 - each is an option
     {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}; id, priority,
     delay_s, run_at, max_attempts, backoff, key and tags are optional. All lines are checked before
     the first is pushed.
+
+    All lines of a large file are pushed in one commit, all or none, unless lines have an id, a key,
+    a delay or a time, the queue is behind a broker (bucketq://), or --batch is given.
 
     A bulk push can be interrupted at any time, even by kill -9, and resumed by running the same
     command again: no line is lost or pushed twice. Progress is recorded in FILE.bucketq-progress,

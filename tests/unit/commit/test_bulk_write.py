@@ -1,0 +1,221 @@
+"""Bulk writes: segments are put first, and one commit adopts them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from bucketq.codec.pushed_rows import pushed_row
+from bucketq.codec.segment_file import encode_segment, sort_rows
+from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.group import GroupCommitter
+from bucketq.commit.register import Register
+from bucketq.commit.segment_folder import SegmentFolder
+from bucketq.errors import CorruptStateError, RejectedError
+from bucketq.model.base import NewJob
+from bucketq.model.reservations import RenewReservation
+from bucketq.model.segments import SegmentRecord
+from bucketq.testing import SimulatedClock, VirtualLoop, run
+from tests.unit.commit.test_deep_queues import KEY, Deep
+
+RETENTION_S = 60.0
+
+
+class Bulk(Deep):
+    """A store, and bulk writes to a queue in it."""
+
+    async def begin(self, **settings: Any) -> None:
+        await self.create(**settings)
+        self.clock = SimulatedClock(self.loop)
+
+    def writing(self, name: str = "bulk") -> BulkWrite:
+        return BulkWrite(self.store.connect(name), KEY, "queue", self.clock)
+
+    async def put(
+        self, folder: SegmentFolder, reservation: Reservation, start: int, count: int = 10
+    ) -> SegmentRecord:
+        numbers = range(start, start + count)
+        jobs = [NewJob(id=f"job-{n}", kind="k", payload=Raw(b"%d" % n)) for n in numbers]
+        rows = sort_rows("ready", [pushed_row(job, n) for n, job in enumerate(jobs)])
+        encoded = encode_segment("ready", rows)
+        return await put_reserved(folder, reservation, encoded, self.clock)
+
+    async def sweep(self) -> int:
+        register = Register(self.store.connect("sweeper"), KEY, "queue", self.clock)
+        await register.load()
+        return await register.segments.folder.sweep(register.read_named)
+
+
+def test_a_bulk_write_is_one_commit_and_is_claimed_in_order() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            records = [await deep.put(bulk.folder, reservation, n) for n in (0, 10, 20)]
+            assert await deep.sweep() == 0
+            version = (await deep.head()).version
+            assert await bulk.adopt(reservation, "w", 0, records)
+            assert (await deep.head()).version == version + 1
+            assert not await bulk.adopt(reservation, "w", 0, records)
+            assert await bulk.reserve("w", 0) is None
+        async with deep.open(GroupCommitter) as queue:
+            assert (await queue.stats()).counts == {"k": {"queued": 30}}
+            assert [job.payload for job in await queue.claim(limit=99)] == [*range(30)]
+
+    run(main)
+
+
+def test_what_was_put_is_swept_once_its_reservation_is_gone() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            await deep.put(bulk.folder, reservation, 0)
+            assert await deep.sweep() == 0
+            await bulk.abandon(reservation)
+            assert await deep.sweep() == 1
+            late = await deep.put(bulk.folder, reservation, 0)
+            with pytest.raises(RejectedError, match="not listed any more"):
+                await bulk.adopt(reservation, "w", 0, [late])
+            assert await deep.sweep() == 1
+
+    run(main)
+
+
+def test_a_sweeper_that_read_before_the_reservation_deletes_nothing() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        register = Register(deep.store.connect("sweeper"), KEY, "queue", deep.clock)
+        await register.load()
+        before = await register.read_named()
+
+        async def read_before() -> Any:
+            return before
+
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            record = await deep.put(bulk.folder, reservation, 0)
+            assert await register.segments.folder.sweep(read_before) == 0
+            assert await bulk.adopt(reservation, "w", 0, [record])
+            assert await deep.sweep() == 0
+
+    run(main)
+
+
+def test_a_reservation_is_renewed_while_its_writer_works_and_expires_after_it() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin(reservation_retention_s=RETENTION_S)
+        async with deep.open(DirectCommitter) as queue:
+            async with deep.writing() as bulk:
+                reservation = await bulk.reserve("w", 0)
+                assert reservation is not None
+                record = await deep.put(bulk.folder, reservation, 0)
+                for number in range(4):
+                    await asyncio.sleep(RETENTION_S)
+                    await queue.push("k", number)
+                assert len((await deep.head()).reservations) == 1
+                assert await deep.sweep() == 0
+            for number in range(4):
+                await asyncio.sleep(RETENTION_S)
+                await queue.push("k", number)
+            assert len((await deep.head()).reservations) == 0
+            assert await deep.sweep() == 1
+        async with deep.writing() as bulk:
+            with pytest.raises(RejectedError):
+                await bulk.adopt(reservation, "w", 0, [record])
+
+    run(main)
+
+
+def test_the_writer_that_reserved_last_adopts() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing("one") as one, deep.writing("two") as two:
+            first = await one.reserve("w", 0)
+            assert first is not None
+            old = await deep.put(one.folder, first, 0)
+            second = await two.reserve("w", 0)
+            assert second is not None
+            new = await deep.put(two.folder, second, 0)
+            with pytest.raises(RejectedError):
+                await one.adopt(first, "w", 0, [old])
+            assert await two.adopt(second, "w", 0, [new])
+            assert not await one.adopt(first, "w", 0, [old])
+            assert (await deep.head()).cold.rows.count("ready") == 10
+            assert await deep.sweep() == 1
+
+    run(main)
+
+
+def test_a_segment_that_is_missing_or_damaged_is_not_adopted() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            records = [await deep.put(bulk.folder, reservation, n) for n in (0, 10)]
+            (first, second) = sorted(await deep.segments())
+            body = (await deep.store.connect("reader").get(first)).body
+            deep.store.overwrite(first, body[:-20] + b"x" * 20)
+            with pytest.raises(CorruptStateError):
+                await bulk.adopt(reservation, "w", 0, records)
+        async with deep.writing() as bulk:
+            deep.store.overwrite(first, body)
+            deep.store.remove(second)
+            with pytest.raises(RejectedError, match="missing"):
+                await bulk.adopt(reservation, "w", 0, records)
+            assert (await deep.head()).cold.rows.count("ready") == 0
+
+    run(main)
+
+
+def test_a_broker_of_the_queue_serves_what_was_adopted_beside_it() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.open(GroupCommitter) as queue, deep.writing() as bulk:
+            claiming = asyncio.create_task(queue.claim(limit=99, wait_s=60))
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            records = [await deep.put(bulk.folder, reservation, 0)]
+            assert await bulk.adopt(reservation, "w", 0, records)
+            assert [job.payload for job in await claiming] == [*range(10)]
+
+    run(main)
+
+
+def test_a_renewal_that_fails_is_logged_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin(reservation_retention_s=RETENTION_S)
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            submit, failures = bulk._submit, list[object]()
+
+            async def fail_once(operation: Any) -> Any:
+                if isinstance(operation, RenewReservation) and not failures:
+                    failures.append(operation)
+                    raise RejectedError("no")
+                return await submit(operation)
+
+            bulk._submit = fail_once  # type: ignore[method-assign]
+            await asyncio.sleep(2 * RETENTION_S)
+            assert "cannot be renewed" in caplog.text
+            record = await deep.put(bulk.folder, reservation, 0)
+            assert await bulk.adopt(reservation, "w", 0, [record])
+
+    run(main)
