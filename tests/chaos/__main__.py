@@ -32,6 +32,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--only", choices=["file", "seaweedfs", "failover"])
     parser.add_argument("--cast", choices=list(_CASTS), default=WORKERS.name)
+    parser.add_argument(
+        "--deep",
+        action=argparse.BooleanOptionalAction,
+        help="whether most jobs are in segments (default: for odd seeds)",
+    )
     given = parser.parse_args()
     os.environ.update(ENVIRON)
     cast = _CASTS[given.cast]
@@ -56,7 +61,8 @@ def main() -> int:
 def rage(where: str, server: Server | None, cast: Cast, given: argparse.Namespace) -> bool:
     say(f"{cast.name} on {where}, SEED={given.seed}, {given.duration_s:g} s of faults")
     with new_folder() as folder:
-        verdict = asyncio.run(run(folder, server, given.seed, given.duration_s, cast))
+        running = run(folder, server, given.seed, given.duration_s, cast, deep=given.deep)
+        verdict = asyncio.run(running)
         say(verdict.table())
         for problem in verdict.problems:
             say(f"  WRONG: {problem}")

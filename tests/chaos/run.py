@@ -19,13 +19,20 @@ _SPILL_BYTES = 1000
 
 
 async def run(
-    folder: Path, server: Server | None, seed: int, duration_s: float, cast: Cast
+    folder: Path,
+    server: Server | None,
+    seed: int,
+    duration_s: float,
+    cast: Cast,
+    *,
+    deep: bool | None = None,
 ) -> Verdict:
     """Let faults rage for a while, on a file or on a server.
 
-    Every second plan has a queue that is deep: most of its jobs are in segments.
+    If the queue is deep, most of its jobs are in segments; that of every second plan is, unless
+    ``deep`` is given.
     """
-    if seed % 2:
+    if seed % 2 if deep is None else deep:
         cast = replace(cast, settings=cast.settings | {"spill_bytes": _SPILL_BYTES})
     where = on_a_server(server, BROKERS, seed) if server else on_a_file(folder, BROKERS)
     with ExitStack() as stack:
