@@ -253,7 +253,9 @@ class SegmentParts:
     def _reading(self, parts: Iterable[SegmentPart]) -> Iterator[asyncio.Task[None]]:
         """Return the tasks that read what is missing; start them if necessary."""
         blocks: list[SegmentPart] = []
-        for part in parts:
+        # A request may name a part more than once: two priorities can meet in one block.
+        wanted = {(segment.id, what): SegmentPart(segment, what) for segment, what in parts}
+        for part in wanted.values():
             segment, what = part
             if (task := self._under_way.get((segment.id, what))) is not None:
                 yield task

@@ -201,3 +201,17 @@ async def test_rows_of_a_push_are_decoded_again_for_an_entry_with_another_base(
         assert [job.seq for job in jobs] == [*range(base, base + 9)]
         assert {job.pushed_at for job in jobs} == {at}
         assert [*(parts.seqs(record) or ())] == [*range(base, base + 9)]
+
+
+async def test_a_part_that_is_asked_for_twice_is_read_once_and_can_be_read_again() -> None:
+    """Two priorities meet in a block, so that claims ask for it on behalf of both."""
+    storage = Storage(jobs())
+    await storage.parts.fetch([SegmentPart(storage.record, "index")])
+    index = storage.parts.index(storage.record)
+    assert index is not None
+    parts = [SegmentPart(storage.record, block) for block in index.blocks]
+    reads = storage.reads
+    await storage.parts.fetch([*parts, parts[0], *parts])
+    assert storage.reads == reads + 1
+    assert all(storage.parts.has_block(storage.record, block) for block in index.blocks)
+    assert storage.parts._under_way == {}
