@@ -61,7 +61,7 @@ async def segments_are_put_read_listed_and_swept(store: ObjectStore) -> None:
     assert [name async for name in folder.names()] == [_name(5), _name(6), _name(7)]
 
     async def read_named() -> NamedSegments:
-        return NamedSegments("01J", 6, frozenset([_name(6)]))
+        return NamedSegments("01J", 6, frozenset([_name(6)]), frozenset())
 
     assert await folder.sweep(read_named) == 1
     assert await other.sweep(read_named) == 0

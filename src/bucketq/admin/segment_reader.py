@@ -98,4 +98,4 @@ class SegmentReader:
         state = await self.read_newest()
         if state.incarnation == self._state.incarnation:
             return named_by(state)
-        return NamedSegments(state.incarnation, state.version, set())
+        return NamedSegments(state.incarnation, state.version, set(), set())

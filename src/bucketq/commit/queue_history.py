@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bucketq.clock import Clock
 from bucketq.commit.history_folder import HistoryFolder
-from bucketq.commit.segment_folder import NamedSegments
+from bucketq.commit.segment_folder import NamedSegments, named_by
 from bucketq.errors import CorruptStateError
 from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -71,4 +71,4 @@ class QueueHistory:
                     found = frozenset()  # It is lost, and what it named is of no use.
             self._names[slot] = found
             names |= found
-        return NamedSegments(state.incarnation, state.version, names)
+        return named_by(state)._replace(ids=names)

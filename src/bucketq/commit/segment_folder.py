@@ -65,7 +65,7 @@ class NamedSegments(NamedTuple):
     version: int
     ids: AbstractSet[str]
     """Every segment that it names."""
-    reservations: AbstractSet[str] = frozenset()
+    reservations: AbstractSet[str]
     """Every reservation that it lists."""
 
 

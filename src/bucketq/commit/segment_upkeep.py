@@ -65,6 +65,10 @@ _OLD_S = 7 * 86400.0
 have set for the bucket, must not find it."""
 
 
+_MAY_LEAVE = frozenset({"segments", "reservations"})
+"""A queue that requires one of these may have segments that it names no more."""
+
+
 class _Plan(NamedTuple):
     """Segments that are to be merged."""
 
@@ -113,7 +117,7 @@ class SegmentUpkeep:
             if (
                 now_s >= self._sweep_at
                 and state is not None
-                and (state.former or "segments" in state.requires)
+                and (state.former or _MAY_LEAVE & state.requires.keys())
             ):
                 self._sweep_at = now_s + self._policy.sweep_s
                 await self.sweep()

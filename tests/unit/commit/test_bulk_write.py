@@ -15,8 +15,10 @@ from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.register import Register
 from bucketq.commit.segment_folder import SegmentFolder
+from bucketq.commit.segment_upkeep import SegmentUpkeep
 from bucketq.errors import CorruptStateError, RejectedError
 from bucketq.model.base import NewJob
+from bucketq.model.operations import Request
 from bucketq.model.reservations import RenewReservation
 from bucketq.model.segments import SegmentRecord
 from bucketq.testing import SimulatedClock, VirtualLoop, run
@@ -47,7 +49,12 @@ class Bulk(Deep):
     async def sweep(self) -> int:
         register = Register(self.store.connect("sweeper"), KEY, "queue", self.clock)
         await register.load()
-        return await register.segments.folder.sweep(register.read_named)
+        return await SegmentUpkeep(_submit_nothing, register, self.clock).sweep()
+
+
+async def _submit_nothing(_request: Request) -> None:
+    message = "a sweep commits nothing"
+    raise AssertionError(message)
 
 
 def test_a_bulk_write_is_one_commit_and_is_claimed_in_order() -> None:

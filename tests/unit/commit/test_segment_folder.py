@@ -49,7 +49,7 @@ def at(version: int, *ids: str, incarnation: str = NOW) -> ReadNamed:
     """A queue object that was read."""
 
     async def read() -> NamedSegments:
-        return NamedSegments(incarnation, version, frozenset(ids))
+        return NamedSegments(incarnation, version, frozenset(ids), frozenset())
 
     return read
 
@@ -214,7 +214,7 @@ async def test_what_another_process_has_swept_is_not_an_error(store: ObjectStore
 
     async def meanwhile() -> NamedSegments:
         assert await other.sweep(at(9)) == 2
-        return NamedSegments(NOW, 9, frozenset())
+        return NamedSegments(NOW, 9, frozenset(), frozenset())
 
     await folder.sweep(meanwhile)
     assert await listed(folder) == []
@@ -280,7 +280,7 @@ class Writer:
         assert present >= self.ids, f"step {self.taken}: a named segment is missing"
 
     async def read(self) -> NamedSegments:
-        return NamedSegments(NOW, self.version, self.ids)
+        return NamedSegments(NOW, self.version, self.ids, frozenset())
 
 
 async def test_a_sweep_at_any_moment_deletes_nothing_that_is_or_will_be_named() -> None:
