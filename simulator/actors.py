@@ -15,6 +15,7 @@ from typing import Any
 
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.queue.job import Job
+from simulator.bulk_actors import BulkPublisher
 from simulator.call_history import RecordingQueue
 
 KINDS = ("index", "image", "etl")
@@ -42,6 +43,8 @@ class Actor:
     """The kinds of job to push. Only engines work on kinds that are not in ``KINDS``."""
     most: int = 4
     """How many jobs it pushes at once, at most."""
+    publisher: BulkPublisher | None = None
+    """Publishes some positions by adoption; None: there are no segments."""
 
     async def persist(self, ask: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
         """Call, and retry with the same request while the outcome is unknown, or give up.

@@ -90,7 +90,11 @@ async def write(actor: Actor, checkpoints: dict[str, int], count: int, pause_s: 
         for part in range(1 + batch % 2):
             tokens = [f"{writer}-{batch}-{part}-{n}" for n in range((batch + part) % 4)]
             kind = KINDS[batch % len(KINDS)]
-            is_first = await actor.persist(actor.queue.publish, writer, batch, part, kind, tokens)
+            position = (writer, batch, part, kind, tokens)
+            if actor.publisher is not None and tokens and rng.random() < 0.5:
+                is_first = await actor.persist(actor.queue.adopt, actor.publisher, position)
+            else:
+                is_first = await actor.persist(actor.queue.publish, *position)
             if is_first is None:
                 break
         else:

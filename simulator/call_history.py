@@ -19,6 +19,7 @@ from bucketq.queue.job import Job, JobBatch
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing.virtual_loop import VirtualLoop
+from simulator.bulk_actors import BulkPublisher, Position
 from simulator.watched_store import WatchedStore
 
 
@@ -282,6 +283,20 @@ class RecordingQueue:
                 "request": request,
             },
             lambda: self.queue.publish(writer, batch, jobs, part=part, request=request),
+        )
+        return answer
+
+    async def adopt(
+        self,
+        publisher: BulkPublisher,
+        position: Position,
+        request: str | None = None,
+    ) -> bool:
+        """Publish a position by adoption; it promises the same."""
+        writer, batch, part, _, tokens = position
+        detail = {"writer": writer, "batch": batch, "part": part, "tokens": tokens}
+        answer: bool = await self._note(
+            "publish", detail | {"request": request}, lambda: publisher.publish(position)
         )
         return answer
 

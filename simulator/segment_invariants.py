@@ -6,10 +6,12 @@ sent. One pass over that checks, at every commit and at every put and delete of 
 * A row is in one place: in the head, or at one position, not gone, of one named segment.
 * Before a head is sent, everything that it names is in the store, with that length and checksum;
   and when it lands, it is still there.
-* Only a version up to its ``until`` introduces a segment.
+* Only a version up to its ``until`` introduces a segment; one that was put under a reservation,
+  only the version that removes the reservation.
 * The bytes of a segment never change, and are those that its name says.
 * A segment is deleted only if no head that may land can name it: the newest head has reached its
-  ``until`` and does not name it. What belongs to another incarnation is never deleted.
+  ``until`` (or lists its reservation no more) and does not name it. What belongs to another
+  incarnation is never deleted.
 * The state is that of a queue that never spills (``whole_queue``).
 """
 
@@ -64,7 +66,8 @@ class SegmentTracker:
         self._pattern = re.compile(
             re.escape(f"{folder_of('', key)}segments/")
             + r"(?P<incarnation>[^/]+)/"
-            + r"(?P<id>(?P<until>[0-9]{20})-(?P<digest>[0-9a-f]{16})(\.gone)?)(?:\.jsonl)?"
+            + r"(?P<id>(?P<until>[0-9]{20}|r[0-9]{20}-[0-9a-f]{16})-(?P<digest>[0-9a-f]{16})"
+            + r"(\.gone)?)(?:\.jsonl)?"
         )
         self._commits = store.commits
         self._next = 0
@@ -78,6 +81,8 @@ class SegmentTracker:
         )
         self._incarnation = ""
         self._version = 0
+        self._reserved = set[str]()
+        """The reservations that the newest head lists."""
         self._named: dict[str, SegmentRecord] = {}
         """The entry that names each segment or vector."""
         self.has_changed = False
@@ -99,7 +104,7 @@ class SegmentTracker:
         reason = self._until(len(self._commits))
         for key in self._put:
             match = self._pattern.fullmatch(key)
-            is_late = match is not None and int(match["until"]) <= self._version
+            is_late = match is not None and self._is_settled(match["until"])
             self.counts["too late"] += is_late and key not in self._ever_named
         self.counts["sweepers"] = len(self._sweepers)
         return reason
@@ -160,14 +165,19 @@ class SegmentTracker:
             return f"it is of incarnation {incarnation}"
         if id in self._named:
             return f"version {self._version} names it"
-        if int(until) > self._version:
+        if not self._is_settled(until):
             return f"a version after {self._version} may introduce it"
         return ""
+
+    def _is_settled(self, until: str) -> bool:
+        """Whether no version after the newest may introduce a segment."""
+        return _last_version(until) <= self._version and until not in self._reserved
 
     def _check_named(
         self, version: int, commit: StoreCommit, queue: WholeQueue
     ) -> Violation | None:
         before, self._version = self._named, version
+        reserved, self._reserved = self._reserved, set(queue.head.reservations.by_id)
         self._incarnation = queue.head.incarnation
         self._named = _named_by(queue.head)
         for name, record in self._named.items():
@@ -175,8 +185,12 @@ class SegmentTracker:
             self._ever_named.add(key)
             if problem := _misfit(name, record, self._stored.get(key)):
                 return NAMED_EXISTS, f"{name} {problem} when version {version} landed"
-            if name not in before and version > int(name.partition("-")[0]):
+            until = _until_of(name)
+            is_adopted = until in reserved and until not in self._reserved
+            in_time = is_adopted if until.startswith("r") else version <= int(until)
+            if name not in before and not in_time:
                 return IN_TIME, f"{name} by {commit.writer}"
+            self.counts["adopted"] += name not in before and is_adopted
         if queue.doubled:
             return ONE_PLACE, f"{', '.join(queue.doubled[:5])} by {commit.writer}"
         new, dropped = self._named.keys() - before.keys(), before.keys() - self._named.keys()
@@ -191,8 +205,20 @@ def left_over(store: SimulatedStore, key: str, head: State) -> Iterator[str]:
     """Yield the segments and vectors that a sweep would delete now."""
     for found in store.keys(segment_key(key, head.incarnation, "")):
         name = found.rpartition("/")[2].removesuffix(".jsonl")
-        if name not in _named_by(head) and int(name.partition("-")[0]) <= head.version:
+        until = _until_of(name)
+        is_settled = _last_version(until) <= head.version and until not in head.reservations
+        if name not in _named_by(head) and is_settled:
             yield found
+
+
+def _until_of(name: str) -> str:
+    """The name of a segment or vector without the digest: a version, or a reservation."""
+    return name.removesuffix(".gone").rpartition("-")[0]
+
+
+def _last_version(until: str) -> int:
+    """The version in the name of a segment, or in that of its reservation."""
+    return int(until.removeprefix("r")[:20])
 
 
 def _named_by(state: State) -> dict[str, SegmentRecord]:

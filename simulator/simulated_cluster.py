@@ -22,6 +22,7 @@ from bucketq.testing.simulated_process import Process
 from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors import KINDS, Actor, operate, produce, work
 from simulator.batch_actors import consume, write
+from simulator.bulk_actors import BulkPublisher
 from simulator.call_history import CallHistory, RecordingQueue
 from simulator.machines import (
     CLIENTS,
@@ -100,6 +101,7 @@ class SimulatedCluster:
         name = f"{1:020d}-{blake2b(body, digest_size=8).hexdigest()}"
         self.store.put(segment_key(KEY, "another", name), body, "restore")
         self.settings["spill_bytes"] = rng.choice((300, 300, 1000))
+        self.settings["reservation_retention_s"] = 20.0
         self.factory.policy = SegmentPolicy(
             least_versions=rng.choice((3, 6, 12, 40)),
             pass_s=rng.choice((0.2, 1.0)),
@@ -267,7 +269,9 @@ class SimulatedCluster:
         async with queue as opened:
             await _retry(lambda: opened.configure(request=None, **self.settings))
             acting = [
-                self.loop.create_task(self._act(role, self._actor(f"{name}/{index}", rng, opened)))
+                self.loop.create_task(
+                    self._act(role, self._actor(program, f"{name}/{index}", rng, opened))
+                )
                 for index, role in enumerate(program.roles)
                 if role != "engine"
             ]
@@ -289,7 +293,10 @@ class SimulatedCluster:
                 if not task.cancelled():
                     task.result()
 
-    def _actor(self, name: str, rng: random.Random, queue: Queue[str]) -> Actor:
+    def _actor(self, program: Program, name: str, rng: random.Random, queue: Queue[str]) -> Actor:
+        machine, publisher = program.machine, None
+        if self.is_deep:
+            publisher = BulkPublisher(machine.link, KEY, machine.clock, rng, program.timeout_s)
         return Actor(
             RecordingQueue(self.history, name, queue),
             rng,
@@ -300,6 +307,7 @@ class SimulatedCluster:
             skips_heartbeats=self.makes_mistakes and rng.random() < 0.3,
             kinds=self.kinds,
             most=20 if self.is_deep else 4,
+            publisher=publisher,
         )
 
     def _setup(
