@@ -41,10 +41,10 @@ typing: $(PYRIGHT) ## install pyright, which tests the types that users see
 java: ## check for Java 17 or newer, which Spark needs, and install it if that needs no password
 	@sh tools/java.sh
 
-# Three processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
+# Four processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
 # the next group of tests, in the order that tests/conftest.py sets. What pytest makes of the tests'
 # asserts is kept for the next run, whatever the environment says.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.dev servers typing java ## run the tests
 	@$(PYTEST)

@@ -6,7 +6,8 @@ restarted, and clocks jump (``fault_schedule``). Then the faults end, and every 
 end.
 
 ``simulate(seed)`` returns a ``SimulationReport``. It raises ``InvariantError`` if a promise was
-broken, or the error that a process crashed with.
+broken, or the errors that no caller was there to handle: those of callbacks, of background tasks,
+and of processes that crashed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import random  # noqa: TID251  # it is seeded
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 from bucketq.commit.direct import DirectCommitter
@@ -23,6 +25,7 @@ from bucketq.errors import BucketQError, UnavailableError
 from bucketq.model import state as state_module
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
+from bucketq.testing.simulated_process import SimulationError
 from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
 from simulator.invariants import CommitChain, check
@@ -137,8 +140,10 @@ def simulate(
         scenario: Which programs run; drawn from the seed if it is not given.
         deep: Whether the queue spills, merges and sweeps all the time; drawn if it is not given.
     """
+    unhandled: list[Exception] = []
 
     async def main(loop: VirtualLoop) -> SimulationReport:
+        loop.set_exception_handler(lambda _, context: unhandled.append(_error_of(context)))
         rng = loop.stream("simulation")
         # With a short ring of commit ids, writers meet commits that are too old to decide.
         ring_length = rng.choice((3, 64)) if faults == "everything" else 64
@@ -153,9 +158,18 @@ def simulate(
             set_faults(cluster, faults)
             populate(cluster, scenario or chosen)
             chain = await _run(cluster, faults)
+        if unhandled:
+            message = f"{len(unhandled)} errors in callbacks and tasks were not handled"
+            raise ExceptionGroup(message, unhandled)
         return _report(cluster, chain, seed, scenario or chosen, faults)
 
     return run(main, seed=seed)
+
+
+def _error_of(context: dict[str, Any]) -> Exception:
+    """Return the error that the loop reports, which no caller gets."""
+    error = context.get("exception")
+    return error if isinstance(error, Exception) else SimulationError(context["message"])
 
 
 def _report(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -33,7 +36,7 @@ _OWN_SPARK = (
     "tests/spark/test_clusters.py",
 )
 """What starts a Spark of its own; all other tests of Spark share a session."""
-_LONGEST_FIRST = ("shared Spark", *_OWN_SPARK, "tests/simulation/", "tests/chaos/")
+_LONGEST_FIRST = ("shared Spark", "tests/simulation/test_seeds.py", *_OWN_SPARK)
 """What takes long is begun early, or one process would be left alone with it at the end."""
 
 
@@ -45,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leave no process behind; the one that only hands out tests starts none but its workers."""
+    logging.getLogger("asyncio").addHandler(_COMPLAINTS)
     if not config.getoption("full"):
         profile = settings.get_current_profile_name()
         settings.register_profile("some", settings.get_profile(profile), max_examples=_EXAMPLES)
@@ -84,9 +88,41 @@ def _group(nodeid: str) -> str:
     return "shared Spark" if has_session else file
 
 
-def _rank(item: pytest.Item) -> int:
-    starts = [_group(item.nodeid).startswith(prefix) for prefix in _LONGEST_FIRST]
-    return starts.index(True) if any(starts) else len(starts)
+def _rank(item: pytest.Item) -> tuple[int, int]:
+    """Sort by what takes long, then by a hash.
+
+    Files of one folder are alike: some folders compute all the time, and others wait for timers and
+    servers. In an order that has nothing to do with their names, they run beside each other.
+    """
+    group = _group(item.nodeid)
+    if group in _LONGEST_FIRST:
+        return _LONGEST_FIRST.index(group), 0
+    return len(_LONGEST_FIRST), crc32(group.encode())
+
+
+class _Complaints(logging.Handler):
+    """What loops log of errors in callbacks and tasks, which reach no caller and fail no test."""
+
+    def __init__(self) -> None:
+        """Take errors only: a slow callback is a warning."""
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        if "grpc._cython" not in text:  # It wakes loops of earlier tests, which are closed.
+            self.texts.append(text)
+
+
+_COMPLAINTS = _Complaints()
+
+
+@pytest.fixture(autouse=True)
+def _no_unhandled_error(request: pytest.FixtureRequest) -> Iterator[None]:
+    _COMPLAINTS.texts.clear()
+    yield
+    if _COMPLAINTS.texts and not request.node.get_closest_marker("unhandled"):
+        pytest.fail("errors that were not handled:\n" + "\n".join(_COMPLAINTS.texts))
 
 
 @pytest.fixture(autouse=True)

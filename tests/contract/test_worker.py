@@ -78,7 +78,7 @@ async def finished(queue: Queue[Any], count: int) -> list[Job[Any]]:
 async def test_every_job_of_a_mixed_lot_has_the_end_that_it_should_have(
     place: Place, queue: Queue[Any]
 ) -> None:
-    await queue.configure(archive_after_s=3600)
+    await queue.configure(archive_after_s=3600, spill_bytes=16 << 20)
     specs: list[bucketq.JobSpec[Any]] = [
         bucketq.JobSpec(kind=KINDS[number % len(KINDS)], payload=number) for number in range(JOBS)
     ]
@@ -115,7 +115,7 @@ def check(job: Job[Any], number: int) -> None:
 async def test_a_cancel_reaches_the_handler_of_a_job_that_runs(
     place: Place, queue: Queue[Any]
 ) -> None:
-    await queue.configure(archive_after_s=3600, heartbeat_s=0.1)
+    await queue.configure(archive_after_s=3600, spill_bytes=16 << 20, heartbeat_s=0.1)
     inside, stopped = asyncio.Event(), asyncio.Event()
     worker = Worker(place.connect_url(), mode=place.mode)
 

@@ -37,7 +37,8 @@ class Relay:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection(*self._target)
         try:
-            await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
+            with suppress(asyncio.CancelledError):  # At the end of the test.
+                await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
         finally:
             back.close()
             writer.close()

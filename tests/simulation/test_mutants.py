@@ -69,7 +69,7 @@ def expect(
         except InvariantError as error:
             assert error.invariant in invariants, str(error)  # noqa: PT017
             return
-        except BucketQError:
+        except (BucketQError, ExceptionGroup):
             continue  # A broken queue may also break down; that is no proof.
     pytest.fail(f"{seeds} worlds did not notice")
 

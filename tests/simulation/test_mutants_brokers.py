@@ -141,8 +141,8 @@ def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
         "no lease is taken from a healthy worker",
         faults="freezes",
         scenario="brokers",
-        first=14,
-        seeds=100,
+        first=57,
+        seeds=60,
     )
 
 

@@ -223,6 +223,8 @@ class RemoteCommitter:
             if self._finding is None or self._finding.done():
                 # The result of a search that ended before this call is out of date.
                 self._finding = loop.create_task(self._find())
+                # If all callers have left by then, the loop would log its error.
+                self._finding.add_done_callback(lambda task: task.cancelled() or task.exception())
             finding = self._finding
             await asyncio.wait([finding], timeout=left_s)
             if finding.done():

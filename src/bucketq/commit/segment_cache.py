@@ -246,8 +246,7 @@ class SegmentParts:
         for block in index.blocks:
             if not self.has_block(segment, block):
                 text = body[block.offset : block.offset + block.length]
-                self._blocks[segment.id, block] = text[:-1].split(b"\n")
-                self._block_bytes += block.length
+                self._keep_block(segment, block, text[:-1].split(b"\n"))
         self._evict()
 
     def _reading(self, parts: Iterable[SegmentPart]) -> Iterator[asyncio.Task[None]]:
@@ -334,9 +333,13 @@ class SegmentParts:
             for block in blocks:
                 start = block.offset - first.offset
                 lines = split_block(block, text[start : start + block.length], where)
-                self._blocks[segment.id, block] = lines
-                self._block_bytes += block.length
+                if not self.has_block(segment, block):
+                    self._keep_block(segment, block, lines)
         self._evict()
+
+    def _keep_block(self, segment: SegmentRecord, block: Block, lines: list[bytes]) -> None:
+        self._blocks[segment.id, block] = lines
+        self._block_bytes += block.length
 
     @asynccontextmanager
     async def _noting_damage(self, segment: SegmentRecord) -> AsyncIterator[None]:

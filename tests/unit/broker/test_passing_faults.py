@@ -88,6 +88,7 @@ async def test_a_store_that_refuses_at_the_start_ends_the_broker_at_once() -> No
 
 
 @virtual
+@pytest.mark.unhandled
 async def test_what_can_never_pass_ends_a_standby() -> None:
     land = Land()
     land.spawn("host1", healthy=True)

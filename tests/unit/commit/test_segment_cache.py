@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -88,6 +89,18 @@ async def test_jobs_come_with_their_unknown_fields_by_position() -> None:
         unknown |= decoded[1]
     assert found == [f"j{number}" for number in range(9)]
     assert unknown == {4: NEWS}
+
+
+async def test_a_block_that_two_requests_need_is_read_once() -> None:
+    storage = Storage(jobs())
+    await storage.parts.fetch([SegmentPart(storage.record, "index")])
+    index = storage.parts.index(storage.record)
+    assert index is not None
+    block = SegmentPart(storage.record, index.blocks[0])
+    before = storage.reads
+    await storage.parts.fetch([block, SegmentPart(storage.record, index.blocks[2]), block])
+    await asyncio.sleep(0)
+    assert storage.reads == before + 2
 
 
 async def test_only_the_rows_that_are_asked_for_are_decoded() -> None:

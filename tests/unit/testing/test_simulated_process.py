@@ -219,6 +219,7 @@ def test_waiting_for_a_process_gives_what_its_main_coroutine_gave() -> None:
         run(main)
 
 
+@pytest.mark.unhandled
 def test_a_crash_that_no_task_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main(loop: VirtualLoop) -> None:
         async def crash() -> None:
