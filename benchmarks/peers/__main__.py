@@ -15,7 +15,6 @@ and spread. After 43 minutes no step is started, so that a run ends within 45.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import platform
@@ -94,16 +93,23 @@ def steps(peers: list[Peer], cells: list[str], rounds: int) -> Iterator[tuple[in
                 yield number, cell, peer
 
 
-def run(results: Results, peers: list[Peer], cells: list[str], bench: Bench, path: Path) -> None:
-    """Measure step by step, and keep what was measured after each."""
-    last_round, over = -1, perf_counter() + 60 * MINUTES_MAX
+def run(
+    results: Results,
+    peers: list[Peer],
+    cells: list[str],
+    bench: Bench,
+    path: Path,
+    minutes_max: float = MINUTES_MAX,
+) -> None:
+    """Measure step by step until the time is over, and write what was measured after each."""
+    last_round, over = -1, perf_counter() + 60 * minutes_max
     for number, cell, peer in steps(peers, cells, results.rounds):
+        if perf_counter() > over:
+            results.failures[f"round {number + 1} from {cell} on"] = "the time was over"
+            break
         if number != last_round:
             results.others.append(others())
             last_round = number
-        if perf_counter() > over:
-            results.failures[f"Round {number + 1} from {cell} on"] = "the time was over"
-            break
         name = f"{peer.name}/{cell}"
         if name in results.failures:
             continue
@@ -164,9 +170,16 @@ def versions_of(peer: Peer) -> dict[str, str]:
     if peer.server == "postgres":
         found["PostgreSQL"] = output(postgres_program("postgres"), "--version").split()[2]
     if peer.is_ours:
-        commit = output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
-        found["bucketq"] = f"{importlib.metadata.version('bucketq')} ({commit})"
+        found["bucketq"] += commit()
     return found
+
+
+def commit() -> str:
+    """The commit that is measured, if this is a checkout."""
+    try:
+        return f" ({output('git', '-C', str(ROOT), 'describe', '--always', '--dirty')})"
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return ""
 
 
 def output(*command: str) -> str:

@@ -152,6 +152,13 @@ def rates(results: Results) -> str:
     return table(heads, rows)
 
 
+def milliseconds(value: float | None) -> str:
+    """A latency with three digits."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
 def latencies(results: Results) -> str:
     """The table of latencies."""
     rows = []
@@ -161,7 +168,7 @@ def latencies(results: Results) -> str:
             p50, p99 = (
                 results.value(peer.name, cell, "push", each) for each in ("p50_ms", "p99_ms")
             )
-            cells.append(f"{p50:.2f} / {p99:.1f}" if p50 is not None and p99 is not None else "-")
+            cells.append(f"{milliseconds(p50)} / {milliseconds(p99)}" if p50 else "-")
         rows.append([title(peer), *cells])
     return table(["", *(burst.title for burst in BURSTS.values())], rows)
 
@@ -177,7 +184,8 @@ def sustained(results: Results) -> str:
             ]
             first, rate, last, kept, p50 = figures
             if None not in figures:
-                row = [f"{first:,.0f}", f"{rate:,.0f}", f"{last:,.0f}", f"{kept:.0%}", f"{p50:.2f}"]
+                row = [*(f"{each:,.0f}" for each in (first, rate, last)), f"{kept:.0%}"]
+                row.append(milliseconds(p50))
                 rows.append([f"{BURSTS[of].title}: {title(peer)}", *row])
     heads = ["Cycles a second", "at first", "in all", "at last", "kept", "p50 of a call, ms"]
     text = (

@@ -107,7 +107,7 @@ class BucketqServe(Files):
             end(process)
 
 
-class _OneProcess(Server):
+class OneProcess(Server):
     """A server that is one process, and is started again when it has failed."""
 
     def __init__(self, folder: Path) -> None:
@@ -150,7 +150,7 @@ class _OneProcess(Server):
             end(self._process)
 
 
-class RedisServer(_OneProcess):
+class RedisServer(OneProcess):
     """Redis with an append-only file that is synced before each answer."""
 
     @property
@@ -183,7 +183,7 @@ class RedisServer(_OneProcess):
             return False
 
 
-class PostgresServer(_OneProcess):
+class PostgresServer(OneProcess):
     """PostgreSQL with the settings that ``initdb`` writes."""
 
     @property

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
-from time import perf_counter
 
 from benchmarks.peers.adapter import Adapter, Payload, Usage
 
@@ -20,6 +19,12 @@ SAMPLES_MAX = 1000
 """How many latencies a client reports: enough for a p99, and little to send."""
 RECOVERY_PAUSE_S = 0.01
 RECOVERY_S = 60.0
+
+
+def now() -> float:
+    """The running loop's time, which is virtual in tests."""
+    return asyncio.get_running_loop().time()
+
 
 Turn = Callable[["Caller"], Awaitable[int]]
 
@@ -55,24 +60,24 @@ class Caller:
 async def push(caller: Caller) -> int:
     """Push jobs in one call."""
     payloads = [caller.payload() for _ in range(caller.per_call)]
-    begin = perf_counter()
+    begin = now()
     if caller.per_call == 1:
         await caller.adapter.push(payloads[0])
     else:
         await caller.adapter.push_many(payloads)
-    caller.latencies_s.append(perf_counter() - begin)
+    caller.latencies_s.append(now() - begin)
     return len(payloads)
 
 
 async def claim_and_complete(caller: Caller) -> int:
     """Claim and complete jobs, in two calls; return 0 if none was waiting."""
-    begin = perf_counter()
+    begin = now()
     jobs = await caller.adapter.claim(caller.per_call)
     if not jobs:
         return 0
-    between = perf_counter()
+    between = now()
     await caller.adapter.complete(jobs)
-    caller.latencies_s += (between - begin, perf_counter() - between)
+    caller.latencies_s += (between - begin, now() - between)
     return len(jobs)
 
 
@@ -98,20 +103,21 @@ async def work_together(
 ) -> Work:
     """Let callers take turns until the time is over, the jobs are done, or no job is left."""
     everyone = [Caller(adapter, per_call, f"{name}-{number}") for number in range(callers)]
-    begun, done, last, windows = 0, 0, 0.0, list[int]()
-    begin = perf_counter()
+    begun, done, last = 0, 0, 0.0
+    windows = [0] * int(seconds / window_s) if window_s else []
+    begin = now()
 
     async def call(caller: Caller) -> None:
         nonlocal begun, done, last
-        while perf_counter() - begin < seconds and (jobs is None or begun < jobs):
+        while now() - begin < seconds and (jobs is None or begun < jobs):
             begun += per_call
             got = await turn(caller)
             if not got and turn is claim_and_complete:
                 return
             done += got
-            last = perf_counter() - begin
-            if window_s and last >= window_s * (len(windows) + 1):
-                windows.append(done - sum(windows))
+            last = now() - begin
+            if windows and (window := int(last / window_s)) < len(windows):
+                windows[window] += got
 
     await asyncio.gather(*map(call, everyone))
     latencies_s = sorted(each for caller in everyone for each in caller.latencies_s)
@@ -130,17 +136,17 @@ async def fill(adapter: Adapter, *, name: str, jobs: int, callers: int) -> Work:
 
 async def recover(adapter: Adapter, *, name: str) -> Work:
     """Push until a push is acknowledged, after the server has failed."""
-    caller, begin = Caller(adapter, 1, name), perf_counter()
+    caller, begin = Caller(adapter, 1, name), now()
     while True:
         try:
             await asyncio.wait_for(push(caller), RECOVERY_S)
         except Exception:
             # Each peer raises errors of its own for a connection that is lost or refused.
-            if perf_counter() - begin > RECOVERY_S:
+            if now() - begin > RECOVERY_S:
                 raise
             await asyncio.sleep(RECOVERY_PAUSE_S)
         else:
-            return Work(1, perf_counter() - begin)
+            return Work(1, now() - begin)
 
 
 async def count_usage(

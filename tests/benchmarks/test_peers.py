@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,34 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks.peers.__main__ import function_of, steps
+from benchmarks.peers.__main__ import function_of, run, steps
 from benchmarks.peers.adapter import Adapter, Payload
 from benchmarks.peers.cells import Bench
 from benchmarks.peers.pictures import draw_depth, draw_rates
 from benchmarks.peers.render import PAGE, render, write
 from benchmarks.peers.results import Measurement, Results
-from benchmarks.peers.table import BURSTS, CELLS, DEPTHS, PEERS, SUSTAINED, Peer, reason_absent
-from benchmarks.peers.work import PAYLOAD_BYTES, Caller, claim_and_complete, fill, work_together
+from benchmarks.peers.servers import MissingServerError, OneProcess, running, scratch_folder
+from benchmarks.peers.table import (
+    BURSTS,
+    CELLS,
+    DEPTHS,
+    PEERS,
+    SUSTAINED,
+    Peer,
+    ServerName,
+    reason_absent,
+)
+from benchmarks.peers.work import (
+    PAYLOAD_BYTES,
+    Caller,
+    Work,
+    claim_and_complete,
+    fill,
+    push,
+    work_together,
+)
 
+import bucketq.testing
 from tests.environ import ROOT
 
 FOLDER = ROOT / "benchmarks" / "peers"
@@ -147,6 +167,22 @@ async def test_claims_end_when_no_job_is_left() -> None:
     assert len(work.latencies_s) == 2 * 17
 
 
+def test_each_window_has_the_jobs_that_were_done_in_it() -> None:
+    class SlowQueue(MemoryQueue):
+        async def push(self, payload: Payload) -> None:
+            await asyncio.sleep(7)
+
+    async def main(_: object) -> Work:
+        return await work_together(
+            SlowQueue(""), push, name="c", callers=10, seconds=40, window_s=10
+        )
+
+    work = bucketq.testing.run(main)
+    # Answers come at 7, 14, 21, 28, 35 and, after the last window, 42 seconds.
+    assert work.windows == [10, 10, 20, 10]
+    assert (work.jobs, work.took_s) == (60, 42)
+
+
 @pytest.mark.parametrize(
     ("name", "cell"),
     [
@@ -164,6 +200,46 @@ def test_a_cell_measures_real_processes(name: str, cell: str, tmp_path: Path) ->
     for figures in found.values():
         assert figures.keys() >= {"writes" if cell == "cost" else "rate"} or cell not in BURSTS
         assert max(figures.values()) > 0
+
+
+def test_a_peer_that_fails_leaves_the_figures_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Peer("broken", "a broken queue", "nothing:Nothing", "files", ())
+    ours = next(peer for peer in PEERS if peer.name == "bucketq-embedded")
+    monkeypatch.setattr("benchmarks.peers.__main__.IDLE_S", 0.0)
+    results, bench = Results(rounds=1), Bench(tmp_path, burst_s=0.05, sustained_s=0.2)
+    run(results, [broken, ours], ["1"], bench, tmp_path / "results.json")
+    assert results.failures.keys() == {"broken/1"}
+    assert "No module named" in results.failures["broken/1"]
+    assert [each.work for each in results.measurements] == ["push", "claim+complete"]
+    assert Results.read(tmp_path / "results.json") == results
+
+
+def test_no_step_starts_when_the_time_is_over(tmp_path: Path) -> None:
+    results, bench = Results(rounds=3), Bench(tmp_path, burst_s=10.0, sustained_s=120.0)
+    run(results, [*PEERS], [*CELLS], bench, tmp_path / "results.json", minutes_max=0)
+    assert results.measurements == []
+    assert results.failures == {"round 1 from 1 on": "the time was over"}
+
+
+# Servers.
+
+
+@pytest.mark.parametrize("name", ["redis", pytest.param("postgres", marks=pytest.mark.full)])
+def test_a_server_comes_back_after_a_failure_and_leaves_nothing(name: ServerName) -> None:
+    # The folder of a test is closed to the other user that a server of root's runs as.
+    with scratch_folder(Path("/var/tmp")) as scratch:
+        try:
+            with running(name, scratch) as server:
+                assert isinstance(server, OneProcess)
+                server.fail()
+                assert server.answers()
+        except MissingServerError as error:
+            pytest.skip(str(error))
+        assert not server.answers()
+        assert not [*scratch.glob(f"{name}-[!t]*")]
+    assert not scratch.exists()
 
 
 # The page.
