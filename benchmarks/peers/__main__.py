@@ -147,9 +147,9 @@ def available(peers: list[Peer], results: Results) -> list[Peer]:
             results.versions[peer.name] = versions_of(peer)
             found.append(peer)
         except (MissingServerError, FileNotFoundError, subprocess.CalledProcessError) as error:
-            needs = f"it needs {peer.needs}" if peer.needs else str(error)
-            results.failures[peer.name] = needs
-            print(f"{peer.name} is left out: {needs}", flush=True)
+            printed = getattr(error, "stderr", "") or str(error)
+            results.failures[peer.name] = peer.needs or printed.strip().splitlines()[-1]
+            print(f"{peer.name} is left out: {results.failures[peer.name]}", flush=True)
     return found
 
 

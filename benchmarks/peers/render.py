@@ -14,6 +14,7 @@ from benchmarks.peers.pictures import draw_depth, draw_rates
 from benchmarks.peers.results import Results
 from benchmarks.peers.table import (
     BURSTS,
+    CELLS,
     DEPTHS,
     PEERS,
     SUSTAINED,
@@ -24,6 +25,7 @@ from benchmarks.peers.table import (
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
+RATES, DEPTH = "benchmarks-rates.svg", "benchmarks-depth.svg"
 TEMPLATE = Path(__file__).with_name("page.md")
 RESULTS = ROOT / "build" / "peers" / "results.json"
 
@@ -59,12 +61,9 @@ def body(results: Results) -> Iterable[str]:
     """All parts that have figures."""
     yield from warnings(results)
     yield provenance(results)
-    yield "![Jobs a second, by callers](benchmarks-rates.svg)\n"
-    yield "## Jobs a second, in bursts\n\nPush / claim + complete; the last column has cycles.\n"
-    yield rates(results)
-    yield "![Cycles a second, by waiting jobs](benchmarks-depth.svg)\n"
-    yield "## Time of a call\n\nMedian / 99th percentile of a push, in milliseconds.\n"
-    yield latencies(results)
+    yield from optional("## Jobs a second, in bursts", rates(results))
+    yield from optional("## Cycles a second, by waiting jobs", depths(results))
+    yield from optional("## Time of a call", latencies(results))
     yield from optional("## Sustained for minutes", sustained(results))
     yield from optional("## Failover and start", failover_and_start(results))
     yield from optional("## Cost on object storage", costs(results))
@@ -113,9 +112,9 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def shown(results: Results) -> list[Peer]:
-    """The rows that have a figure."""
-    names = {each.peer for each in results.measurements}
+def shown(results: Results, cells: Iterable[str] = CELLS) -> list[Peer]:
+    """The rows that have a figure in some of these cells."""
+    names = {each.peer for each in results.measurements if each.cell in cells}
     return [peer for peer in PEERS if peer.name in names]
 
 
@@ -136,20 +135,35 @@ def pair(results: Results, peer: Peer, cells: list[tuple[str, str]]) -> str:
     return f"{text}<br>{spreads}"
 
 
+def columns(results: Results, cells: Iterable[str]) -> list[str]:
+    """The cells that have a figure."""
+    found = {each.cell for each in results.measurements}
+    return [cell for cell in cells if cell in found]
+
+
 def rates(results: Results) -> str:
-    """The table of rates."""
-    depths = " / ".join(cell.removeprefix("depth-").replace("m", "M") for cell in DEPTHS)
-    heads = ["", *(burst.title for burst in BURSTS.values()), f"{depths} waiting"]
-    cycles = [(cell, "cycle") for cell in DEPTHS]
+    """The table of bursts."""
+    cells = columns(results, BURSTS)
     rows = [
         [
             title(peer),
-            *(pair(results, peer, [(cell, "push"), (cell, "claim+complete")]) for cell in BURSTS),
-            pair(results, peer, cycles),
+            *(pair(results, peer, [(cell, "push"), (cell, "claim+complete")]) for cell in cells),
         ]
-        for peer in shown(results)
+        for peer in shown(results, cells)
     ]
-    return table(heads, rows)
+    text = f"Push / claim + complete.\n\n![Jobs a second, by callers]({RATES})\n\n"
+    return text + table(["", *map(title_of, cells)], rows) if rows else ""
+
+
+def depths(results: Results) -> str:
+    """The table of cycles."""
+    cells = columns(results, DEPTHS)
+    rows = [
+        [title(peer), *(pair(results, peer, [(cell, "cycle")]) for cell in cells)]
+        for peer in shown(results, cells)
+    ]
+    text = f"With 64 callers.\n\n![Cycles a second, by waiting jobs]({DEPTH})\n\n"
+    return text + table(["", *map(title_of, cells)], rows) if rows else ""
 
 
 def milliseconds(value: float | None) -> str:
@@ -161,16 +175,17 @@ def milliseconds(value: float | None) -> str:
 
 def latencies(results: Results) -> str:
     """The table of latencies."""
-    rows = []
-    for peer in shown(results):
-        cells = []
-        for cell in BURSTS:
+    cells, rows = columns(results, BURSTS), []
+    for peer in shown(results, cells):
+        row = [title(peer)]
+        for cell in cells:
             p50, p99 = (
                 results.value(peer.name, cell, "push", each) for each in ("p50_ms", "p99_ms")
             )
-            cells.append(f"{milliseconds(p50)} / {milliseconds(p99)}" if p50 else "-")
-        rows.append([title(peer), *cells])
-    return table(["", *(burst.title for burst in BURSTS.values())], rows)
+            row.append(f"{milliseconds(p50)} / {milliseconds(p99)}" if p50 else "-")
+        rows.append(row)
+    text = "Median / 99th percentile of a push, in milliseconds.\n\n"
+    return text + table(["", *map(title_of, cells)], rows) if rows else ""
 
 
 def sustained(results: Results) -> str:
@@ -314,8 +329,8 @@ def write(results: Results, page: Path = PAGE) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(render(results), encoding="utf-8")
     if results.measurements:
-        page.with_name("benchmarks-rates.svg").write_text(draw_rates(results), encoding="utf-8")
-        page.with_name("benchmarks-depth.svg").write_text(draw_depth(results), encoding="utf-8")
+        page.with_name(RATES).write_text(draw_rates(results), encoding="utf-8")
+        page.with_name(DEPTH).write_text(draw_depth(results), encoding="utf-8")
 
 
 def main() -> None:

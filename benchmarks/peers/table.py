@@ -29,7 +29,7 @@ class Peer:
     environment: str = ""
     """The virtual environment that has it, if it is not the one that has all others."""
     needs: str = ""
-    """What that environment needs, if it is missing."""
+    """What to say if that environment is missing."""
     absent: dict[str, str] = field(default_factory=dict)
     """Cells that are not measured, with the reason."""
 
@@ -151,7 +151,7 @@ PEERS = (
         ("jqueue",),
         "not durable: its file is not synced",
         environment="jqueue",
-        needs="Python 3.12 or newer, of which there was none",
+        needs="it needs Python 3.12 or newer, and no environment with that could be made",
         absent={
             "64x4": _ONE_BROKER,
             "1000x2": _ONE_BROKER,

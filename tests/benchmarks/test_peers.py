@@ -257,9 +257,17 @@ def test_a_cell_has_medians_and_spread(results: Results) -> None:
 
 
 def test_a_cell_that_was_not_measured_is_a_dash(results: Results) -> None:
-    saq = row(render(results), "SAQ")
-    assert saq[[*BURSTS].index("bulk")] == "-"
-    assert saq[-1].startswith("1,000 / 1,000 / 1,000 / -<br>")
+    page = render(results)
+    assert row(page, "SAQ")[[*BURSTS].index("bulk")] == "-"
+    assert row(page, "SAQ", 1) == [*["1,000<br>±20 %"] * 3, "-"]
+
+
+def test_a_run_of_a_few_cells_has_only_their_columns(results: Results) -> None:
+    chosen = [each for each in results.measurements if each.cell in {"1", "bulk"}]
+    page = render(replace(results, measurements=chosen))
+    assert "|  | 1 caller | bulk of 100 |\n" in page
+    assert "waiting |" not in page
+    assert "## Cost" not in page
 
 
 def test_the_page_says_where_peers_are_faster(results: Results) -> None:
