@@ -88,8 +88,8 @@ class ColdJobs:
         """The kinds that have cold jobs to be claimed now."""
         return iter(self._lanes)
 
-    def attach(self) -> dict[tuple[str, Status], int]:
-        """Take the indexes of all segments; return how many jobs they add to the counts.
+    def attach(self, some: Collection[Segment] | None = None) -> dict[tuple[str, Status], int]:
+        """Take the indexes of all segments, or some; return how many jobs they add to the counts.
 
         Raises:
             ColdRowsNeededError: An index has not been read.
@@ -97,7 +97,11 @@ class ColdJobs:
         added: dict[tuple[str, Status], int] = {}
         if not self._unread:
             return added
-        for segment, index in self.rows.indexes(*_STATUS):
+        if some is None:
+            found = self.rows.indexes(*_STATUS)
+        else:
+            found = [(segment, self.rows.index_of(segment)) for segment in some]
+        for segment, index in found:
             if self._unread.pop(segment.record.id, None) is not None:
                 status = _STATUS[segment.record.cls]
                 for kind, count in index.count_kinds(segment.gone).items():

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from heapq import heapify, heappop, heappush
 from typing import Literal
 
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
-from bucketq.model.cold_rows import ColdRowsNeededError
+from bucketq.model.next_jobs import take_next
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,
@@ -33,7 +32,6 @@ from bucketq.model.operations import (
 )
 from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord
 from bucketq.model.retry import attempts_left, delay_after_failure
-from bucketq.model.running_jobs import running_bytes
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be guessed.
@@ -72,48 +70,12 @@ def hand_out(state: State, operation: Claim | ClaimBatch, now: datetime) -> tupl
     state.promote(now)
     if state.paused:
         return ()
-    taken = _take(state, operation, now)
+    taken = take_next(state, operation, now)
     if not taken:
         return ()
     running = [started(job, operation, operation.secret, now) for job in taken]
     state.start_jobs(running)
     return tuple(running)
-
-
-def _take(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
-    """Take the smallest jobs that are due out of their lanes."""
-    taken: list[JobRecord] = []
-    try:
-        _take_in_order(state, operation, now, taken)
-    except ColdRowsNeededError:
-        state.put_back(taken)
-        raise
-    return taken
-
-
-def _take_in_order(
-    state: State, operation: Claim | ClaimBatch, now: datetime, taken: list[JobRecord]
-) -> None:
-    room = state.settings.max_running_bytes - state.running.size_bytes
-    if room <= 0:
-        return
-    heads = [
-        (head.priority, head.seq, head)
-        for kind in dict.fromkeys(operation.kinds or state.kinds_waiting())
-        if kind not in state.paused_kinds and (head := state.head_of(kind, now)) is not None
-    ]
-    heapify(heads)
-    while heads:
-        job: JobRecord | None = heappop(heads)[2]
-        while job is not None and (not heads or job.order < heads[0]):
-            state.lanes[job.kind].pop(job)
-            taken.append(job)
-            room -= running_bytes(job)
-            if len(taken) == operation.limit or room <= 0:
-                return
-            job = state.head_of(job.kind, now)
-        if job is not None:
-            heappush(heads, (job.priority, job.seq, job))
 
 
 def remember_claim(_operation: Claim, answer: tuple[JobRecord, ...]) -> list[tuple[str, int, int]]:

@@ -21,6 +21,7 @@ from msgspec import Raw
 from bucketq.model.age_index import AgeIndex
 from bucketq.model.cold_jobs import ColdJobs
 from bucketq.model.cold_rows import ColdRows
+from bucketq.model.cold_segment import Segment
 from bucketq.model.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.history import ChangeRecorder, History
 from bucketq.model.known_keys import KnownKeys
@@ -270,13 +271,13 @@ class State:
         """Note that a field of the object itself was changed."""
         self.changes.append(("head", ""))
 
-    def attach_cold(self) -> None:
-        """Count the jobs in segments, and let them have their turns.
+    def attach_cold(self, some: Collection[Segment] | None = None) -> None:
+        """Count the jobs in segments, all or some, and let them have their turns.
 
         Raises:
             ColdRowsNeededError: An index has not been read.
         """
-        for (kind, status), count in self.cold.attach().items():
+        for (kind, status), count in self.cold.attach(some).items():
             self._count(kind, status, count)
 
     def promote(self, now: datetime) -> None:
@@ -289,13 +290,16 @@ class State:
     def next_due(self) -> datetime | None:
         """When the next delayed job becomes claimable, or None; one in a segment may be later."""
         job, cold = self.delayed.first(), self.cold.next_due()
-        if job is None or job.run_at is None:
-            return cold
-        return job.run_at if cold is None else min(cold, job.run_at)
+        return min(filter(None, (cold, None if job is None else job.run_at)), default=None)
 
     def kinds_waiting(self) -> Iterable[str]:
         """The kinds that may have a job to be claimed."""
         return dict.fromkeys([*self.lanes, *self.cold.kinds])
+
+    def bound_of(self, kind: str, now: datetime) -> tuple[int, int] | None:
+        """No job of a kind that is due comes before this in the order of claims; None: none is."""
+        job, bound = self._decoded_head(kind, now), self.cold.bound_of(kind)
+        return min(filter(None, (bound, None if job is None else job.order)), default=None)
 
     def head_of(self, kind: str, now: datetime) -> JobRecord | None:
         """The next job of a kind that is due, or None. Raises ``ColdRowsNeededError``."""

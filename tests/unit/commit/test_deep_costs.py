@@ -68,3 +68,24 @@ async def expect_page(queue: Any, ids: list[str], after: int) -> None:
     page = await queue.jobs(after=after, limit=100)
     assert [job.id for job in page.jobs] == ids[after : after + 100]
     assert page.next_after == after + 100
+
+
+@pytest.mark.parametrize("mode", ["direct", "embedded"])
+async def test_a_claim_of_any_kind_reads_only_the_kinds_whose_turn_it_may_be(mode: Mode) -> None:
+    store, kinds = Counting(), 100
+    async with bucketq.connect("queue.json", store=store, mode="direct") as queue:
+        await queue.configure(spill_bytes=100_000)
+        specs = [
+            JobSpec(kind=f"kind-{number % kinds}", payload="x" * 1000, priority=number // 2000)
+            for number in range(4000)
+        ]
+        ids = list(await queue.push_many(specs))
+    async with bucketq.connect("queue.json", store=store, mode=mode) as queue:
+        await queue.stats()
+        store.begin()
+        jobs = await queue.claim(limit=3)
+        assert [job.id for job in jobs] == ids[:3]
+        assert store.requests <= 10, "a read for each kind that has a turn, and some ahead"
+        store.begin()
+        jobs = await queue.claim(limit=3000)
+        assert [job.id for job in jobs] == ids[3:3003]
