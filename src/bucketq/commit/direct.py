@@ -35,7 +35,7 @@ from bucketq.commit.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Request
 from bucketq.model.state import State
-from bucketq.model.transitions import Applied, apply
+from bucketq.model.transitions import Applied
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.resolve_write import Verdict
 
@@ -253,8 +253,9 @@ class DirectCommitter:
         if state.has_changes:
             tidy(state, now)
             if not state.is_served:  # Otherwise the broker does it, beside its commits.
-                for step in (*steps, *await self._spiller.spill_before(state)):
-                    apply(state, Request(step), now)
+                spills = await self._spiller.spill_before(state)
+                for step in (*steps, *spills, *await self._upkeep.step_before(state)):
+                    await apply_reading(self._register, state, Request(step), now)
         return applied
 
     @property

@@ -31,6 +31,9 @@ class SegmentPolicy:
     most_ranges: int = 4096
     """How many ranges of rows that have left the entries hold together, about 64 KiB, before most
     of them move to a vector."""
+    most_entry_bytes: int = 1 << 20
+    """How large the table of segments is before a process that keeps no queue open, and so does no
+    upkeep, does some of it: every commit writes the table, and small segments make it large."""
     first_sweep_s: float = 600.0
     sweep_s: float = 3600.0
     """When segments are swept: soon after a process that was killed has left some, and rarely,

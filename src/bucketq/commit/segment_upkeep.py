@@ -38,9 +38,11 @@ from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.register import Register
 from bucketq.commit.segment_folder import NamedSegments
 from bucketq.commit.transient_faults import TransientFault
+from bucketq.errors import BucketQError
 from bucketq.model.cold_segment import Segment
 from bucketq.model.operations import Request
 from bucketq.model.operators import is_cold_untidy
+from bucketq.model.segment_changes import FORMAT
 from bucketq.model.segments import (
     JOB_CLASSES,
     ForgetFormer,
@@ -60,6 +62,8 @@ _BUSY_PASS_S = 0.1
 """The pause of upkeep that waits for the archiver, which is quicker."""
 _SMALL_BYTES = 128 * 1024
 """Segments up to this size are merged first: it is half of what a queue spills at once."""
+_ENTRY_BYTES, _RANGE_BYTES = 280, 14
+"""About what an entry takes, and a range of rows that have left."""
 _OLD_S = 7 * 86400.0
 """A segment that is older is written again: a rule that deletes old objects, which an operator may
 have set for the bucket, must not find it."""
@@ -89,8 +93,10 @@ class SegmentUpkeep:
         self._clock = clock
         self._policy = register.segments.policy
         what = f"segments of {register.where} cannot be merged or deleted"
-        self._loop = BackgroundLoop(clock, TransientFault(clock, _log, what, _LAST_RETRY_S))
+        self._fault = TransientFault(clock, _log, what, _LAST_RETRY_S)
+        self._loop = BackgroundLoop(clock, self._fault)
         self._sweep_at = 0.0
+        self._swept_version = -1
 
     def start(self, current: Callable[[], State | None]) -> None:
         """Begin; ``current`` returns the state in memory: without segments nothing is requested."""
@@ -114,15 +120,20 @@ class SegmentUpkeep:
                 if not await self._submit(Request(TidySegments())):
                     break
             now_s = asyncio.get_running_loop().time()
-            if (
-                now_s >= self._sweep_at
-                and state is not None
-                and (state.former or _MAY_LEAVE & state.requires.keys())
-            ):
-                self._sweep_at = now_s + self._policy.sweep_s
+            if now_s >= self._sweep_at and state is not None and self._may_sweep(state):
+                self._sweep_at, self._swept_version = now_s + self._policy.sweep_s, state.version
                 await self.sweep()
                 await self._clear_former(state)
         return self._policy.pass_s
+
+    def _may_sweep(self, state: State) -> bool:
+        """Whether a sweep may find something.
+
+        Also in a queue that names no segments: a process may have been killed in its first spill.
+        But not if there was no commit since the last sweep, so that an idle queue costs nothing.
+        """
+        may_spill = state.settings.max_format >= FORMAT or _MAY_LEAVE & state.requires.keys()
+        return bool(state.former) or (bool(may_spill) and state.version != self._swept_version)
 
     async def sweep(self) -> int:
         """Delete segments that no version of the queue can name any more; return how many."""
@@ -140,26 +151,49 @@ class SegmentUpkeep:
 
     async def merge(self, state: State) -> bool:
         """Merge once; return whether there was something to merge."""
-        plan = _plan(state, self._clock.now(), self._policy.neighbours)
-        if plan is None:
-            return False
-        merge = await self._write(state, plan)
-        await self._submit(Request(merge))
-        return True
+        merge = await self._write_merge(state)
+        if merge is not None:
+            await self._submit(Request(merge))
+        return merge is not None
 
     async def shorten(self, state: State) -> bool:
         """Move ranges of rows that have left to a vector, if there are too many; return whether."""
+        name = await self._write_vector(state)
+        return name is not None and bool(await self._submit(Request(name)))
+
+    async def step_before(self, state: State) -> list[Merge | NameVector]:
+        """Merge once for a writer that commits by itself, if the table is far too large.
+
+        The writer applies what is returned, in its own commit.
+        """
+        if _entry_bytes(state) <= 2 * self._policy.most_entry_bytes:
+            return []
+        try:
+            step = await self._write_vector(state) or await self._write_merge(state)
+        except StaleStateError:
+            return []  # The commit will be lost, too.
+        except BucketQError as error:
+            self._fault.strike(error)
+            return []
+        self._fault.passed()
+        return [] if step is None else [step]
+
+    async def _write_vector(self, state: State) -> NameVector | None:
+        """Put a vector if there are too many ranges; return the operation that names it."""
         chosen = _most_ranges(state, self._policy.most_ranges)
         if not chosen:
-            return False
+            return None
         gone = {segment.record.id: segment.gone.ranges for segment in chosen}
         body = encode_vector(gone)
         name = vector_id(state.version + self._policy.least_versions, body)
         await self._register.segments.folder.put(name, body)
-        return bool(await self._submit(Request(NameVector(id=name, bytes=len(body), gone=gone))))
+        return NameVector(id=name, bytes=len(body), gone=gone)
 
-    async def _write(self, state: State, plan: _Plan) -> Merge:
-        """Put the merged segments, and return the operation that names them."""
+    async def _write_merge(self, state: State) -> Merge | None:
+        """Put merged segments if some can be merged; return the operation that names them."""
+        plan = _plan(state, self._clock.now(), self._policy.neighbours)
+        if plan is None:
+            return None
         segments, read_named = self._register.segments, self._register.read_named
         records = [source.record for source in plan.sources]
         rows: dict[SegmentClass, list[SegmentRow]] = {}
@@ -215,6 +249,12 @@ def _most_ranges(state: State, most: int) -> list[Segment]:
         left -= len(segment.since)
         chosen.append(segment)
     return chosen
+
+
+def _entry_bytes(state: State) -> int:
+    """About how many bytes the table of segments takes."""
+    segments = state.cold.rows.segments.values()
+    return sum(_ENTRY_BYTES + _RANGE_BYTES * len(segment.since) for segment in segments)
 
 
 def _is_mostly_due(segment: Segment, now: datetime) -> bool:

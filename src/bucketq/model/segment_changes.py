@@ -113,9 +113,10 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     sources = _unchanged(state, operation)
     if not sources or not all(_may_name(state, each.record) for each in operation.targets):
         return 0
-    state.attach_cold()
     for source in sources.values():
         cold.rows.index_of(source)
+    # Not all of them: a process that only pushes has read no other index.
+    state.attach_cold(sources.values())
     if not _takes_all(sources, operation):
         return 0
     gone_from = [_gone(sources, origins) for origins in operation.origins]
@@ -183,7 +184,7 @@ def name_vector(state: State, operation: NameVector, _now: datetime) -> int:
     rows = state.cold.rows
     found = [rows.segments[name] for name in operation.gone if name in rows.segments]
     for segment in found:
-        rows.index_of(segment)
+        rows.require_vector(segment)
     named = 0
     for segment in found:
         vector = Gone(operation.gone[segment.record.id])

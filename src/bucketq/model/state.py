@@ -272,10 +272,9 @@ class State:
         self.changes.append(("head", ""))
 
     def attach_cold(self, some: Collection[Segment] | None = None) -> None:
-        """Count the jobs in segments, all or some, and let them have their turns.
+        """Count the jobs in segments, all or some, and line them up.
 
-        Raises:
-            ColdRowsNeededError: An index has not been read.
+        Raises ``ColdRowsNeededError`` if an index has not been read.
         """
         for (kind, status), count in self.cold.attach(some).items():
             self._count(kind, status, count)

@@ -220,11 +220,14 @@ def test_a_segment_that_cannot_be_read_stops_only_its_own_jobs(
     run(main)
 
 
-def test_commits_go_on_while_segments_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_commits_go_on_while_segments_are_refused(
+    queue_type: type[Any], caplog: pytest.LogCaptureFixture
+) -> None:
     async def main(loop: VirtualLoop) -> None:
         deep = Deep(loop)
         await deep.create()
-        async with deep.open(GroupCommitter) as queue:
+        async with deep.open(queue_type) as queue:
             link = queue._committer._register._store  # type: ignore[attr-defined]
             create = link.create
 
@@ -236,15 +239,18 @@ def test_commits_go_on_while_segments_are_refused(caplog: pytest.LogCaptureFixtu
             link.create = refuse
             ids = [await queue.push("k", number) for number in range(100)]
             await asyncio.sleep(30)
-            assert [job.id for job in await queue.claim(limit=50)] == ids[:50]
+            jobs = await queue.claim(limit=50)
+            assert [job.id for job in jobs] == ids[:50]
+            assert await queue.complete_many(jobs) == [True] * 50
+            await queue.release((await queue.claim())[0])
             assert "403 for segments" in caplog.text
             assert caplog.text.count("cannot be written") == 1
             link.create = create
             await asyncio.sleep(200)
-            await queue.push("k", 100)
+            ids += [await queue.push("k", number) for number in range(100, 120)]
             await asyncio.sleep(200)
             assert (await deep.head()).cold.rows.segments
-            assert [job.id for job in await queue.claim(limit=50)] == ids[50:]
+            assert [job.id for job in await queue.claim(limit=100)] == ids[50:]
 
     run(main)
 

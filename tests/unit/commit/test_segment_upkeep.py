@@ -1,0 +1,67 @@
+"""Merging and sweeping segments."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.segment_policy import SegmentPolicy
+from bucketq.queue.new_jobs import JobSpec
+from bucketq.testing import VirtualLoop, run
+from tests.unit.commit.test_deep_queues import QUEUES, Deep
+
+
+@pytest.mark.parametrize("is_spread", [True, False], ids=["ranges", "segments"])
+def test_direct_writers_that_come_and_go_keep_the_table_of_segments_small(is_spread: bool) -> None:
+    """None of them stays long enough for upkeep in the background."""
+
+    async def main(loop: VirtualLoop) -> None:
+        policy = SegmentPolicy(most_entry_bytes=1000, neighbours=3, most_ranges=20)
+        deep = Deep(loop, policy)
+        await deep.create()
+        ids, most = list[str](), 0
+        for number in range(30):
+            async with deep.open(DirectCommitter) as queue:
+                specs = [JobSpec(kind="k", payload="x" * 100) for _ in range(20)]
+                ids += await queue.push_many(specs)
+                if is_spread:
+                    for job in ids[20 * number : 20 * number + 20 : 2]:
+                        await queue.cancel(job)
+            segments = (await deep.head()).cold.rows.segments.values()
+            most = max(most, sum(280 + 14 * len(each.since) for each in segments))
+        assert 1000 < most < 4000
+        async with deep.open(DirectCommitter) as queue:
+            found = [job.id for job in await queue.claim(limit=10_000)]
+        assert found == (ids[1::2] if is_spread else ids)
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_segments_of_a_first_spill_that_was_never_named_are_deleted(
+    queue_type: type[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, SegmentPolicy(first_sweep_s=20, sweep_s=20))
+        await deep.create()
+        head = await deep.head()
+        link = deep.store.connect("killed")
+        key = f"queue/segments/{head.incarnation}/{head.version + 2:020d}-0123456789abcdef.jsonl"
+        await link.create(key, b"{}\n")
+        async with deep.open(queue_type) as queue:
+            await asyncio.sleep(100)
+            assert await deep.segments() == [key], "a later version may still name it"
+            for number in range(3):
+                await queue.push("k", number)
+            await asyncio.sleep(100)
+            assert await deep.segments() == []
+            assert not (await deep.head()).requires
+            link = queue._committer._register._store  # type: ignore[attr-defined]
+            link.list = None
+            await asyncio.sleep(10_000)
+            assert caplog.text == "", "an idle queue is not listed"
+
+    run(main)
