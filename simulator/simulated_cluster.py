@@ -295,7 +295,8 @@ class SimulatedCluster:
 
     def _actor(self, program: Program, name: str, rng: random.Random, queue: Queue[str]) -> Actor:
         machine, publisher = program.machine, None
-        if self.is_deep:
+        # A process that may lead is known to write as a broker only.
+        if self.is_deep and program.kind not in LEADERS:
             publisher = BulkPublisher(machine.link, KEY, machine.clock, rng, program.timeout_s)
         return Actor(
             RecordingQueue(self.history, name, queue),
