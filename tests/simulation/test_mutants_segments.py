@@ -14,9 +14,11 @@ from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit import segment_folder
 from bucketq.commit.segment_folder import ReadNamed, SegmentFolder
 from bucketq.commit.segment_upkeep import SegmentUpkeep, _plan
-from bucketq.model import segment_changes, transitions
+from bucketq.model import adoption, pushes, segment_changes, transitions
 from bucketq.model.base import Operation
 from bucketq.model.cold_segment import Segment
+from bucketq.model.operations import Request
+from bucketq.model.reservations import Adopt, ReservationRecord, reservation_of
 from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.state import State
 from simulator.segment_invariants import (
@@ -26,6 +28,8 @@ from simulator.segment_invariants import (
     ONE_PLACE,
 )
 from tests.simulation.test_mutants import Patch, expect
+
+PUSHES: dict[Any, Any] = transitions._PUSHES
 
 
 def _handle(monkeypatch: Patch, operation: type[Operation], handler: Any) -> None:
@@ -150,3 +154,45 @@ def test_a_merge_of_a_push_that_was_committed_with_other_numbers_is_noticed(
 
     monkeypatch.setattr(segment_changes, "_unchanged", unchanged)
     expect(ONE_PLACE, deep=True, first=7)
+
+
+def test_an_adoption_without_its_reservation_is_noticed(monkeypatch: Patch) -> None:
+    """It expired, or another process of the same writer has reserved since."""
+
+    def adopt(state: State, operation: Adopt, now: datetime, request: Request) -> bool:
+        if operation.reservation not in state.reservations:
+            number = state.reservations.next_seq
+            row = ReservationRecord(id=operation.reservation, seq=number, writer="w", at=now)
+            state.reservations.put(row)
+        return adoption.adopt(state, operation, now, request)
+
+    monkeypatch.setitem(PUSHES, Adopt, adopt)
+    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches")
+
+
+def test_an_adoption_that_ignores_the_position_is_noticed(monkeypatch: Patch) -> None:
+    """Another process has published it since the reservation."""
+
+    def is_published(state: State, operation: Any) -> bool:
+        return not isinstance(operation, Adopt) and pushes.is_published(state, operation)
+
+    monkeypatch.setattr(adoption, "is_published", is_published)
+    expect(
+        "nothing takes effect twice", "a position is published once", deep=True, scenario="batches"
+    )
+
+
+def test_a_sweeper_that_read_before_the_reservation_is_noticed(monkeypatch: Patch) -> None:
+    async def sweep(self: SegmentFolder, read_named: ReadNamed) -> int:
+        queue = await read_named()
+        await asyncio.sleep(5)
+        found = [name async for name in self.names()]
+        for name in found:
+            reserved = reservation_of(name)
+            is_free = reserved is not None and reserved[0] not in queue.reservations
+            if name not in queue.ids and (is_free or segment_folder._is_settled(name, queue)):
+                await self._store.delete(self._key(name))
+        return len(found)
+
+    monkeypatch.setattr(SegmentFolder, "sweep", sweep)
+    expect(LEFT_OVER, deep=True, scenario="batches", first=4)
