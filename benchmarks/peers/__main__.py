@@ -7,7 +7,7 @@ NAME...`` and ``--cells NAME...`` choose rows and columns.
 Each round measures cell after cell, and within a cell row after row, so that the rows of a cell are
 measured within a minute or two of each other. Each measurement has a new server in a scratch
 folder, new client processes, and payloads of 100 bytes. A step, with all that it starts and fills,
-takes about ten seconds; sustained runs take two minutes, once. What is measured goes to one JSON
+takes five to ten seconds; sustained runs take two minutes, once. What is measured goes to one JSON
 file after each step, and ``python -m benchmarks.peers.render`` makes the page from it, with medians
 and spread. After 43 minutes no step is started, so that a run ends within 45.
 """
@@ -27,7 +27,6 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 from benchmarks.peers.cells import (
-    ENVIRONMENTS,
     ROOT,
     Bench,
     Figures,
@@ -39,7 +38,7 @@ from benchmarks.peers.cells import (
     start,
     sustained,
 )
-from benchmarks.peers.render import render, write
+from benchmarks.peers.render import RESULTS, render, write
 from benchmarks.peers.results import Measurement, Results
 from benchmarks.peers.servers import (
     MissingServerError,
@@ -58,16 +57,17 @@ from benchmarks.peers.table import (
 )
 
 ROUNDS = 3
-BURST_S = 3.0
-"""How long a figure is measured in a round. With two figures, a server and its clients, a step
-takes about ten seconds."""
+BURST_S = 2.5
+"""How long a figure is measured in a round: as long as three rounds of everything, six sustained
+runs, and all that has to be started and filled end within 45 minutes."""
 MINUTES_MAX = 43
 """When no further step is started: the last may take two minutes."""
 SUSTAINED_S = 120.0
 QUICK_S = 1.0
 QUICK_DEPTH_MAX = 100_000
 """A quick run leaves out what takes a minute to fill."""
-RESULTS = ENVIRONMENTS / "results.json"
+TRIED = RESULTS.with_name("tried.json")
+"""Where a run of some rows or cells goes, so that it does not replace a whole one."""
 IDLE_S = 2.0
 """How long other programs are watched before a round."""
 
@@ -200,7 +200,14 @@ def machine() -> str:
     return f"{os.cpu_count()} cores ({cpu}), {memory:.0f} GiB, {system}, {platform.machine()}"
 
 
-def parse() -> argparse.Namespace:
+def results_path(options: argparse.Namespace) -> Path:
+    """Where results go."""
+    is_whole = not options.quick and not options.cells and len(options.only) == len(PEERS)
+    chosen: Path | None = options.results
+    return chosen or (RESULTS if is_whole else TRIED)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers", description="Measure bucketq beside other queues."
@@ -213,9 +220,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often all is measured")
     parser.add_argument("--quick", action="store_true", help="one round of 1 s, for trying it out")
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="a folder on a disk")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where to write results")
+    parser.add_argument(
+        "--results", type=Path, help="where to write results (default: build/peers)"
+    )
     parser.add_argument("--docs", action="store_true", help="also write the page in docs/")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def main() -> int:
@@ -240,7 +249,7 @@ def main() -> int:
     peers = available([peer for peer in PEERS if peer.name in options.only], results)
     with scratch_folder(options.dir) as scratch:
         bench = Bench(scratch, results.burst_s, results.sustained_s)
-        run(results, peers, cells, bench, options.results)
+        run(results, peers, cells, bench, results_path(options))
     print(render(results))
     if options.docs:
         write(results)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -110,6 +111,8 @@ class BucketqServe(Files):
 class OneProcess(Server):
     """A server that is one process, and is started again when it has failed."""
 
+    stop_signal = signal.SIGTERM
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.port = free_port()
@@ -138,16 +141,23 @@ class OneProcess(Server):
         """Whether it answers."""
 
     def fail(self) -> None:
-        """Kill the process, and start it again at once, as a supervisor would."""
+        """Kill the process, and start it again at once, and again if needed, as a supervisor."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        self.start()
+        over = perf_counter() + START_S
+        while True:
+            try:
+                return self.start()
+            except RuntimeError:
+                if perf_counter() > over:
+                    raise
+                sleep(0.05)
 
     def stop(self) -> None:
         """End the process."""
         if self._process is not None:
-            end(self._process)
+            end(self._process, self.stop_signal)
 
 
 class RedisServer(OneProcess):
@@ -185,6 +195,9 @@ class RedisServer(OneProcess):
 
 class PostgresServer(OneProcess):
     """PostgreSQL with the settings that ``initdb`` writes."""
+
+    stop_signal = signal.SIGQUIT
+    """At once: its folder is removed, so nothing has to be written for a later start."""
 
     @property
     def address(self) -> str:
@@ -237,9 +250,9 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that we started: SIGTERM first, then SIGKILL."""
-    process.terminate()
+def end(process: subprocess.Popen[bytes], first: signal.Signals = signal.SIGTERM) -> None:
+    """End a process that we started: with a signal first, then with SIGKILL."""
+    process.send_signal(first)
     try:
         process.wait(10)
     except subprocess.TimeoutExpired:

@@ -11,7 +11,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks.peers.__main__ import function_of, run, steps
+from benchmarks.peers.__main__ import (
+    function_of,
+    parse,
+    results_path,
+    run,
+    steps,
+)
 from benchmarks.peers.adapter import Adapter, Payload
 from benchmarks.peers.cells import Bench
 from benchmarks.peers.pictures import draw_depth, draw_rates
@@ -135,6 +141,13 @@ def test_rows_take_turns_and_long_runs_happen_once() -> None:
     of_64 = [(number, name) for number, cell, name in order if cell == "64"]
     assert of_64 == [(number, peer.name) for number in range(3) for peer in PEERS]
     assert {number for number, cell, _ in order if cell in SUSTAINED or cell == "cost"} == {0}
+
+
+@pytest.mark.parametrize("choice", ["--quick", "--only redis", "--cells 1 64"])
+def test_a_run_of_a_part_does_not_replace_the_results_of_a_whole_one(choice: str) -> None:
+    whole = results_path(parse(["--docs", "--rounds", "5"]))
+    assert results_path(parse(choice.split())) != whole
+    assert results_path(parse([*choice.split(), "--results", "here"])) == Path("here")
 
 
 # Work.
