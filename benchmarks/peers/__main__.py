@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter, sleep
 
+from benchmarks.peers.aims import verdicts
 from benchmarks.peers.cells import (
     ROOT,
     Bench,
@@ -251,6 +252,7 @@ def main() -> int:
         bench = Bench(scratch, results.burst_s, results.sustained_s)
         run(results, peers, cells, bench, results_path(options))
     print(render(results))
+    print(verdicts(results))
     if options.docs:
         write(results)
     return 1 if any("/" in name for name in results.failures) else 0

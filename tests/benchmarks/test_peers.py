@@ -19,6 +19,7 @@ from benchmarks.peers.__main__ import (
     steps,
 )
 from benchmarks.peers.adapter import Adapter, Payload
+from benchmarks.peers.aims import aims, verdicts
 from benchmarks.peers.cells import Bench
 from benchmarks.peers.pictures import draw_depth, draw_rates
 from benchmarks.peers.render import PAGE, render, write
@@ -253,6 +254,25 @@ def test_a_server_comes_back_after_a_failure_and_leaves_nothing(name: ServerName
         assert not server.answers()
         assert not [*scratch.glob(f"{name}-[!t]*")]
     assert not scratch.exists()
+
+
+# Aims.
+
+
+def test_aims_compare_medians_of_one_run(results: Results) -> None:
+    lines = {line[:62].strip(): line[62:].split() for line in verdicts(results).splitlines()}
+    # Ten times as slow as Redis, with a p50 of 1.5 ms, as fast at a million jobs as at none.
+    assert lines["64 callers in one process, push, beside redis"][0] == "0.1x"
+    assert lines["64 callers in one process, push, beside redis"][-1] == "MISSED"
+    assert lines["64 callers in one process, push, p50"][-1] == "met"
+    assert lines["1 caller, push, p50"][-1] == "MISSED"
+    assert lines["1,000,000 waiting, cycle, beside 0 waiting"][-1] == "met"
+    assert len(lines) == len([*aims()])
+
+
+def test_an_aim_without_figures_has_no_verdict(results: Results) -> None:
+    of_redis = [each for each in results.measurements if each.peer == "redis"]
+    assert verdicts(replace(results, measurements=of_redis)) == ""
 
 
 # The page.
