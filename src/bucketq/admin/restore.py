@@ -1,14 +1,15 @@
 """Restores a saved copy as a new incarnation of a queue.
 
-The rows of a large copy go to segments first, and then one conditional write makes the object that
-names them. A process that is killed before that write leaves segments of an incarnation that never
-began, and the queue as it was; ``bucketq gc --incarnation`` deletes them.
+The jobs of a large copy are decoded some at a time and go to segments first, and then one
+conditional write makes the object that names them. A process that is killed before that write
+leaves segments of an incarnation that never began, and the queue as it was; ``bucketq gc
+--incarnation`` deletes them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from bucketq.admin.queue_object import (
 )
 from bucketq.clock import new_id
 from bucketq.codec import decode, read_tombstone
+from bucketq.codec.copied_queue import CopiedQueue
 from bucketq.codec.layout import OPENINGS, SEGMENTS
 from bucketq.codec.segment_file import SEGMENT_BYTES
 from bucketq.commit.queue_segments import StaleStateError
@@ -39,6 +41,7 @@ from bucketq.errors import (
 )
 from bucketq.model.history import History
 from bucketq.model.operations import Release, Request
+from bucketq.model.records import JobRecord
 from bucketq.model.segment_changes import FORMAT, class_of
 from bucketq.model.segments import SegmentClass
 from bucketq.model.sessions import Sessions
@@ -102,7 +105,7 @@ async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) 
         CorruptStateError: The copy is damaged, or a newer bucketq wrote the present object.
         ChangedMeanwhileError: The present object was changed meanwhile; it is left as it is.
     """
-    state = _read_copy(body)
+    copy = _read_copy(body)
     found = await target.find()
     if found is not None and read_tombstone(found.body) is None and not overwrite:
         raise RejectedError(
@@ -110,8 +113,9 @@ async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) 
             "jobs, use --replace"
         )
     replaced = _Replaced() if found is None else await _replace(target, found)
-    released = _renew(target, state, replaced)
-    segments, refusal = await _spill(target, state)
+    state = copy.state
+    _renew(target, state, replaced)
+    released, segments, refusal = await _fill(target, copy, replaced)
     try:
         await target.write_state(state, None if found is None else found.etag)
     except ChangedMeanwhileError as error:
@@ -124,8 +128,9 @@ async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) 
     return Restored(summarize(state), released, replaced.saved, segments, refusal, replaced.kept)
 
 
-def _read_copy(body: bytes) -> State:
-    state = decode(body, "the copy").state
+def _read_copy(body: bytes) -> CopiedQueue:
+    copy = CopiedQueue(body, "the copy", _PORTION_BYTES)
+    state = copy.state
     if state.cold.rows.segments:
         raise InvalidRequestError(
             f"the copy names {len(state.cold.rows)} segments, but their jobs are not in it: it is "
@@ -133,7 +138,7 @@ def _read_copy(body: bytes) -> State:
             "itself by its address"
         )
     state.requires = {}
-    return state
+    return copy
 
 
 async def _replace(target: QueueObject, found: StoredObject) -> _Replaced:
@@ -169,18 +174,8 @@ def _incarnation_of_segments(body: bytes) -> str | None:
     return incarnation_of(body) or None if OPENINGS[SEGMENTS] in body else None
 
 
-def _renew(target: QueueObject, state: State, replaced: _Replaced) -> int:
-    """Make a state the first of a new incarnation; return how many jobs were released."""
-    now, present = target.clock.now(), replaced.state
-    running = [state.jobs.by_id[job_id] for job_id in state.running]
-    for job in running:
-        apply(state, Request(Release(job=job.id, lease=job.lease or "")), now).result()
-    for job in list(state.jobs):
-        if job.status == "done":
-            continue
-        other = None if present is None else present.jobs.get(job.id)
-        attempt = max(job.attempt, replaced.cold_attempt if other is None else other.attempt)
-        state.put_job(replace(job, attempt=attempt + _ATTEMPT_STEP))
+def _renew(target: QueueObject, state: State, replaced: _Replaced) -> None:
+    """Make a state the first of a new incarnation; its jobs are as they were."""
     state.incarnation = new_id(target.clock)
     state.former = dict.fromkeys(replaced.former)
     state.version = max(state.version, replaced.version)
@@ -188,16 +183,57 @@ def _renew(target: QueueObject, state: State, replaced: _Replaced) -> int:
     state.broker = None
     state.history, state.recorder = History(), None
     state.sessions = Sessions(horizon=state.version + 1)
-    return len(running)
 
 
-async def _spill(target: QueueObject, state: State) -> tuple[int, str | None]:
+async def _fill(
+    target: QueueObject, copy: CopiedQueue, replaced: _Replaced
+) -> tuple[int, int, str | None]:
+    """Take the jobs of a copy, and write segments, if they are too many for the object.
+
+    Returns how many jobs were released, how many segments were written, and why no more were.
+    """
+    state = copy.state
+    released, segments, refusal = _renew_jobs(target, state, list(state.jobs), replaced), 0, None
+    for portion in copy.portions():
+        state.add_jobs(portion.jobs)
+        state.extra |= {("jobs", name): dict(each) for name, each in portion.unknown.items()}
+        released += _renew_jobs(target, state, portion.jobs, replaced)
+        if portion.left_bytes and refusal is None:
+            count, refusal = await _spill(target, state, portion.left_bytes)
+            segments += count
+        state.changes.clear()  # The first version has everything; there may be millions.
+    if refusal is None:
+        count, refusal = await _spill(target, state, 0)
+        segments += count
+    return released, segments, refusal
+
+
+def _renew_jobs(
+    target: QueueObject, state: State, jobs: Sequence[JobRecord], replaced: _Replaced
+) -> int:
+    """Release jobs that were running, and raise the numbers of attempts; return how many ran."""
+    present, released = replaced.state, 0
+    for job in jobs:
+        if job.status == "done":
+            continue
+        if job.status == "running":
+            release = Release(job=job.id, lease=job.lease or "")
+            apply(state, Request(release), target.clock.now()).result()
+            released += 1
+        other = None if present is None else present.jobs.get(job.id)
+        attempt = max(job.attempt, replaced.cold_attempt if other is None else other.attempt)
+        state.put_job(replace(state.jobs.by_id[job.id], attempt=attempt + _ATTEMPT_STEP))
+    return released
+
+
+async def _spill(target: QueueObject, state: State, more_bytes: int) -> tuple[int, str | None]:
     """Write segments, if the rows are too many for the object; return how many, and a refusal.
 
-    Only the first version of the new incarnation may introduce them.
+    ``more_bytes`` of jobs follow. Only the first version of the new incarnation may introduce the
+    segments.
     """
     folder, count = target.segments_of(state.incarnation), 0
-    for cls, rows in _choose(target, state):
+    for cls, rows in _choose(target, state, more_bytes):
         body, spill = encode_spill(state, cls, rows, state.version + 1, target.clock.now())
         try:
             await folder.put(spill.segment.record.id, body)
@@ -208,7 +244,9 @@ async def _spill(target: QueueObject, state: State) -> tuple[int, str | None]:
     return count, None
 
 
-def _choose(target: QueueObject, state: State) -> Iterator[tuple[SegmentClass, list[Any]]]:
+def _choose(
+    target: QueueObject, state: State, more_bytes: int
+) -> Iterator[tuple[SegmentClass, list[Any]]]:
     """Yield the oldest rows, until half of what may stay is left, in portions for a segment."""
     if state.settings.max_format < FORMAT:
         return
@@ -218,7 +256,7 @@ def _choose(target: QueueObject, state: State) -> Iterator[tuple[SegmentClass, l
         for job in state.jobs
         if (cls := class_of(job, now)) is not None
     ]
-    left = sum(length for *_, length in found)
+    left = more_bytes + sum(length for *_, length in found)
     portions: dict[SegmentClass, list[Any]] = {}
     sizes = Counter[SegmentClass]()
     for cls, job, length in found if left > limit else ():
@@ -231,6 +269,8 @@ def _choose(target: QueueObject, state: State) -> Iterator[tuple[SegmentClass, l
         portions.setdefault(cls, []).append(job)
         sizes[cls] += length
     yield from portions.items()
+    if more_bytes:
+        return
     keys = list(state.keys)
     most = DEFAULT_POLICY.most_keys
     keys = keys[: len(keys) - most // 2] if len(keys) > most else []
