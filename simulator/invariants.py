@@ -34,7 +34,7 @@ from simulator.archived_jobs import read_archive
 from simulator.batch_invariants import ConsumerTracker
 from simulator.broker_invariants import BrokerTracker
 from simulator.call_history import CallHistory, RecordedCall
-from simulator.segment_invariants import SegmentTracker
+from simulator.history_invariants import HistoryTracker
 
 
 class InvariantError(AssertionError):
@@ -74,6 +74,8 @@ class CommitChain:
     """How many jobs of each kind and status each version has."""
     segments: dict[str, int] = field(default_factory=dict)
     """How many segments were put, introduced, deleted and so on."""
+    past: dict[str, int] = field(default_factory=dict)
+    """How many objects of the history were put, deleted and so on."""
     final: State | None = None
 
     def holds(self, job_id: str, first: int, last: int, **fields: Any) -> bool:
@@ -121,8 +123,8 @@ def check(history: CallHistory) -> CommitChain:
     """Check safety; raise ``InvariantError`` at the first violation."""
     chain = CommitChain(history, archived=read_archive(history))
     before: State | None = None
-    tracker = SegmentTracker(history.store, history.key)
-    chain.segments = tracker.counts
+    tracker = HistoryTracker(history.store, history.key)
+    chain.segments, chain.past = tracker.segments.counts, tracker.counts
     for version, commit in enumerate(history.store.history(history.key), start=1):
         if commit.body is None or commit.operation not in ("create", "replace"):
             chain.violate("conditional writes", f"{commit.operation} of the queue object", version)

@@ -25,6 +25,7 @@ from bucketq.codec import Document, Prepared
 from bucketq.commit.base import Committer
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
+from bucketq.commit.queue_history import DEFAULT_HISTORY_POLICY, HistoryPolicy
 from bucketq.commit.register import Register, Settled
 from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.queue.queue import Queue
@@ -190,6 +191,8 @@ class QueueFactory:
     counters: ClusterCounters
     spawn: Callable[[Program], Process]
     """Starts a program, for clients that start brokers as processes."""
+    history_policy: HistoryPolicy = DEFAULT_HISTORY_POLICY
+    """When processes keep, copy and sweep the history."""
     policy: SegmentPolicy = DEFAULT_POLICY
     """When processes merge and sweep segments."""
 
@@ -241,6 +244,7 @@ class QueueFactory:
         register = CountingRegister(machine.link, place, "simulated queue", machine.clock)
         register.counters = self.counters
         register.segments.policy = self.policy
+        register.history.policy = self.history_policy
         return register
 
     def name_of(self, program: Program) -> str:

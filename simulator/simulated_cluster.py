@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
 from bucketq.codec import read_heading
+from bucketq.commit.queue_history import HistoryPolicy
 from bucketq.commit.segment_policy import SegmentPolicy
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.model.records import BrokerRecord
@@ -24,6 +25,7 @@ from simulator.actors import KINDS, Actor, operate, produce, work
 from simulator.batch_actors import consume, write
 from simulator.bulk_actors import BulkPublisher
 from simulator.call_history import CallHistory, RecordingQueue
+from simulator.history_invariants import named_by_copies
 from simulator.machines import (
     CLIENTS,
     LEADERS,
@@ -112,6 +114,18 @@ class SimulatedCluster:
             sweep_s=rng.uniform(2, 10),
         )
 
+    def remember(self, rng: random.Random) -> None:
+        """Let the queue have a history, which is moved, copied and forgotten all the time."""
+        self.settings["history_retention_s"] = rng.choice((10.0, 30.0, 3600.0))
+        self.factory.history_policy = HistoryPolicy(
+            pass_s=rng.choice((0.2, 1.0)),
+            copy_s=rng.uniform(0.5, 5),
+            most_copies=1000,
+            patience_s=rng.choice((0.5, 10.0)),
+            first_sweep_s=rng.uniform(2, 10),
+            sweep_s=rng.uniform(2, 10),
+        )
+
     def add_machine(self) -> Machine:
         """Add a machine with a wrong clock."""
         name, rng = f"host{len(self.machines)}", self.rng
@@ -192,7 +206,12 @@ class SimulatedCluster:
         head = self._reader.whole(found.body, "the object").head
         if "segments" not in head.requires:
             return []  # None was ever named, and processes do not look for more.
-        return list(left_over(self.store, KEY, head))
+        kept = named_by_copies(self.store, KEY, head)
+        return [
+            key
+            for key in left_over(self.store, KEY, head)
+            if key.rpartition("/")[2].removesuffix(".jsonl") not in kept
+        ]
 
     def _read_segment(self, incarnation: str, segment_id: str) -> bytes | None:
         found = self.store.peek(segment_key(KEY, incarnation, segment_id))

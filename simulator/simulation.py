@@ -82,6 +82,8 @@ class SimulationReport:
     """Whether the queue spilled, merged and swept all the time."""
     segments: dict[str, int]
     """How many segments were put, introduced, deleted and so on."""
+    past: dict[str, int]
+    """How many objects of the history were put, deleted and so on."""
 
 
 async def _run(cluster: SimulatedCluster, faults: FaultSchedule) -> CommitChain:
@@ -131,6 +133,7 @@ def simulate(
     faults: FaultSchedule = "everything",
     scenario: Scenario | None = None,
     deep: bool | None = None,
+    remembers: bool | None = None,
 ) -> SimulationReport:
     """Run one simulation and check it.
 
@@ -139,6 +142,7 @@ def simulate(
         faults: The fault schedule.
         scenario: Which programs run; drawn from the seed if it is not given.
         deep: Whether the queue spills, merges and sweeps all the time; drawn if it is not given.
+        remembers: Whether a deep queue has a history; drawn if it is not given.
     """
     unhandled: list[Exception] = []
 
@@ -155,6 +159,10 @@ def simulate(
             cluster = SimulatedCluster(loop)
             if is_deep if deep is None else deep:
                 cluster.spill_early(depth)
+                memory = random.Random(f"{seed}/history")  # noqa: S311
+                has_history = memory.random() < 0.5
+                if has_history if remembers is None else remembers:
+                    cluster.remember(memory)
             set_faults(cluster, faults)
             populate(cluster, scenario or chosen)
             chain = await _run(cluster, faults)
@@ -209,6 +217,7 @@ def _report(
         ends=Counter(run.end or "cut off" for run in cluster.worker_history.runs),
         is_deep=cluster.is_deep,
         segments=chain.segments,
+        past=chain.past,
     )
 
 

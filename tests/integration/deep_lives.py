@@ -15,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bucketq.archive import ArchiveReader, Layout
+from bucketq.clock import SystemClock
 from bucketq.codec import decode
+from bucketq.commit.queue_history import QueueHistory
+from bucketq.queue.queue import Queue
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import open_store
 from simulator.segment_invariants import segment_key
@@ -97,6 +101,7 @@ class DeepLives:
                 await queue.configure(max_attempts=100 + number % 2)
             await until_swept(store, key)
             await queue.flush_archive()
+            await judge_history(queue)
         await judge(store, key, self.logged("pushed"), self.logged("completed"))
         await store.close()
 
@@ -107,12 +112,24 @@ async def until_swept(store: ObjectStore, key: str) -> None:
         head = decode((await store.get(key)).body, key).state
         names = [info.key async for info in store.list(segment_key(key, head.incarnation, ""))]
         ids = [name.rpartition("/")[2].removesuffix(".jsonl") for name in names]
-        named = head.cold.rows.names()
+        history = QueueHistory(store, key, SystemClock())
+        named = (await history.named_by(head)).ids
         left = [each for each in ids if each not in named and int(each[:20]) <= head.version]
         if not left:
             return
         await asyncio.sleep(0.05)
     raise AssertionError(left)
+
+
+async def judge_history(queue: Queue[str]) -> None:
+    """Check that the history has every version once, and that it leads to the queue as it is."""
+    changes = [change async for change in queue.changes(follow=False)]
+    first = changes[0].version
+    assert [change.version for change in changes] == [*range(first, first + len(changes))]
+    newest = await queue.snapshot()
+    past = await queue.snapshot(version=newest.version)
+    assert past.jobs == tuple(replace(job, lease=None) for job in newest.jobs)
+    assert past.settings == newest.settings
 
 
 async def judge(store: ObjectStore, key: str, pushed: list[str], completed: list[str]) -> None:

@@ -1,9 +1,10 @@
 """A program that works on a deep queue until it kills itself, between two steps of its choice.
 
 ``python -m tests.integration.deep_program`` reads lines ``URL MODE LOG STEPS WHEN`` and forks a
-process for each. The process pushes, claims and completes jobs, and spills, merges, sweeps and
-archives meanwhile. At its ``STEPS``-th write of any object (a put, a replace or a delete) it ends
-by ``kill -9``: ``before`` the write is sent, ``after`` it was answered, or ``during`` it.
+process for each. The process pushes, claims and completes jobs, and spills, merges, sweeps,
+archives and keeps a history meanwhile. At its ``STEPS``-th write of any object (a put, a replace or
+a delete) it ends by ``kill -9``: ``before`` the write is sent, ``after`` it was answered, or
+``during`` it.
 
 It writes what it has been promised to its log, a line at a time.
 """
@@ -20,6 +21,7 @@ from bucketq.archive import ArchiveWriter, Layout
 from bucketq.clock import SystemClock
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
+from bucketq.commit.queue_history import HistoryPolicy
 from bucketq.commit.register import Register
 from bucketq.commit.segment_policy import SegmentPolicy
 from bucketq.errors import LeaseLostError
@@ -33,7 +35,13 @@ from tests.integration.program import Log, fork_for_each_line
 POLICY = SegmentPolicy(
     least_versions=4, pass_s=0.02, neighbours=2, first_sweep_s=0.05, sweep_s=0.05
 )
-SETTINGS: dict[str, Any] = {"spill_bytes": 600, "archive_after_s": 0.0, "max_attempts": 100}
+HISTORY_POLICY = HistoryPolicy(pass_s=0.02, copy_s=0.1, first_sweep_s=0.05, sweep_s=0.05)
+SETTINGS: dict[str, Any] = {
+    "spill_bytes": 600,
+    "archive_after_s": 0.0,
+    "max_attempts": 100,
+    "history_retention_s": 3600.0,
+}
 
 A = TypeVar("A")
 
@@ -93,7 +101,7 @@ def open_deep(store: ObjectStore, key: str, url: str, mode: str) -> tuple[Queue[
     """Make a queue that spills early, merges two segments at a time, and sweeps often."""
     clock = SystemClock()
     register = Register(store, key, url, clock)
-    register.segments.policy = POLICY
+    register.segments.policy, register.history.policy = POLICY, HISTORY_POLICY
     committer = (DirectCommitter if mode == "direct" else GroupCommitter)(
         register, clock, archive=ArchiveWriter(store, Layout.of(store.url, key))
     )

@@ -35,3 +35,14 @@ def test_deep_worlds_under_faults_hold_every_promise(group: int) -> None:
 def test_healthy_processes_of_deep_queues_are_left_alone(faults: FaultSchedule, seed: int) -> None:
     report = simulate(seed, faults=faults, deep=True)
     assert report.is_deep
+
+
+@pytest.mark.parametrize("group", first_of(GROUPS, 1))
+def test_histories_under_faults_are_complete_and_true(group: int) -> None:
+    seeds = range(5000 + group, 5000 + SEEDS, 2 * GROUPS)
+    reports = [simulate(seed, deep=True, remembers=True) for seed in seeds]
+
+    counts = Counter[str]()
+    for report in reports:
+        counts.update(report.past)
+    assert {"put", "copied", "kept", "deleted"} <= {name for name, count in counts.items() if count}

@@ -57,15 +57,16 @@ def expect(
     first: int = 0,
     seeds: int = 40,
     deep: bool = False,
+    remembers: bool = False,
 ) -> None:
     """Play worlds until one breaks, and see that it breaks one of these promises.
 
     ``first`` is where to begin; it spares worlds that are known not to notice. ``deep`` worlds
-    spill, merge and sweep segments all the time.
+    spill, merge and sweep segments all the time, and some of them have a history (``remembers``).
     """
     for seed in range(first, first + seeds):
         try:
-            simulate(seed, faults=faults, scenario=scenario, deep=deep)
+            simulate(seed, faults=faults, scenario=scenario, deep=deep, remembers=remembers)
         except InvariantError as error:
             assert error.invariant in invariants, str(error)  # noqa: PT017
             return

@@ -105,6 +105,16 @@ def name_changes(lines: Sequence[bytes], first: int) -> tuple[ChangesName, bytes
     return ChangesName(first, first + len(lines) - 1, digest), body
 
 
+def cut_changes(name: ChangesName, lines: Sequence[bytes], since: int) -> tuple[ChangesName, bytes]:
+    """Return the lines of an object from a version on, which is not its first, as another object.
+
+    The first line says what it was cut from, so that its name is unlike that of any object which
+    has the same versions.
+    """
+    first, *rest = lines[since - name.first :]
+    return name_changes([first[:-1] + b',"cut":"%s"}' % name.digest.encode(), *rest], since)
+
+
 def split_changes(name: ChangesName, body: bytes, where: str) -> list[bytes]:
     """Return the lines of an object, one for each version.
 

@@ -9,7 +9,11 @@ Promises:
 
 * An object with changes holds versions that have landed, and no others. So a version reads the same
   in every object that holds it, and two processes may write overlapping ones.
-* A version is deleted only if the queue has forgotten it, or another object holds it.
+* A version is deleted only if the queue has forgotten it, or another object holds it. That is so
+  however late a delete takes effect: an object is deleted because of one that was put before, and
+  chains of such reasons never return to an object. What is merged grows, and what is cut gets a
+  name of its own. For the same reason an object is not deleted only because another one that was
+  listed holds all that it holds: that one may be cut or deleted meanwhile.
 * A copy is deleted only if no version of the queue names it or can ever name it.
 
 May touch: keys of exactly these forms. Any other object in the folder is never read or deleted.
@@ -25,6 +29,7 @@ from bucketq.codec.history_file import (
     ChangesName,
     QueueCopy,
     copy_name,
+    cut_changes,
     decode_copy,
     name_changes,
     parse_changes_name,
@@ -132,15 +137,12 @@ class HistoryFolder:
             if is_late and copy_name(version)[:20] not in state.history.copies:
                 await self._store.delete(self._root + copy_name(version))
                 deleted += 1
-        kept: list[ChangesName] = []
-        for name, _ in sorted(listed.changes, key=lambda each: (each[0].first, -each[0].last)):
-            if name.last < since or (kept and name.last <= kept[-1].last):
+        for name, _ in listed.changes:
+            if name.last < since:
                 await self._delete(name)
                 deleted += 1
             elif name.first < since:
-                kept.append(await self._cut(name, since))
-            else:
-                kept.append(name)
+                await self._cut(name, since)
         return deleted
 
     async def merge(self) -> bool:
@@ -166,16 +168,18 @@ class HistoryFolder:
             await self._store.delete(self._root + name)
         return len(ours)
 
-    async def _cut(self, name: ChangesName, since: int) -> ChangesName:
-        """Write the versions of an object that were not forgotten as another one."""
+    async def _cut(self, name: ChangesName, since: int) -> None:
+        """Write the versions of an object that were not forgotten as another one.
+
+        That has a name which no object had before. Otherwise it might be one from which this object
+        was merged, and which the process that merged it is about to delete.
+        """
         try:
             lines = await self.read_changes(name)
         except (ObjectMissingError, CorruptStateError):
-            return name
-        cut, body = name_changes(lines[since - name.first :], since)
-        await self.put_changes(cut, body)
+            return
+        await self.put_changes(*cut_changes(name, lines, since))
         await self._delete(name)
-        return cut
 
     async def _names(self) -> AsyncIterator[tuple[str, int]]:
         async for info in self._store.list(self._root):

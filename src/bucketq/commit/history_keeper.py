@@ -44,7 +44,12 @@ from bucketq.model.timekeeping import agreed
 _log = logging.getLogger("bucketq")
 
 _SHARE = 2
-"""Rows are moved once they take more than this share of ``spill_bytes``."""
+_SMALL_SHARE = 8
+_MANY_ROWS = 64
+"""Rows are moved once they take more than the first share of ``spill_bytes``, or, if they are many,
+the second: every commit writes them, and a put for every few commits would cost more than that.
+Measured with one caller on a file: 1.4 times the CPU time of a queue without a history if only the
+first share counts."""
 _CROWD = 4
 """If they take so many times ``spill_bytes`` for too long, they are given up."""
 _LONGEST_PASS_S = 60.0
@@ -108,7 +113,7 @@ class HistoryKeeper:
         if not history.since:
             return
         self._incarnation = state.incarnation
-        if not self._rows and history.size_bytes > state.settings.spill_bytes // _SHARE:
+        if not self._rows and _has_many_rows(state):
             self._rows = tuple(history.changes)
             self._due.set()
         now_s = asyncio.get_running_loop().time()
@@ -259,6 +264,13 @@ class HistoryKeeper:
         if self._trouble:
             _log.info("the history of %s can be written again", self._register.where)
         self._trouble, self._pass_s = "", self._register.history.policy.pass_s
+
+
+def _has_many_rows(state: State) -> bool:
+    """Whether the rows in the queue object should move."""
+    history, limit = state.history, state.settings.spill_bytes
+    is_many = len(history.changes) >= _MANY_ROWS
+    return history.size_bytes > limit // (_SMALL_SHARE if is_many else _SHARE)
 
 
 def written_at(state: State) -> datetime:

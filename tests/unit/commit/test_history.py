@@ -12,13 +12,16 @@ import pytest
 from msgspec import structs
 
 from bucketq.codec import decode
+from bucketq.codec.history_file import decode_changes, encode_changes
 from bucketq.codec.past_state import PastState
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
+from bucketq.commit.history_folder import HistoryFolder
 from bucketq.commit.queue_history import HistoryPolicy
 from bucketq.commit.register import Register
 from bucketq.commit.segment_policy import SegmentPolicy
 from bucketq.errors import HistoryGapError, InvalidRequestError, RejectedError, StoreRefusedError
+from bucketq.model.history import ChangeRecord, History
 from bucketq.model.operations import Snapshot
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
@@ -393,14 +396,44 @@ def test_rows_of_lost_commits_are_in_no_object() -> None:
             world.open(DirectCommitter, "three") as three,
         ):
             await asyncio.gather(*(world.work(each, 8) for each in (one, two, three)))
-            commits = world.commits()
             changes = await collect(three)
-            assert [change.version for change in changes] == [*range(3, world.head().version + 1)]
+            commits = world.commits()
+            newest = changes[-1].version
+            assert [change.version for change in changes] == [*range(3, newest + 1)]
             assert all(change.commit == commits[change.version] for change in changes)
+        commits = world.commits()
         history = [each for each in world.store.commits if "/history/" in each.key]
         for put in history:
             for line in (put.body or b"").splitlines() if put.key.endswith(".jsonl") else ():
                 row = msgspec.json.decode(line)
                 assert commits[row["seq"]] == row["id"], "a row of a version that was lost"
+
+    run(main)
+
+
+def test_a_cut_object_is_not_one_that_another_process_is_about_to_delete() -> None:
+    """A merge is cut where one of its sources begins, before the sources are deleted."""
+
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop)
+        await world.create()
+        link = world.store.connect("link")
+        folder = HistoryFolder(link, KEY, "incarnation", world.clock)
+        rows = [ChangeRecord(id=f"c{seq}", seq=seq, at=world.clock.now()) for seq in range(1, 9)]
+        sources = [encode_changes([row]) for row in rows]
+        for source in sources:
+            await folder.put_changes(*source)
+        merged, body = encode_changes(rows)
+        await folder.put_changes(merged, body)
+        state = State(incarnation="incarnation", created_at=world.clock.now())
+        state.version, state.history = 8, History(8)
+        await folder.sweep(state)
+        await folder.sweep(state)
+        for name, _ in sources:  # The process that merged them was slow.
+            await folder._delete(name)
+        (left,) = [name for name, _ in (await folder.list()).changes]
+        assert (left.first, left.last) == (8, 8)
+        (row,) = decode_changes(await folder.read_changes(left), "object")
+        assert row == rows[-1]
 
     run(main)
