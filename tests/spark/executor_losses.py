@@ -136,7 +136,9 @@ def write_that_was_staged(spark: SparkSession, folder: Path, store: str) -> None
             return "deadly"
 
         def writer(self, schema: StructType, overwrite: bool) -> Any:
-            return DeadlyWriter(super().writer(schema, overwrite), url, mark)
+            writer = super().writer(schema, overwrite)
+            assert isinstance(writer, JobWriter)
+            return DeadlyWriter(writer, url, mark)
 
     spark.dataSource.register(Deadly)
     save(spark.range(400, numPartitions=PARTS), url, "deadly")

@@ -80,6 +80,12 @@ class BulkWrite:
         """Where segments are put."""
         return self._register.segments.folder
 
+    def position(self, writer: str) -> tuple[int, int] | None:
+        """Return what a writer has published last, when the queue was opened."""
+        state = self._committer.state
+        known = None if state is None else state.writers.get(writer)
+        return None if known is None else known.position
+
     async def settings(self) -> Settings:
         """Read the settings of the queue."""
         found: Settings = await self._submit(Configure(changes={}))

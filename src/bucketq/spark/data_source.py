@@ -22,6 +22,7 @@ from bucketq.spark.format_options import (
 from bucketq.spark.stream.stream_reader import JobStreamReader
 from bucketq.spark.stream.stream_writer import JobStreamWriter
 from bucketq.spark.table.archive_table import ArchiveTableReader
+from bucketq.spark.table.bulk_writer import BulkJobWriter
 from bucketq.spark.table.job_schema import DDL
 from bucketq.spark.table.job_writer import JobWriter
 from bucketq.spark.table.queue_reader import QueueTableReader
@@ -52,11 +53,15 @@ class BucketQDataSource(DataSource):
         options = read_options(self.options)
         return QueueTableReader(options) if options.table == "jobs" else ArchiveTableReader(options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> JobWriter:  # noqa: FBT001 - Spark's
+    def writer(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - Spark's
+    ) -> JobWriter | BulkJobWriter:
         """Return a writer that pushes the rows of a frame. Raises if a column is wrong."""
         options = write_options(self.options)
         _refuse_overwrite(overwrite, 'mode("append")')
-        return JobWriter(schema, options)
+        return BulkJobWriter(schema, options) if options.bulk else JobWriter(schema, options)
 
     def streamReader(self, schema: StructType) -> JobStreamReader:  # noqa: N802 - Spark's name
         """Return a reader that claims jobs of a queue, one micro-batch after the other."""

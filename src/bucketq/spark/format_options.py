@@ -23,10 +23,10 @@ _TABLES: tuple[TableName, ...] = get_args(TableName)
 
 _SHARED = ("path", "token", "timeoutSeconds")
 _READ = (*_SHARED, "table", "status", "kind", "from", "to", "numPartitions")
-_WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId")
+_WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId", "bulk")
 _STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
 _STREAM = (*_SHARED, "kind", *_STREAM_ONLY)
-_BATCH_WRITE_ONLY = ("writeId", "maxJobsPerCommit")
+_BATCH_WRITE_ONLY = ("writeId", "maxJobsPerCommit", "bulk")
 _SPARK_OWN = "checkpointlocation"
 """An option of Spark's own that it passes on to the sink of a stream."""
 _PURPOSES = {
@@ -82,6 +82,8 @@ class WriteOptions:
     """None: all rows in one commit."""
     write_id: str | None
     """None: a new one is made."""
+    bulk: bool = False
+    """Whether executors write segments, which one commit adds."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +139,17 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             f"option writeId: {write_id!r} is not a valid id; use 1 to 64 letters, digits and "
             ". _ -, beginning with a letter or digit"
         )
+    jobs_per_commit = _count(found, "maxJobsPerCommit", _JOBS_MAX)
+    bulk = _switch(found, "bulk", default=False)
+    if bulk and jobs_per_commit is not None:
+        refuse("the options bulk and maxJobsPerCommit exclude each other: bulk is one commit")
     return WriteOptions(
         access=_access(found),
         kind=kind,
         payload_columns=_list(found, "payloadColumns"),
-        jobs_per_commit=_count(found, "maxJobsPerCommit", _JOBS_MAX),
+        jobs_per_commit=jobs_per_commit,
         write_id=write_id,
+        bulk=bulk,
     )
 
 
