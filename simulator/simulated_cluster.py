@@ -16,6 +16,7 @@ from bucketq.commit.queue_history import HistoryPolicy
 from bucketq.commit.segment_policy import SegmentPolicy
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.model.records import BrokerRecord
+from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
@@ -55,6 +56,8 @@ SETTINGS: dict[str, object] = {
     "max_attempts": 3,
     "archive_after_s": 2.0,
     "backoff": {"base_s": 0.5, "factor": 2.0, "max_s": 4.0},
+    # So that a seed takes the same course if the environment lets new queues spill early.
+    "spill_bytes": Settings().spill_bytes,
 }
 
 

@@ -78,6 +78,7 @@ async def finished(queue: Queue[Any], count: int) -> list[Job[Any]]:
 async def test_every_job_of_a_mixed_lot_has_the_end_that_it_should_have(
     place: Place, queue: Queue[Any]
 ) -> None:
+    # Finished jobs leave early if they take a quarter of what the object may hold.
     await queue.configure(archive_after_s=3600, spill_bytes=16 << 20)
     specs: list[bucketq.JobSpec[Any]] = [
         bucketq.JobSpec(kind=KINDS[number % len(KINDS)], payload=number) for number in range(JOBS)

@@ -51,7 +51,7 @@ def fresh(folder: Path, *specs: JobSpec[Any]) -> str:
     """A queue with jobs, in which those that are done can be counted."""
     url = (folder / "queue.json").as_uri()
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.configure(archive_after_s=3600)
+        queue.configure(archive_after_s=3600, spill_bytes=16 << 20)
         queue.push_many(specs)
     return url
 

@@ -33,7 +33,7 @@ def jobs_of(url: str) -> dict[str, Job[Any]]:
 def push(url: str, *specs: JobSpec[Any], **settings: Any) -> None:
     with bucketq.connect_sync(url, mode="direct") as queue:
         # So that what is done is still there to be looked at.
-        queue.configure(archive_after_s=600, **settings)
+        queue.configure(archive_after_s=600, spill_bytes=16 << 20, **settings)
         queue.push_many(specs)
 
 

@@ -46,7 +46,7 @@ class Run:
         self.held, self.committed = Noted(folder / "held"), Noted(folder / "committed")
         self.source, self.sink = store(), store()
         with bucketq.connect_sync(self.source, mode="direct") as queue:
-            queue.configure(archive_after_s=3600)
+            queue.configure(archive_after_s=3600, spill_bytes=16 << 20)
             queue.push_many(
                 [JobSpec(kind="x", payload={"n": n, "text": LARGE}) for n in range(COPIED)]
             )

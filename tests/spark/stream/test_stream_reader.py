@@ -82,7 +82,8 @@ def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
 
 def push(url: str, count: int, kind: str = "index") -> list[str]:
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.configure(archive_after_s=3600)  # So that done jobs can be counted.
+        # So that done jobs can be counted.
+        queue.configure(archive_after_s=3600, spill_bytes=16 << 20)
         return queue.push_many([JobSpec(kind=kind, payload={"n": n}) for n in range(count)])
 
 
