@@ -52,7 +52,7 @@ def test_a_batch_that_forgets_what_it_has_lost_is_noticed(monkeypatch: Patch) ->
 
     claim_really = consumers._claim_again
     monkeypatch.setattr(consumers, "_claim_again", claim_again)
-    expect(_ONE_SET, scenario="batches", first=17)
+    expect(_ONE_SET, scenario="batches", first=73)
 
 
 def test_without_the_epoch_an_older_driver_goes_on(monkeypatch: Patch) -> None:
