@@ -274,6 +274,7 @@ def test_the_deep_check_of_a_queue_names_what_is_damaged_and_left_over(console: 
     assert console.run("doctor", "URL").code == 0, "only --deep reads segments"
     assert console.ok("repair", "URL").out.endswith("is intact: nothing to repair\n")
     assert console.run("repair", "URL", "--accept", "--accept-loss", "all").code == 2
+    assert "only the object was checked" in console.ok("repair", "URL").err
     done = console.ok("repair", "URL", "--accept-loss", bad["id"])
     assert f"gave up {bad['lost']:,} row" in done.out
     assert ".broken-" in done.err

@@ -26,6 +26,8 @@ class Diagnosis:
     """Its contents, if they can be read."""
     saved: str | None = None
     """The key of a copy of the damaged object; None: nothing was changed."""
+    segments: int = 0
+    """How many segments an intact object names; they were not read."""
 
 
 async def repair(target: QueueObject, *, accept: bool = False) -> Diagnosis:
@@ -40,7 +42,8 @@ async def repair(target: QueueObject, *, accept: bool = False) -> Diagnosis:
     """
     found = await target.read()
     try:
-        return Diagnosis(None, summary=summarize(decode(found.body, target.url).state))
+        state = decode(found.body, target.url).state
+        return Diagnosis(None, summary=summarize(state), segments=len(state.cold.rows))
     except NewerFormatError:
         raise
     except CorruptStateError as error:

@@ -60,8 +60,8 @@ def _describe(bad: BadSegment) -> str:
     rows = counted(bad.live, "key" if bad.cls == "keys" else "job")
     return (
         f"{bad.key}: {'; '.join(bad.problems)}. {bad.lost:,} of its {rows} cannot be read. Put the "
-        f"object back if you have a copy; `bucketq repair --accept-loss {bad.id}` gives up what "
-        "cannot be read"
+        f"object back if you have a copy; `bucketq repair URL --accept-loss {bad.id}` gives up "
+        "what cannot be read"
     )
 
 

@@ -19,7 +19,7 @@ async def run(
     accept: Annotated[bool, option("--accept", "Accept the object as it is.")] = False,
     accept_loss: Annotated[
         list[str] | None,
-        option("--accept-loss SEGMENT", "Give up what cannot be read of a segment, or of all."),
+        option("--accept-loss SEGMENT|all", "Give up what cannot be read of a segment, or of all."),
     ] = None,
 ) -> int:
     """Diagnose a damaged object, or accept it after a manual edit.
@@ -45,6 +45,11 @@ async def run(
         found = await admin.repair(target, accept=accept)
     if found.problem is None:
         out.done(f"{target.url} is intact: nothing to repair", plain(found))
+        if found.segments:
+            out.note(
+                f"only the object was checked, not its {counted(found.segments, 'segment')}: "
+                "`bucketq doctor URL --deep` reads all"
+            )
         return exit_codes.OK
     jobs = counted_jobs(found.summary.jobs) if found.summary else ""
     if found.saved is not None and found.summary is not None:
