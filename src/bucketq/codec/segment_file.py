@@ -361,17 +361,15 @@ def _time(cls: SegmentClass, fields: SortFields) -> datetime:
 
 
 def _measure_blocks(rows: Sequence[SegmentRow]) -> list[tuple[int, int, str]]:
-    blocks = []
-    count = length = crc = 0
+    blocks, lines, length = [], list[bytes](), 0
     for row in rows:
-        if count and length + len(row.line) + 1 > _BLOCK_BYTES:
-            blocks.append((count, length, f"{crc:08x}"))
-            count = length = crc = 0
-        count += 1
-        length += len(row.line) + 1
-        crc = crc32(b"\n", crc32(row.line, crc))
-    blocks.append((count, length, f"{crc:08x}"))
-    return blocks
+        line = row.line + b"\n"
+        if lines and length + len(line) > _BLOCK_BYTES:
+            blocks.append((len(lines), length, f"{crc32(b''.join(lines)):08x}"))
+            lines, length = [], 0
+        lines.append(line)
+        length += len(line)
+    return [*blocks, (len(lines), length, f"{crc32(b''.join(lines)):08x}")]
 
 
 def _encode_ids(rows: Sequence[SegmentRow]) -> bytes:

@@ -150,7 +150,7 @@ class _LineReader:
             return None
         if defaults.kinds and found.kind not in defaults.kinds:
             return None
-        end = end._replace(jobs=end.jobs + 1)
+        end = Mark(end.at, end.number, end.jobs + 1)
         return Item(spec, len(line), end, found.id is None and found.key is None)
 
     def _parse(self, line: bytes) -> _Line:
@@ -279,8 +279,12 @@ def _spec(line: _Line, job_id: str, defaults: Defaults) -> JobSpec[Any]:
         max_attempts=_first(line.max_attempts, defaults.max_attempts, None),
         backoff=line.backoff,
         key=line.key,
-        tags=(defaults.tags or {}) | (line.tags or {}) or None,
+        tags=_merged(defaults.tags, line.tags) if defaults.tags or line.tags else None,
     )
+
+
+def _merged(tags: dict[str, str] | None, own: dict[str, str] | None) -> dict[str, str]:
+    return (tags or {}) | (own or {})
 
 
 def _first(own: Any, default: Any, otherwise: Any) -> Any:
