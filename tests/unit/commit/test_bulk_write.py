@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -224,5 +225,64 @@ def test_a_renewal_that_fails_is_logged_and_made_again(caplog: pytest.LogCapture
             assert "cannot be renewed" in caplog.text
             record = await deep.put(bulk.folder, reservation, 0)
             assert await bulk.adopt(reservation, "w", 0, [record])
+
+    run(main)
+
+
+class _KilledError(BaseException):
+    """The process ends here."""
+
+
+def die_at(link: Any, step: int, when: str) -> None:
+    """Let the process that uses a link to the store end at one of its writes."""
+    steps = list[str]()
+
+    def mortal(write: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+        async def write_or_die(*args: Any) -> str:
+            steps.append("write")
+            if len(steps) == step and when == "before":
+                raise _KilledError
+            answer = await write(*args)
+            if len(steps) == step:
+                raise _KilledError
+            return answer
+
+        return write_or_die
+
+    link.create, link.replace = mortal(link.create), mortal(link.replace)
+
+
+async def write_all(deep: Bulk, bulk: BulkWrite) -> bool:
+    reservation = await bulk.reserve("w", 0)
+    if reservation is None:
+        return False
+    records = [await deep.put(bulk.folder, reservation, n) for n in (0, 10)]
+    return await bulk.adopt(reservation, "w", 0, records)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_writer_that_is_killed_at_any_step_is_repeated_to_the_same_effect(
+    step: int, when: str
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        link = deep.store.connect("bulk")
+        die_at(link, step, when)
+        with pytest.raises(_KilledError):
+            async with BulkWrite(link, KEY, "queue", deep.clock) as bulk:
+                await write_all(deep, bulk)
+        adopted = (step, when) == (4, "after")
+        assert (await deep.head()).cold.rows.count("ready") == (20 if adopted else 0)
+        assert await deep.sweep() == 0, "it may still be adopted, or nothing is left"
+        async with deep.writing() as bulk:
+            assert await write_all(deep, bulk) is not adopted
+        async with deep.open(GroupCommitter) as queue:
+            assert [job.payload for job in await queue.claim(limit=99)] == [*range(20)]
+        await deep.sweep()
+        left = {key.rpartition("/")[2] for key in await deep.segments()}
+        named = {f"{name}.jsonl" for name in (await deep.head()).cold.rows.names()}
+        assert {name for name in left if name.startswith("r")} <= named
 
     run(main)
