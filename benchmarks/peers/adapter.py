@@ -32,7 +32,7 @@ class Adapter(ABC):
     """A connection to one queue, shared by all callers of a process."""
 
     has_bulk = False
-    """Whether the peer has calls that take many jobs, both to push and to claim and complete."""
+    """Whether the peer has a call that pushes many jobs."""
     usage: Usage | None = None
     """Counted by peers on object storage if they were opened with ``slow=True``."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -82,7 +81,3 @@ class Results:
         found = json.loads(path.read_text(encoding="utf-8"))
         found["measurements"] = [Measurement(**each) for each in found["measurements"]]
         return cls(**found)
-
-
-Keep = Callable[[str, dict[str, float]], None]
-"""Keeps the figures of some work."""
