@@ -217,7 +217,9 @@ def failover_and_start(results: Results) -> str:
         start_s = results.value(peer.name, "start", "start", "seconds")
         failover_s = results.value(peer.name, "failover", "failover", "seconds")
         if start_s is not None or failover_s is not None:
-            cells = ["-" if each is None else f"{each:.2f} s" for each in (failover_s, start_s)]
+            cells = [
+                "-" if each is None else f"{1000 * each:,.0f} ms" for each in (failover_s, start_s)
+            ]
             rows.append([title(peer), *cells])
     text = (
         "\n*Failover*: from `kill -9` of the server to the next acknowledged push, with 10,000 "

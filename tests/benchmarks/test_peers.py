@@ -309,6 +309,12 @@ def test_the_page_says_where_peers_are_faster(results: Results) -> None:
     assert "bucketq embedded" not in section
 
 
+def test_failovers_and_starts_are_shown_in_milliseconds(results: Results) -> None:
+    section = render(results).partition("## Failover and start")[2]
+    assert row(section, "bare Redis") == ["250 ms", "250 ms"]
+    assert row(section, "SAQ") == ["-", "250 ms"]
+
+
 def test_prices_follow_from_requests(results: Results) -> None:
     cells = row(render(results), "**bucketq embedded**, 64 callers")
     # A million jobs: 40,000 writes at $0.005 and 2,000 reads at $0.0004 for 1,000.
