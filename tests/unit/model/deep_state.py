@@ -68,9 +68,9 @@ class Memory:
         self.read = dict[tuple[str, object], object]()
 
     def fetch(self, parts: Sequence[SegmentPart]) -> None:
-        """Read parts."""
+        """Read parts; one may be named twice, if jobs of two kinds are in it."""
         assert parts
-        for segment, what in parts:
+        for segment, what in dict.fromkeys(parts):
             if what == "vector":
                 vector = decode_vector(segment.vector, self.bodies[segment.vector], "vector")
                 self.vectors[segment.id, segment.vector] = vector.get(segment.id, Gone())
