@@ -63,7 +63,9 @@ def _take_in_order(
         except ColdRowsNeededError as needed:
             others = nsmallest(min(operation.limit - len(taken) - 1, _KINDS_AHEAD), bounds)
             more = _parts_of([kind for _, kind in others], state, now)
-            raise ColdRowsNeededError([*needed.parts, *more]) from None
+            # Jobs of two kinds may be in one block.
+            parts = dict.fromkeys([*needed.parts, *more])
+            raise ColdRowsNeededError(list(parts)) from None
         if (bound := state.bound_of(kind, now)) is not None:
             heappush(bounds, (bound, kind))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -72,6 +72,7 @@ def push(name: str, **fields: Any) -> Request:
         max_size=8,
     )
 )
+@example(commits=[[("push", 2), ("spill ready", 1), ("claim", 1)]])
 def test_a_replay_gives_the_same_queue_at_every_version(commits: list[list[Step]]) -> None:
     deep = DeepState(empty_state())
     document = document_with_history(deep.state)
