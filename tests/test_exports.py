@@ -30,6 +30,7 @@ EXPORTS = [
     "Failure",
     "GiveUp",
     "HistoryGapError",
+    "HistoryRange",
     "InvalidRequestError",
     "Job",
     "JobBatch",

@@ -37,7 +37,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "Handlers": ["Worker", "Context", "Retry", "GiveUp", "JobCancelled"],
         "Numbered batches": ["ConsumerState", "BatchState", "JobBatch", "ConsumerInfo"],
         "The state of a queue": ["Settings", "Stats", "Snapshot", "TokenInfo"],
-        "History": ["Change", "ChangeRequest", "JobChange"],
+        "History": ["Change", "ChangeRequest", "JobChange", "HistoryRange"],
     },
     "bucketq.testing": {},
     "bucketq.spark": {},

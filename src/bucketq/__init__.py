@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bucketq.model.records import Backoff, Failure
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
-    from bucketq.queue.change import Change, ChangeRequest, JobChange
+    from bucketq.queue.change import Change, ChangeRequest, HistoryRange, JobChange
     from bucketq.queue.job import Job, JobBatch, JobPage
     from bucketq.queue.new_jobs import JobSpec, PushOptions
     from bucketq.queue.queue import Queue
@@ -69,6 +69,7 @@ __all__ = [
     "Failure",
     "GiveUp",
     "HistoryGapError",
+    "HistoryRange",
     "InvalidRequestError",
     "Job",
     "JobBatch",
@@ -121,7 +122,7 @@ _NAMES = {
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",
     "bucketq.queue.queue": "Queue",
-    "bucketq.queue.change": "Change ChangeRequest JobChange",
+    "bucketq.queue.change": "Change ChangeRequest HistoryRange JobChange",
     "bucketq.queue.job": "Job JobBatch JobPage",
     "bucketq.queue.new_jobs": "JobSpec PushOptions",
     "bucketq.rpc.credentials": "Tls",

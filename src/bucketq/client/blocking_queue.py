@@ -19,7 +19,7 @@ from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, TokenInfo
 from bucketq.queue.arguments import Duration, Held, Names
-from bucketq.queue.change import Change
+from bucketq.queue.change import Change, HistoryRange
 from bucketq.queue.job import Job, JobBatch, JobPage
 from bucketq.queue.new_jobs import JobSpec, PushOptions
 from bucketq.queue.queue import Queue
@@ -372,6 +372,14 @@ class BlockingQueue(Generic[T]):
         the processes that keep the queue open, or by ``bucketq gc``.
         """
         return self._call(self._queue.forget_history, before)
+
+    def history_range(self) -> HistoryRange:
+        """Read which versions the history has.
+
+        Raises:
+            RejectedError: The history is off.
+        """
+        return self._call(self._queue.history_range)
 
     def version_at(self, at: datetime) -> int:
         """Return the last version that was written, like all before it, not after a time.

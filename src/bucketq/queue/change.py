@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,16 @@ _decode_requests = msgspec.json.Decoder(list[list[Any]]).decode
 _decode_jobs = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _decode_gone = msgspec.json.Decoder(tuple[tuple[str, int], ...]).decode
 _decode_head = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class HistoryRange(NamedTuple):
+    """Which versions the history of a queue has."""
+
+    incarnation: str
+    first: int
+    """The first version that it has."""
+    last: int
+    """The newest version of the queue; it is before ``first`` if history was just switched on."""
 
 
 class ChangeRequest(Struct, frozen=True):

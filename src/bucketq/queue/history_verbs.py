@@ -25,7 +25,7 @@ from bucketq.model.history import (
     ReadChanges,
     ReadCopy,
 )
-from bucketq.queue.change import Change, change_of
+from bucketq.queue.change import Change, HistoryRange, change_of
 from bucketq.queue.sender import Sender
 
 _FIRST_PAUSE_S = 0.05
@@ -115,6 +115,16 @@ class HistoryVerbs:
         check.whole_number(before, "before", 0)
         return cast("int", await self._sender.send(ForgetHistory(before=before)))
 
+    async def history_range(self) -> HistoryRange:
+        """Read which versions the history has.
+
+        Raises:
+            RejectedError: The history is off.
+        """
+        self._sender.check_open()
+        page: ChangePage = await self._sender.send(ReadChanges(after=_FAR))
+        return HistoryRange(page.incarnation, page.since, page.version)
+
     async def version_at(self, at: datetime) -> int:
         """Return the last version that was written, like all before it, not after a time.
 
@@ -161,7 +171,7 @@ class HistoryVerbs:
 
     async def _read_changes(self, after: int | None, incarnation: str | None) -> ChangePage:
         if after is None:
-            after = await self._first_version() - 1
+            after = (await self.history_range()).first - 1
         page: ChangePage = await self._sender.send(ReadChanges(after=after))
         if incarnation is not None and page.incarnation != incarnation:
             raise HistoryGapError(
@@ -169,11 +179,6 @@ class HistoryVerbs:
                 f"{incarnation}; begin with a snapshot"
             )
         return page
-
-    async def _first_version(self) -> int:
-        """Return the first version that the history has."""
-        page: ChangePage = await self._sender.send(ReadChanges(after=_FAR))
-        return page.since
 
 
 _FAR = 2**62

@@ -13,16 +13,19 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from bucketq.spark.format_options import (
     has_stream_option,
+    is_of_changes,
     read_options,
     refuse,
     stream_options,
     stream_write_options,
     write_options,
 )
+from bucketq.spark.stream.changes_stream import ChangesStreamReader
 from bucketq.spark.stream.stream_reader import JobStreamReader
 from bucketq.spark.stream.stream_writer import JobStreamWriter
 from bucketq.spark.table.archive_table import ArchiveTableReader
 from bucketq.spark.table.bulk_writer import BulkJobWriter
+from bucketq.spark.table.changes_table import CHANGES_DDL, ChangesTableReader
 from bucketq.spark.table.job_schema import DDL
 from bucketq.spark.table.job_writer import JobWriter
 from bucketq.spark.table.queue_reader import QueueTableReader
@@ -41,6 +44,8 @@ class BucketQDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns. Raises ``InvalidRequestError`` if an option is wrong."""
+        if is_of_changes(self.options):
+            return CHANGES_DDL
         if has_stream_option(self.options):
             stream_options(self.options)
         else:
@@ -48,9 +53,11 @@ class BucketQDataSource(DataSource):
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of a queue, or of its archive."""
+        """Return a reader of a queue, of its archive, or of its history."""
         del schema
         options = read_options(self.options)
+        if options.table == "changes":
+            return ChangesTableReader(options)
         return QueueTableReader(options) if options.table == "jobs" else ArchiveTableReader(options)
 
     def writer(
@@ -63,9 +70,13 @@ class BucketQDataSource(DataSource):
         _refuse_overwrite(overwrite, 'mode("append")')
         return BulkJobWriter(schema, options) if options.bulk else JobWriter(schema, options)
 
-    def streamReader(self, schema: StructType) -> JobStreamReader:  # noqa: N802 - Spark's name
-        """Return a reader that claims jobs of a queue, one micro-batch after the other."""
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> JobStreamReader | ChangesStreamReader:
+        """Return a reader that claims jobs of a queue, or one that follows its changes."""
         del schema
+        if is_of_changes(self.options):
+            return ChangesStreamReader(self.options)
         return JobStreamReader(self.options)
 
     def streamWriter(  # noqa: N802 - Spark's name

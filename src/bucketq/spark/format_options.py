@@ -18,11 +18,14 @@ from bucketq.model import check
 from bucketq.model.records import STATUSES
 from bucketq.spark.queue_access import QueueAccess
 
-TableName = Literal["jobs", "archive"]
+TableName = Literal["jobs", "archive", "changes"]
 _TABLES: tuple[TableName, ...] = get_args(TableName)
 
 _SHARED = ("path", "token", "timeoutSeconds")
-_READ = (*_SHARED, "table", "status", "kind", "from", "to", "numPartitions")
+_PAST = ("version", "timestamp")
+_VERSIONS = ("startingVersion", "endingVersion")
+_READ = (*_SHARED, "table", "status", "kind", "from", "to", "numPartitions", *_PAST, *_VERSIONS)
+_CHANGES_STREAM = (*_SHARED, "table", "startingVersion", "maxVersionsPerTrigger", "failOnDataLoss")
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId", "bulk")
 _STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
 _STREAM = (*_SHARED, "kind", *_STREAM_ONLY)
@@ -48,6 +51,9 @@ _RANGE_MAX = timedelta(days=366 * 20)
 """A longer range of the archive is listed by so many days that it is more likely a mistake."""
 _PARTITIONS_MAX = 10_000
 """More tasks than that cost Spark's scheduler more than they gain."""
+_VERSION_MAX = 2**62
+_VERSIONS_PER_TRIGGER = 100_000
+"""Some ten to a hundred megabytes of changes."""
 _JOBS_MAX = 100_000
 """The largest value that ``max_batch_jobs`` of a queue can have."""
 _JOBS_PER_TRIGGER = 10_000
@@ -69,6 +75,25 @@ class ReadOptions:
     since: datetime | None
     until: datetime | None
     partitions: int | None
+    version: int | None = None
+    """Jobs as they were at this version; None: now."""
+    at: datetime | None = None
+    """Jobs as they were at this time; None: now."""
+    first: int | None = None
+    last: int | None = None
+    """The versions of a read of changes; None: from the first, and to the last there is."""
+
+
+@dataclass(frozen=True)
+class ChangesStreamOptions:
+    """Which changes a stream reads."""
+
+    access: QueueAccess
+    first: int | None
+    """The version that a query without a checkpoint begins with; None: the first there is."""
+    max_versions: int
+    fail_on_loss: bool
+    """Whether it is an error if versions were forgotten before they were read."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +141,12 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
                 f"unknown status {status!r}: the option status is a list of {', '.join(STATUSES)}"
             )
     since, until = _time_range(found, table)
+    _check_past(found, table)
     return ReadOptions(
+        version=_count(found, "version", _VERSION_MAX),
+        at=_time(found, "timestamp"),
+        first=_count(found, "startingVersion", _VERSION_MAX),
+        last=_count(found, "endingVersion", _VERSION_MAX),
         access=_access(found),
         table=table,
         statuses=statuses,
@@ -125,6 +155,22 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         until=until,
         partitions=_count(found, "numPartitions", _PARTITIONS_MAX),
     )
+
+
+def changes_stream_options(given: Mapping[str, str]) -> ChangesStreamOptions:
+    """Check the options of a stream of changes."""
+    found = _named(given, _CHANGES_STREAM, "streams of changes")
+    return ChangesStreamOptions(
+        access=_access(found),
+        first=_count(found, "startingVersion", _VERSION_MAX),
+        max_versions=_count(found, "maxVersionsPerTrigger", _VERSION_MAX) or _VERSIONS_PER_TRIGGER,
+        fail_on_loss=_switch(found, "failOnDataLoss", default=True),
+    )
+
+
+def is_of_changes(given: Mapping[str, str]) -> bool:
+    """Return whether the option table asks for changes."""
+    return any(name.lower() == "table" and value == "changes" for name, value in given.items())
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -287,7 +333,7 @@ def _time_range(
 ) -> tuple[datetime, datetime | None] | tuple[None, None]:
     """Return the time range of a read of the archive; a read of the queue has none."""
     since, until = _time(found, "from"), _time(found, "to")
-    if table == "jobs":
+    if table != "archive":
         if since or until:
             refuse(
                 "the options from and to are for the archive: leave them out, or add "
@@ -304,6 +350,18 @@ def _time_range(
     if until is not None and until - since > _RANGE_MAX:
         refuse(f"a range of {(until - since).days:,} days is too long: read it in parts")
     return since, until
+
+
+def _check_past(found: Mapping[str, str], table: str) -> None:
+    """Refuse options of the past with a table that does not have them."""
+    if table != "jobs" and any(name in found for name in _PAST):
+        refuse('the options version and timestamp are for option("table", "jobs")')
+    if all(name in found for name in _PAST):
+        refuse("give the option version or timestamp, not both")
+    if table != "changes" and any(name in found for name in _VERSIONS):
+        refuse('startingVersion and endingVersion are for option("table", "changes")')
+    if table == "changes" and any(name in found for name in ("status", "kind")):
+        refuse("a change has no status and no kind: filter the rows instead")
 
 
 def _list(found: Mapping[str, str], name: str) -> tuple[str, ...]:

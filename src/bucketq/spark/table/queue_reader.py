@@ -78,7 +78,12 @@ class QueueTableReader(DataSourceReader):
 def read_version(options: ReadOptions) -> JobLines:
     """Return the chosen jobs of a queue, in their order and encoded, and its chosen segments."""
     access = options.access
-    found = _snapshot_of_broker(access) if access.is_broker else asyncio.run(_read_object(access))
+    if options.version is not None or options.at is not None:
+        found = _past_version(options)
+    elif access.is_broker:
+        found = _snapshot_of_broker(access)
+    else:
+        found = asyncio.run(_read_object(access))
     if not options.statuses and not options.kinds:
         return found
     return found._replace(
@@ -127,6 +132,13 @@ def _is_chosen(job: _KindAndStatus, options: ReadOptions) -> bool:
 def _snapshot_of_broker(access: QueueAccess) -> JobLines:
     with access.open() as queue:
         return JobLines([_encode(job) for job in queue.snapshot().jobs], "", [])
+
+
+def _past_version(options: ReadOptions) -> JobLines:
+    """Put an earlier version together on the driver, from the history of the queue."""
+    with options.access.open() as queue:
+        past = queue.snapshot(version=options.version, at=options.at)
+        return JobLines([_encode(job) for job in past.jobs], "", [])
 
 
 async def _read_object(access: QueueAccess) -> JobLines:
