@@ -121,19 +121,22 @@ class SegmentUpkeep:
                     break
             now_s = asyncio.get_running_loop().time()
             if now_s >= self._sweep_at and state is not None and self._may_sweep(state):
-                self._sweep_at, self._swept_version = now_s + self._policy.sweep_s, state.version
+                self._sweep_at, version = now_s + self._policy.sweep_s, state.version
                 await self.sweep()
                 await self._clear_former(state)
+                self._swept_version = version
         return self._policy.pass_s
 
     def _may_sweep(self, state: State) -> bool:
         """Whether a sweep may find something.
 
-        Also in a queue that names no segments: a process may have been killed in its first spill.
-        But not if there was no commit since the last sweep, so that an idle queue costs nothing.
+        Also in a queue that never had segments: a process may have been killed in its first spill.
+        But there not without a commit since the last sweep, so that a small idle queue costs
+        nothing. In others a process that was frozen may still put what it was about to.
         """
-        may_spill = state.settings.max_format >= FORMAT or _MAY_LEAVE & state.requires.keys()
-        return bool(state.former) or (bool(may_spill) and state.version != self._swept_version)
+        if state.former or _MAY_LEAVE & state.requires.keys():
+            return True
+        return state.settings.max_format >= FORMAT and state.version != self._swept_version
 
     async def sweep(self) -> int:
         """Delete segments that no version of the queue can name any more; return how many."""
