@@ -25,9 +25,9 @@ from bucketq.codec import Document, Prepared
 from bucketq.commit.base import Committer
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.queue_history import DEFAULT_HISTORY_POLICY, HistoryPolicy
-from bucketq.commit.register import Register, Settled
-from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
+from bucketq.commit.objects.queue_history import DEFAULT_HISTORY_POLICY, HistoryPolicy
+from bucketq.commit.objects.register import Register, Settled
+from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_process import Process

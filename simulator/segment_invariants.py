@@ -26,7 +26,7 @@ from zlib import crc32
 
 from bucketq.codec import decode
 from bucketq.codec.gone_vector import is_vector_id
-from bucketq.model.segments import SegmentRecord
+from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.queue_folder import folder_of
 from bucketq.testing.simulated_clock import EPOCH

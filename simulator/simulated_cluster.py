@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
 from bucketq.codec import read_heading
-from bucketq.commit.queue_history import HistoryPolicy
-from bucketq.commit.segment_policy import SegmentPolicy
+from bucketq.commit.objects.queue_history import HistoryPolicy
+from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.model.records import BrokerRecord
 from bucketq.model.settings import Settings

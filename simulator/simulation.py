@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import BucketQError, UnavailableError
 from bucketq.model import state as state_module
 from bucketq.queue.queue import Queue

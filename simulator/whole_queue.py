@@ -28,10 +28,9 @@ from bucketq.codec.segment_file import (
     decode_seqs,
     split_block,
 )
-from bucketq.model.dead_jobs import dead_jobs
-from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import (
+from bucketq.model.effects.dead_jobs import dead_jobs
+from bucketq.model.indexes.segment_reads import DecodedJobs
+from bucketq.model.indexes.segments import (
     Block,
     Gone,
     Line,
@@ -40,6 +39,7 @@ from bucketq.model.segments import (
     SegmentIndex,
     SegmentRecord,
 )
+from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.state import State
 
 ReadSegment = Callable[[str, str], bytes | None]

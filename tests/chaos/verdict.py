@@ -13,7 +13,7 @@ import bucketq
 from bucketq.archive import ArchiveReader, Layout
 from bucketq.archive.archive_layout import hours_between
 from bucketq.clock import SystemClock
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.store.url import open_store
 from tests.chaos.attempts import Attempts
 from tests.chaos.casts import Cast

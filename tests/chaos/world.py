@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import bucketq
 from bucketq.clock import SystemClock
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import UnavailableError
 from bucketq.model.records import BrokerRecord, JobRecord
 from bucketq.store.url import open_store

@@ -17,7 +17,7 @@ from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.clock import SystemClock
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.model import settings
 from bucketq.rpc.address import this_host
 from bucketq.rpc.grpc.grpc_client import GrpcTransport

@@ -11,7 +11,7 @@ import pytest
 
 from bucketq import Queue
 from bucketq.codec import decode
-from bucketq.commit import segment_cache
+from bucketq.commit.objects import segment_cache
 from bucketq.errors import InvalidRequestError, JobNotFoundError, QueueFullError
 from bucketq.model.operations import Redrive
 from bucketq.queue import queue as queue_module

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from bucketq.archive import ArchiveReader, Layout
 from bucketq.clock import SystemClock
 from bucketq.codec import decode
-from bucketq.commit.queue_history import QueueHistory
+from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.queue.queue import Queue
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import open_store

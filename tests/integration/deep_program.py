@@ -21,9 +21,9 @@ from bucketq.archive import ArchiveWriter, Layout
 from bucketq.clock import SystemClock
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.queue_history import HistoryPolicy
-from bucketq.commit.register import Register
-from bucketq.commit.segment_policy import SegmentPolicy
+from bucketq.commit.objects.queue_history import HistoryPolicy
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.errors import LeaseLostError
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue

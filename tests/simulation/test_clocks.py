@@ -11,8 +11,8 @@ import pytest
 
 from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.register import Register
-from bucketq.model import timekeeping
+from bucketq.commit.objects.register import Register
+from bucketq.model.effects import timekeeping
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_store import SimulatedStore

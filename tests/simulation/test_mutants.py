@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from bucketq.codec import Document, Prepared
-from bucketq.commit import register as register_module
-from bucketq.commit.archiver import Archiver
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.lease_watch import LeaseWatch
-from bucketq.commit.register import Register, Settled
+from bucketq.commit.objects import register as register_module
+from bucketq.commit.objects.register import Register, Settled
+from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
-from bucketq.model import leases as lease_rules
 from bucketq.model import transitions
-from bucketq.model.lane import Lane
+from bucketq.model.effects import leases as lease_rules
+from bucketq.model.indexes.lane import Lane
 from bucketq.model.operations import (
     Archived,
     Complete,

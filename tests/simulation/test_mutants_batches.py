@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bucketq.model import consumers, pushes, transitions
+from bucketq.model import transitions
+from bucketq.model.effects import consumers, pushes
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchState,

@@ -30,7 +30,8 @@ from bucketq.commit.group import GroupCommitter
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.working_state import WorkingState
-from bucketq.model import brokers, transitions
+from bucketq.model import transitions
+from bucketq.model.effects import brokers
 from bucketq.model.operations import Expire, Lead, Push, Request, Retire
 from bucketq.model.records import BrokerRecord
 from bucketq.model.state import State

@@ -14,14 +14,15 @@ import pytest
 
 from bucketq.codec import Document, Prepared
 from bucketq.codec.history_file import ChangesName
-from bucketq.commit import segment_folder
-from bucketq.commit.history_folder import HistoryFolder
-from bucketq.commit.history_keeper import HistoryKeeper
-from bucketq.commit.queue_history import QueueHistory
-from bucketq.commit.register import Register
-from bucketq.commit.segment_folder import NamedSegments
+from bucketq.commit.objects import segment_folder
+from bucketq.commit.objects.history_folder import HistoryFolder
+from bucketq.commit.objects.queue_history import QueueHistory
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_folder import NamedSegments
+from bucketq.commit.upkeep.history_keeper import HistoryKeeper
 from bucketq.errors import StoreRefusedError
-from bucketq.model import history_changes, transitions
+from bucketq.model import transitions
+from bucketq.model.effects import history_changes
 from bucketq.model.history import ChangeRecorder, DropChanges, History, NameCopy
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State

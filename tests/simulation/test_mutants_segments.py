@@ -11,15 +11,16 @@ from datetime import datetime
 from typing import Any
 
 from bucketq.codec.segment_file import is_segment_id
-from bucketq.commit import segment_folder
-from bucketq.commit.segment_folder import ReadNamed, SegmentFolder
-from bucketq.commit.segment_upkeep import SegmentUpkeep, _plan
-from bucketq.model import adoption, pushes, segment_changes, transitions
+from bucketq.commit.objects import segment_folder
+from bucketq.commit.objects.segment_folder import ReadNamed, SegmentFolder
+from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep, _plan
+from bucketq.model import transitions
 from bucketq.model.base import Operation
-from bucketq.model.cold_segment import Segment
+from bucketq.model.effects import adoption, pushes, segment_changes
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.operations import Request
 from bucketq.model.reservations import Adopt, ReservationRecord, reservation_of
-from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.state import State
 from simulator.segment_invariants import (
     IN_TIME,

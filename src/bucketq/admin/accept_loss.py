@@ -18,11 +18,11 @@ from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import RowSpool, decode
 from bucketq.codec.segment_check import CheckedSegment
 from bucketq.codec.segment_file import encode_segment, segment_row, sort_rows
-from bucketq.commit.queue_segments import StaleStateError
-from bucketq.commit.segment_folder import SegmentFolder
+from bucketq.commit.objects.queue_segments import StaleStateError
+from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import InvalidRequestError
-from bucketq.model.cold_segment import Segment
 from bucketq.model.history import break_off
+from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.state import State
 
 # A conflict means that the queue was changed within one write; twenty in a row mean a busy queue.

@@ -14,9 +14,9 @@ from bucketq.admin.queue_object import QueueObject, Summary, summarize
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import InlineCopy, RowSpool, decode
 from bucketq.codec.segment_file import decode_jobs, decode_keys
-from bucketq.commit.queue_segments import StaleStateError
+from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, UnavailableError
-from bucketq.model.cold_segment import Segment
+from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.state import State
 
 # Each is lost only if a segment was deleted while it was read, which takes a thousand commits.

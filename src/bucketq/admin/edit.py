@@ -20,12 +20,12 @@ from bucketq.admin.repair import reason_of
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
 from bucketq.codec.merge import EditConflictError, changes, merge
-from bucketq.commit.queue_segments import StaleStateError
+from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
 from bucketq.model.history import break_off
-from bucketq.model.segments import JOB_CLASSES, SegmentRecord
+from bucketq.model.indexes.segments import JOB_CLASSES, SegmentRecord
+from bucketq.model.indexes.table import Row, Table
 from bucketq.model.state import State
-from bucketq.model.table import Row, Table
 
 R = TypeVar("R", bound=Row)
 

@@ -15,9 +15,9 @@ from typing import NoReturn, TypeVar
 
 from bucketq.clock import Clock
 from bucketq.codec import Document, decode, is_tombstone
-from bucketq.commit.history_folder import HistoryFolder
-from bucketq.commit.register import judge_commit
-from bucketq.commit.segment_folder import SegmentFolder
+from bucketq.commit.objects.history_folder import HistoryFolder
+from bucketq.commit.objects.register import judge_commit
+from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import CorruptStateError, QueueNotFoundError, RejectedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff

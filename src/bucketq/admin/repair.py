@@ -8,7 +8,7 @@ from bucketq.admin.copies import copy_of
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, is_tombstone
-from bucketq.commit.queue_segments import StaleStateError
+from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.history import break_off
 from bucketq.model.state import State

@@ -29,9 +29,9 @@ from bucketq.codec import decode, read_tombstone
 from bucketq.codec.copied_queue import CopiedQueue
 from bucketq.codec.layout import OPENINGS, SEGMENTS
 from bucketq.codec.segment_file import SEGMENT_BYTES
-from bucketq.commit.queue_segments import StaleStateError
-from bucketq.commit.segment_policy import DEFAULT_POLICY
-from bucketq.commit.spiller import encode_spill
+from bucketq.commit.objects.queue_segments import StaleStateError
+from bucketq.commit.objects.segment_policy import DEFAULT_POLICY
+from bucketq.commit.upkeep.spiller import encode_spill
 from bucketq.errors import (
     CorruptStateError,
     InvalidRequestError,
@@ -39,11 +39,11 @@ from bucketq.errors import (
     RejectedError,
     StoreRefusedError,
 )
+from bucketq.model.effects.segment_changes import FORMAT, class_of
 from bucketq.model.history import History
+from bucketq.model.indexes.segments import SegmentClass
 from bucketq.model.operations import Release, Request
 from bucketq.model.records import JobRecord
-from bucketq.model.segment_changes import FORMAT, class_of
-from bucketq.model.segments import SegmentClass
 from bucketq.model.sessions import Sessions
 from bucketq.model.state import State
 from bucketq.model.transitions import apply

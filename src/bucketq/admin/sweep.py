@@ -13,12 +13,12 @@ from bucketq.admin.deletion import incarnation_of
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, read_tombstone
-from bucketq.commit.queue_history import QueueHistory
-from bucketq.commit.segment_folder import NamedSegments
+from bucketq.commit.objects.queue_history import QueueHistory
+from bucketq.commit.objects.segment_folder import NamedSegments
 from bucketq.errors import InvalidRequestError
 from bucketq.model.history import FEATURE
+from bucketq.model.indexes.segments import ForgetFormer
 from bucketq.model.operations import Request
-from bucketq.model.segments import ForgetFormer
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from bucketq.errors import CorruptStateError
-from bucketq.model.finished_jobs import finished_at
+from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 
 CopyKey = tuple[str, int, datetime]

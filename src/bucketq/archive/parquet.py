@@ -21,7 +21,7 @@ from msgspec import Raw
 from bucketq.archive.archive_lines import CopyKey, decode_line
 from bucketq.archive.delta import Field
 from bucketq.errors import CorruptStateError, InvalidRequestError
-from bucketq.model.finished_jobs import finished_at
+from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 
 _TAGS = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}

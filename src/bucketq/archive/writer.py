@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.archive.upkeep import prune
-from bucketq.model.finished_jobs import finished_at
+from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectStore
 

@@ -21,9 +21,9 @@ from bucketq.broker.standby import Standby
 from bucketq.broker.token_guard import Guard, ShownToken
 from bucketq.clock import Clock, fraction
 from bucketq.codec import Document
+from bucketq.commit.objects.register import Register
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.commit.register import Register
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import (
     AccessDeniedError,
     BucketQError,

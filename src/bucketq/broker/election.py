@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import SupersededError
 from bucketq.model.operations import Lead, Request
 from bucketq.model.records import BrokerRecord

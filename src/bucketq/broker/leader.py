@@ -22,12 +22,12 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.pacing import ALONE_S, FairnessPause
+from bucketq.commit.objects.pacing import ALONE_S, FairnessPause
+from bucketq.commit.objects.register import Register
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.commit.register import Register
 from bucketq.errors import BucketQError, InvalidRequestError, PayloadTooLargeError
-from bucketq.model.leases import pulses
+from bucketq.model.effects.leases import pulses
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import READS, Claim, Heartbeat, ReadSnapshot, Request, Retire
 from bucketq.model.state import Change, State

@@ -19,8 +19,8 @@ from bucketq.broker.election import (
     probe,
 )
 from bucketq.clock import Clock, fraction
-from bucketq.commit.register import Register
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.objects.register import Register
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
 from bucketq.model.records import BrokerRecord
 from bucketq.rpc.transport import CannotDialError, Transport, UntrustedError

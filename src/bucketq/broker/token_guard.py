@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.errors import AccessDeniedError, InvalidRequestError, UnavailableError
-from bucketq.model.access import may, right_of
+from bucketq.model.effects.access import may, right_of
 from bucketq.model.state import State
 from bucketq.model.tokens import parse_token, token_digest
 from bucketq.rpc.credentials import NONCE_BYTES, broker_proof

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from bucketq.clock import Clock
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError
 from bucketq.store.url import Location
 

@@ -19,11 +19,11 @@ from bucketq.admin import QueueObject
 from bucketq.cli.terminal.output import counted, size
 from bucketq.clock import new_id
 from bucketq.codec import decode
-from bucketq.commit.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
-from bucketq.model.archiving import is_due
-from bucketq.model.cold_rows import ColdRows
-from bucketq.model.finished_jobs import finished_at
+from bucketq.model.effects.archiving import is_due
+from bucketq.model.indexes.cold_rows import ColdRows
+from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar, Unpack
 from bucketq.client.loop_thread import LoopThread
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
+from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
-from bucketq.model.operators import CancelAnswer
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Status
 from bucketq.model.settings import Settings

@@ -25,7 +25,7 @@ from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLau
 from bucketq.client.remote import RemoteCommitter
 from bucketq.clock import Clock
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.address import secured, split_address, this_host
 from bucketq.rpc.grpc.grpc_client import GrpcTransport

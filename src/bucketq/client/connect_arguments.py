@@ -13,7 +13,7 @@ from bucketq.archive import ArchiveWriter, Layout
 from bucketq.clock import Clock
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.queue import payload as payloads

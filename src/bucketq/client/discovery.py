@@ -19,7 +19,7 @@ from bucketq.client.launcher import Launcher
 from bucketq.codec import Heading
 from bucketq.commit.base import Committer
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import (
     AccessDeniedError,
     BucketQError,

@@ -23,11 +23,11 @@ from bucketq.client.client_connection import ClientConnection, DeniedError, NotO
 from bucketq.client.discovery import Finder, NotYetError
 from bucketq.client.older_brokers import release_each
 from bucketq.clock import Clock, fraction
-from bucketq.commit.background import Background
 from bucketq.commit.base import Committer, CommitterLostError
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
 from bucketq.commit.request_ids import is_unjudged
+from bucketq.commit.upkeep.background import Background
 from bucketq.errors import (
     BucketQError,
     ClosedError,

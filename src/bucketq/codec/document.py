@@ -21,10 +21,10 @@ from bucketq.codec.crc import combine
 from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPARATOR, Head
 from bucketq.codec.unknown_fields import encode_row
 from bucketq.model import history
-from bucketq.model.cold_rows import ColdRows
-from bucketq.model.segments import SegmentRecord
+from bucketq.model.indexes.cold_rows import ColdRows
+from bucketq.model.indexes.segments import SegmentRecord
+from bucketq.model.indexes.table import Table
 from bucketq.model.state import State
-from bucketq.model.table import Table
 
 _GROUP_BITS = 4
 """How many blocks have one checksum: with more of them more is read again for one row, with

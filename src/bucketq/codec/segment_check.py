@@ -25,9 +25,8 @@ from bucketq.codec.segment_file import (
     split_block,
 )
 from bucketq.errors import CorruptStateError
-from bucketq.model.cold_segment import Segment
-from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segments import (
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segments import (
     Block,
     Line,
     SegmentClass,
@@ -35,6 +34,7 @@ from bucketq.model.segments import (
     SegmentIndex,
     hash_id,
 )
+from bucketq.model.records import JobRecord, KeyRecord
 
 _MOST_PROBLEMS = 5
 """So many problems of a segment are described: a damaged one may have thousands of the same."""

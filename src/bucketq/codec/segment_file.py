@@ -37,9 +37,8 @@ from msgspec import Raw, Struct
 
 from bucketq.codec.unknown_fields import decode_row, encode_row
 from bucketq.errors import CorruptStateError
-from bucketq.model.records import JobRecord, KeyRecord, Unknown
-from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import (
+from bucketq.model.indexes.segment_reads import DecodedJobs
+from bucketq.model.indexes.segments import (
     Block,
     Line,
     Pushed,
@@ -50,6 +49,7 @@ from bucketq.model.segments import (
     SegmentRecord,
     hash_id,
 )
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
 
 SEGMENT_BYTES = 8 << 20
 """A segment holds at most this many bytes of rows, or one row: a PUT of it takes about a second on

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple, Self
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import EncodedSegment
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.register import Register
-from bucketq.commit.segment_folder import SegmentFolder
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, RejectedError
-from bucketq.model.cold_rows import SegmentPart
+from bucketq.model.indexes.cold_rows import SegmentPart
+from bucketq.model.indexes.segments import SegmentRecord, WrittenRows, WrittenSegment
 from bucketq.model.operations import AnyOperation, Configure, Request
 from bucketq.model.reservations import Adopt, DropReservation, RenewReservation, Reserve
-from bucketq.model.segments import SegmentRecord, WrittenRows, WrittenSegment
 from bucketq.model.settings import Settings
 from bucketq.store.base import ObjectMissingError, ObjectStore
 

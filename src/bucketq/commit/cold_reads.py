@@ -13,10 +13,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
-from bucketq.commit.background import Background
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
+from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError, CorruptStateError
-from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.operations import Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply

@@ -13,10 +13,10 @@ from datetime import datetime
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.lease_watch import LeaseWatch
-from bucketq.commit.pacing import ALONE_S, FairnessPause
+from bucketq.commit.objects.pacing import ALONE_S, FairnessPause
+from bucketq.commit.objects.register import Register
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.commit.register import Register
 from bucketq.model.operations import READS, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply

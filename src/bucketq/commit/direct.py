@@ -16,22 +16,22 @@ from msgspec.structs import replace
 from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.archiver import Archiver
-from bucketq.commit.background import Background
 from bucketq.commit.cold_reads import apply_reading
-from bucketq.commit.history_keeper import HistoryKeeper
 from bucketq.commit.history_reader import HistoryReads
 from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.objects.pacing import FairnessPause
+from bucketq.commit.objects.queue_segments import StaleStateError
+from bucketq.commit.objects.register import Register
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
-from bucketq.commit.pacing import FairnessPause
 from bucketq.commit.parked_claims import next_due_s
-from bucketq.commit.queue_segments import StaleStateError
-from bucketq.commit.register import Register
 from bucketq.commit.request_ids import is_unjudged
-from bucketq.commit.segment_upkeep import SegmentUpkeep
-from bucketq.commit.spiller import Spiller
-from bucketq.commit.tidying import tidy
+from bucketq.commit.upkeep.archiver import Archiver
+from bucketq.commit.upkeep.background import Background
+from bucketq.commit.upkeep.history_keeper import HistoryKeeper
+from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
+from bucketq.commit.upkeep.spiller import Spiller
+from bucketq.commit.upkeep.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Request
 from bucketq.model.state import State

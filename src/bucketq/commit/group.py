@@ -26,21 +26,21 @@ from typing import Any
 from bucketq.archive import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.archiver import Archiver
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
-from bucketq.commit.history_keeper import HistoryKeeper
 from bucketq.commit.history_reader import HistoryReads
 from bucketq.commit.large_pushes import LargePushes
+from bucketq.commit.objects.pacing import BatchDelay
+from bucketq.commit.objects.register import Register
 from bucketq.commit.outcome_errors import closed, unanswered
-from bucketq.commit.pacing import BatchDelay
 from bucketq.commit.pending_requests import LocalRequest, PendingRequest
-from bucketq.commit.register import Register
-from bucketq.commit.segment_upkeep import SegmentUpkeep
-from bucketq.commit.spiller import Spiller
 from bucketq.commit.stall import StallWatch
-from bucketq.commit.tidying import tidy
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.upkeep.archiver import Archiver
+from bucketq.commit.upkeep.history_keeper import HistoryKeeper
+from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
+from bucketq.commit.upkeep.spiller import Spiller
+from bucketq.commit.upkeep.tidying import tidy
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.model.operations import HISTORY_READS, Request

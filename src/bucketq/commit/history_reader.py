@@ -18,10 +18,10 @@ from bucketq.codec import Document
 from bucketq.codec.gone_vector import decode_vector
 from bucketq.codec.history_file import ChangesName, decode_changes
 from bucketq.codec.segment_file import decode_index, decode_jobs, split_block
-from bucketq.commit.background import Background
+from bucketq.commit.objects.register import Register
 from bucketq.commit.outcome_errors import closed
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.commit.register import Register
+from bucketq.commit.upkeep.background import Background
 from bucketq.errors import (
     CorruptStateError,
     HistoryGapError,
@@ -39,8 +39,8 @@ from bucketq.model.history import (
     ReadChanges,
     ReadCopy,
 )
+from bucketq.model.indexes.segments import Gone, SegmentRecord
 from bucketq.model.records import JobRecord
-from bucketq.model.segments import Gone, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError

@@ -20,15 +20,15 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import EncodedSegment, SegmentRow, encode_segment, sort_rows
-from bucketq.commit.background import Background
-from bucketq.commit.queue_segments import QueueSegments
+from bucketq.commit.objects.queue_segments import QueueSegments
+from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
+from bucketq.model.effects.pushes import may_grant, row_bytes
+from bucketq.model.effects.segment_changes import FORMAT
+from bucketq.model.indexes.segments import SegmentClass, WrittenRows, WrittenSegment
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Push, Request
-from bucketq.model.pushes import may_grant, row_bytes
-from bucketq.model.segment_changes import FORMAT
-from bucketq.model.segments import SegmentClass, WrittenRows, WrittenSegment
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.model.cold_rows import ColdRowsNeededError
+from bucketq.model.indexes.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import READS, Request
 from bucketq.model.transitions import Applied
 

@@ -20,15 +20,15 @@ from bucketq.codec import Document
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.large_pushes import LargePushes
+from bucketq.commit.objects.queue_segments import StaleStateError
+from bucketq.commit.objects.register import Settled
 from bucketq.commit.outcome_errors import not_durable, rejected_repeat
 from bucketq.commit.parked_claims import ParkedClaims, next_due_s
 from bucketq.commit.pending_requests import Backlog, PendingRequest
-from bucketq.commit.queue_segments import StaleStateError
 from bucketq.commit.reading import look_up_in_turns, reads_among
-from bucketq.commit.register import Settled
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import BucketQError, CorruptStateError, NotDurableError, UnavailableError
-from bucketq.model.cold_rows import ColdRowsNeededError
+from bucketq.model.indexes.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import CLAIMS, Claim, Request, Withdraw
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply

@@ -22,9 +22,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bucketq.model.base import Operation
+from bucketq.model.indexes.table import Table
 from bucketq.model.records import NOTHING, JobRecord
 from bucketq.model.settings import Settings
-from bucketq.model.table import Table
 
 if TYPE_CHECKING:  # It imports this module.
     from bucketq.model.state import Change, State

@@ -15,6 +15,15 @@ from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import DropChanges, ForgetHistory, NameCopy, ReadChanges, ReadCopy
+from bucketq.model.indexes.segments import (
+    ForgetFormer,
+    Merge,
+    NameVector,
+    Spill,
+    SpillKeys,
+    TidySegments,
+    WrittenRows,
+)
 from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
@@ -27,15 +36,6 @@ from bucketq.model.numbered_batches import (
 )
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
-from bucketq.model.segments import (
-    ForgetFormer,
-    Merge,
-    NameVector,
-    Spill,
-    SpillKeys,
-    TidySegments,
-    WrittenRows,
-)
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 

@@ -20,9 +20,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from bucketq.model.age_index import AgeIndex
+from bucketq.model.indexes.age_index import AgeIndex
+from bucketq.model.indexes.table import BLOCK_BITS, Table
 from bucketq.model.settings import Settings
-from bucketq.model.table import BLOCK_BITS, Table
 
 MISSING: Any = object()
 """The request has not been applied, as far as the session knows."""

@@ -18,22 +18,22 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Raw
 
-from bucketq.model.age_index import AgeIndex
-from bucketq.model.cold_jobs import ColdJobs
-from bucketq.model.cold_rows import ColdRows
-from bucketq.model.cold_segment import Segment
-from bucketq.model.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.history import ChangeRecorder, History
-from bucketq.model.known_keys import KnownKeys
-from bucketq.model.lane import Lane
+from bucketq.model.indexes.age_index import AgeIndex
+from bucketq.model.indexes.cold_jobs import ColdJobs
+from bucketq.model.indexes.cold_rows import ColdRows
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
+from bucketq.model.indexes.known_keys import KnownKeys
+from bucketq.model.indexes.lane import Lane
+from bucketq.model.indexes.running_jobs import RunningJobs
+from bucketq.model.indexes.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
+from bucketq.model.indexes.table import Row, Table
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.reservations import ReservationRecord
-from bucketq.model.running_jobs import RunningJobs
-from bucketq.model.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
-from bucketq.model.table import Row, Table
 from bucketq.model.tokens import TokenRecord
 
 RING_LENGTH = 64

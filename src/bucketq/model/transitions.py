@@ -20,28 +20,25 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model import (
+from bucketq.model import check, history, request_digest, reservations
+from bucketq.model import numbered_batches as batches
+from bucketq.model import operations as ops
+from bucketq.model.base import Operation
+from bucketq.model.effects import (
     access,
     adoption,
     archiving,
     brokers,
-    check,
     consumers,
-    history,
     history_changes,
     leases,
     operators,
     pushes,
     reads,
-    request_digest,
-    reservations,
     segment_changes,
-    segments,
     timekeeping,
 )
-from bucketq.model import numbered_batches as batches
-from bucketq.model import operations as ops
-from bucketq.model.base import Operation
+from bucketq.model.indexes import segments
 from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State

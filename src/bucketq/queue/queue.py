@@ -17,7 +17,7 @@ from bucketq.commit.base import Committer
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
-from bucketq.model.operators import CancelAnswer
+from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Status
 from bucketq.model.settings import Settings
@@ -42,9 +42,9 @@ from bucketq.queue.token_verbs import TokenVerbs
 
 T = TypeVar("T")
 
-_PAGE_JOBS = 400
+_PAGE_JOBS = 300
 """How many dead jobs one request redrives or purges: its commit writes all of them, and other
-requests wait for it. With payloads of 100 bytes it writes 100 KB. Spilling them takes as long as
+requests wait for it. With payloads of 100 bytes it writes 75 KB. Spilling them takes as long as
 five such commits on a busy machine, and until then they are in the object."""
 _ANY_TAGS = Settings(max_tags=2**31)
 """A filter may name any number of tags."""

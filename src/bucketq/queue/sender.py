@@ -14,10 +14,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from bucketq.clock import Clock
-from bucketq.commit.background import Background
 from bucketq.commit.base import Committer
 from bucketq.commit.outcome_errors import closed, rejected_repeat
 from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
+from bucketq.commit.upkeep.background import Background
 from bucketq.errors import ClosedError, RejectedError
 from bucketq.model import operations as ops
 

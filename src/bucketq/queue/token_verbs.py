@@ -13,8 +13,8 @@ from typing import cast
 
 from bucketq.commit.request_ids import RequestId
 from bucketq.errors import InvalidRequestError
-from bucketq.model import access
 from bucketq.model import operations as ops
+from bucketq.model.effects import access
 from bucketq.model.tokens import (
     ID_BYTES,
     SECRET_BYTES,

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
-from bucketq.model.retry import delay_after_failure
+from bucketq.model.effects.retry import delay_after_failure
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context

@@ -10,8 +10,8 @@ from bucketq import admin
 from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
-from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.model.state import State
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue

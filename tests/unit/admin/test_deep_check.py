@@ -16,8 +16,8 @@ from bucketq.codec import Document
 from bucketq.codec.gone_vector import decode_vector
 from bucketq.codec.segment_check import CheckedSegment, check_segment
 from bucketq.codec.segment_file import encode_segment, segment_row
-from bucketq.model.cold_segment import Segment
-from bucketq.model.segments import SegmentClass, SegmentRecord
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segments import SegmentClass, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.base import StoredObject
 from bucketq.testing import run

@@ -9,7 +9,7 @@ from typing import Any
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.model.records import BrokerRecord
 from bucketq.rpc.messages import Ping, Pong
 from bucketq.testing.simulated_process import Process

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from bucketq.broker.election import Identity
 from bucketq.broker.leader import Leader
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import KEY, World
 

@@ -8,7 +8,7 @@ import pytest
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.rpc.messages import Hello, Ping
 from tests.unit.broker.land import Land

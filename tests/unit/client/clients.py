@@ -13,7 +13,7 @@ from bucketq.client.launcher import Launcher
 from bucketq.client.remote import RemoteCommitter
 from bucketq.commit.base import Committer, CommitterLostError
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.model.operations import Request
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock

@@ -16,8 +16,8 @@ from msgspec import Raw
 from bucketq.codec import Document, decode, document
 from bucketq.codec.document import _SegmentSection
 from bucketq.codec.layout import END, OPENINGS
+from bucketq.model.indexes.table import BLOCK_BITS
 from bucketq.model.state import State
-from bucketq.model.table import BLOCK_BITS
 from tests.unit.codec.objects import (
     NOW,
     WHERE,

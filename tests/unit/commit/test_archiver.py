@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bucketq.archive import ArchiveReader, ArchiveWriter, Layout
-from bucketq.commit import archiver
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
+from bucketq.commit.upkeep import archiver
 from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
 from bucketq.model.operations import Outbox, Request
 from bucketq.queue.new_jobs import JobSpec

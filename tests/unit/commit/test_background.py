@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from bucketq.commit.background import BackgroundLoop
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.upkeep.background import BackgroundLoop
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import ClosedError, UnavailableError
 from bucketq.testing import SimulatedClock, VirtualLoop, run
 

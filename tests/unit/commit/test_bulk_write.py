@@ -14,14 +14,14 @@ from bucketq.codec.segment_file import encode_segment, sort_rows
 from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
-from bucketq.commit.segment_folder import SegmentFolder
-from bucketq.commit.segment_upkeep import SegmentUpkeep
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.errors import CorruptStateError, RejectedError
 from bucketq.model.base import NewJob
+from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.operations import Request
 from bucketq.model.reservations import RenewReservation
-from bucketq.model.segments import SegmentRecord
 from bucketq.testing import SimulatedClock, VirtualLoop, run
 from tests.unit.commit.test_deep_queues import KEY, Deep
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bucketq.codec import decode
-from bucketq.commit import segment_cache
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
-from bucketq.commit.segment_policy import DEFAULT_POLICY, SegmentPolicy
+from bucketq.commit.objects import segment_cache
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.errors import (
     ClosedError,
     JobNotFoundError,

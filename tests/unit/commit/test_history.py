@@ -16,10 +16,10 @@ from bucketq.codec.history_file import decode_changes, encode_changes
 from bucketq.codec.past_state import PastState
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.history_folder import HistoryFolder
-from bucketq.commit.queue_history import HistoryPolicy
-from bucketq.commit.register import Register
-from bucketq.commit.segment_policy import SegmentPolicy
+from bucketq.commit.objects.history_folder import HistoryFolder
+from bucketq.commit.objects.queue_history import HistoryPolicy
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.errors import HistoryGapError, InvalidRequestError, RejectedError, StoreRefusedError
 from bucketq.model.history import ChangeRecord, History
 from bucketq.model.operations import Snapshot

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from bucketq.commit.pacing import BatchDelay, FairnessPause, Pacer
+from bucketq.commit.objects.pacing import BatchDelay, FairnessPause, Pacer
 from bucketq.store.backoff import RetryBackoff
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import current_loop

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bucketq.codec import segment_file
-from bucketq.commit import segment_cache
+from bucketq.commit.objects import segment_cache
 from bucketq.queue.new_jobs import JobSpec
 from tests.unit.commit.worlds import World, virtual
 

@@ -9,7 +9,7 @@ import pytest
 
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 from simulator.segment_invariants import segment_key

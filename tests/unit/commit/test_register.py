@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from bucketq.codec import Document, Prepared, decode
-from bucketq.commit.register import Register, Settled
+from bucketq.commit.objects.register import Register, Settled
 from bucketq.errors import (
     CorruptStateError,
     StoreRefusedError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bucketq.codec import Tombstone, decode
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import (
     CorruptStateError,
     NewerFormatError,

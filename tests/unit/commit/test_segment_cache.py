@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from bucketq.codec import segment_file
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
-from bucketq.commit import segment_cache
-from bucketq.commit.segment_cache import SegmentParts
+from bucketq.commit.objects import segment_cache
+from bucketq.commit.objects.segment_cache import SegmentParts
 from bucketq.errors import CorruptStateError
 from bucketq.model.base import NewJob
-from bucketq.model.cold_rows import SegmentPart
+from bucketq.model.indexes.cold_rows import SegmentPart
+from bucketq.model.indexes.segment_reads import DecodedJobs
+from bucketq.model.indexes.segments import Pushed, SegmentRecord, hash_id
 from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import Pushed, SegmentRecord, hash_id
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NEWS = {"news": Raw(b"[1.50]")}

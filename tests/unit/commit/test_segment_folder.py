@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bucketq.clock import SystemClock
-from bucketq.commit.segment_cache import ReadRange
-from bucketq.commit.segment_folder import NamedSegments, ReadNamed, SegmentFolder
+from bucketq.commit.objects.segment_cache import ReadRange
+from bucketq.commit.objects.segment_folder import NamedSegments, ReadNamed, SegmentFolder
 from bucketq.errors import CorruptStateError, StoreRefusedError, UnavailableError
 from bucketq.store import directories
 from bucketq.store.base import ObjectInfo, ObjectMissingError, ObjectStore

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.segment_policy import SegmentPolicy
+from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.testing import VirtualLoop, run
 from tests.unit.commit.test_deep_queues import QUEUES, Deep

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bucketq.archive import ArchiveWriter, Layout
-from bucketq.commit import archiver
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
+from bucketq.commit.upkeep import archiver
 from bucketq.errors import JobNotFoundError
-from bucketq.model import operators
+from bucketq.model.effects import operators
 from bucketq.model.records import Backoff
 from bucketq.queue import queue as queue_module
 from bucketq.queue.new_jobs import JobSpec
@@ -24,7 +24,7 @@ from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 SPILL_BYTES = 16_000
 MOST_BYTES = 4 * SPILL_BYTES
 JOBS = 500
-PAGE_JOBS = 25
+PAGE_JOBS = 18
 """What is true of a million jobs with the default sizes, sixteen times smaller."""
 
 

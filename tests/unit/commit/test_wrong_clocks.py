@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock

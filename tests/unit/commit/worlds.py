@@ -12,7 +12,7 @@ from bucketq.admin import QueueObject, backup
 from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.queue.queue import Queue

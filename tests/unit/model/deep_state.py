@@ -29,14 +29,11 @@ from bucketq.codec.segment_file import (
     split_block,
 )
 from bucketq.model.base import NewJob
-from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
-from bucketq.model.cold_segment import Segment
-from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import Push, Request
-from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segment_changes import class_of
-from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import (
+from bucketq.model.effects.segment_changes import class_of
+from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segment_reads import DecodedJobs
+from bucketq.model.indexes.segments import (
     Block,
     Gone,
     Line,
@@ -51,6 +48,9 @@ from bucketq.model.segments import (
     WrittenRows,
     WrittenSegment,
 )
+from bucketq.model.numbered_batches import Publish
+from bucketq.model.operations import Push, Request
+from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from bucketq.model import timekeeping
+from bucketq.model.effects import timekeeping
+from bucketq.model.effects.operators import is_untidy
 from bucketq.model.operations import (
     Archived,
     Cancel,
@@ -24,7 +25,6 @@ from bucketq.model.operations import (
     RevokeToken,
     Tidy,
 )
-from bucketq.model.operators import is_untidy
 from bucketq.model.records import Backoff
 from bucketq.model.transitions import apply
 from tests.unit.model.bulk_rules import BulkRules

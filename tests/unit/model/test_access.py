@@ -9,9 +9,9 @@ import pytest
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
 from bucketq.model import numbered_batches
 from bucketq.model import operations as ops
-from bucketq.model.access import may, right_of
 from bucketq.model.base import Operation
-from bucketq.model.operators import is_untidy
+from bucketq.model.effects.access import may, right_of
+from bucketq.model.effects.operators import is_untidy
 from bucketq.model.tokens import RIGHTS, TokenInfo, token_digest
 from tests.unit.model.driver import START, Driver, new_job
 

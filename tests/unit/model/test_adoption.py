@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from bucketq.errors import BucketQError, InvalidRequestError, QueueFullError, RejectedError
 from bucketq.model.base import NewJob
+from bucketq.model.effects.operators import is_untidy
+from bucketq.model.indexes.segments import WrittenRows, WrittenSegment
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Claim, Configure, Push, Request, Tidy
-from bucketq.model.operators import is_untidy
 from bucketq.model.reservations import (
     Adopt,
     DropReservation,
@@ -20,7 +21,6 @@ from bucketq.model.reservations import (
     Reserve,
     reservation_of,
 )
-from bucketq.model.segments import WrittenRows, WrittenSegment
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bucketq.model.age_index import AgeIndex
+from bucketq.model.indexes.age_index import AgeIndex
+from bucketq.model.indexes.table import Table
 from bucketq.model.numbered_batches import WriterRecord
-from bucketq.model.table import Table
 from tests.unit.model.driver import START
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from bucketq.codec import segment_file
-from bucketq.model import operators
+from bucketq.model.effects import operators
+from bucketq.model.effects.operators import is_cold_untidy, is_untidy
+from bucketq.model.indexes.segments import Block, TidySegments
 from bucketq.model.operations import (
     Claim,
     Configure,
@@ -20,9 +22,7 @@ from bucketq.model.operations import (
     Request,
     Tidy,
 )
-from bucketq.model.operators import is_cold_untidy, is_untidy
 from bucketq.model.records import AgreedTime
-from bucketq.model.segments import Block, TidySegments
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
+from bucketq.model.effects.operators import is_untidy
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
@@ -22,7 +23,6 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.operations import Cancel, Heartbeat, Pause, Tidy
-from bucketq.model.operators import is_untidy
 from tests.unit.model.driver import START, Driver, ref
 
 BATCH_SECRET = "ba7c4e" * 6

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from bucketq.model.effects.operators import is_untidy
 from bucketq.model.numbered_batches import AckBatch, ClaimBatch, OpenConsumer, Publish, ReleaseBatch
 from bucketq.model.operations import Cancel, Complete, Fail, Heartbeat, Push, Redrive, Release, Tidy
-from bucketq.model.operators import is_untidy
 from tests.unit.model.driver import SECRET, Driver, lease_of, new_job, ref
 
 SMALL = 1_000

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bucketq.model.archiving import is_due
-from bucketq.model.finished_jobs import FinishedJobs
+from bucketq.model.effects.archiving import is_due
+from bucketq.model.indexes.finished_jobs import FinishedJobs
 from bucketq.model.operations import Archived, ReadOutbox
 from bucketq.model.records import JobRecord
 from tests.unit.model.driver import START, Driver

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bucketq.model.lane import Lane
+from bucketq.model.indexes.lane import Lane
 from bucketq.model.records import JobRecord
 from tests.unit.model.driver import START
 

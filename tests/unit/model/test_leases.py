@@ -15,6 +15,7 @@ from bucketq.errors import (
     LeaseLostError,
     PayloadError,
 )
+from bucketq.model.effects.retry import delay_after_failure
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -32,7 +33,6 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import NOTHING, Backoff, JobRecord
-from bucketq.model.retry import delay_after_failure
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import SECRET, START, Driver, lease_of, new_job, ref
 

@@ -11,7 +11,7 @@ from bucketq.errors import (
     PayloadTooLargeError,
     QueueFullError,
 )
-from bucketq.model import pushes
+from bucketq.model.effects import pushes
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,

@@ -19,7 +19,7 @@ from msgspec import Raw, structs
 from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
-from bucketq.model.dead_jobs import dead_jobs
+from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.operations import (
     AnyOperation,
     Claim,

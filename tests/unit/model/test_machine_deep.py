@@ -11,11 +11,18 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bucketq.errors import LeaseLostError
+from bucketq.model.effects.operators import is_cold_untidy
+from bucketq.model.effects.pushes import may_grant
+from bucketq.model.indexes.segments import (
+    Merge,
+    NameVector,
+    SegmentClass,
+    Spill,
+    SpillKeys,
+    TidySegments,
+)
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import List, Push, ReadStats, Request, Tidy
-from bucketq.model.operators import is_cold_untidy
-from bucketq.model.pushes import may_grant
-from bucketq.model.segments import Merge, NameVector, SegmentClass, Spill, SpillKeys, TidySegments
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from tests.unit.model.deep_state import DeepState

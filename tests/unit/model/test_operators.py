@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, RejectedError
-from bucketq.model.dead_jobs import dead_jobs
+from bucketq.model.effects.dead_jobs import dead_jobs
+from bucketq.model.effects.operators import is_untidy
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -17,7 +18,6 @@ from bucketq.model.operations import (
     Resume,
     Tidy,
 )
-from bucketq.model.operators import is_untidy
 from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import Driver, new_job

@@ -6,7 +6,8 @@ import pytest
 
 from bucketq.codec import segment_file
 from bucketq.errors import JobNotFoundError, UnavailableError
-from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.segments import Block
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -19,7 +20,6 @@ from bucketq.model.operations import (
     Request,
 )
 from bucketq.model.records import BrokerRecord
-from bucketq.model.segments import Block
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import START, Driver

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec import Struct
 
-from bucketq.model.table import BLOCK_BITS, Table
+from bucketq.model.indexes.table import BLOCK_BITS, Table
 
 BLOCK = 1 << BLOCK_BITS
 

@@ -8,9 +8,9 @@ import pytest
 
 from bucketq.codec import Document, decode
 from bucketq.errors import CorruptStateError
+from bucketq.model.effects.timekeeping import agreed, is_due
 from bucketq.model.operations import Configure, NoteTime, Request
 from bucketq.model.records import AgreedTime
-from bucketq.model.timekeeping import agreed, is_due
 from bucketq.model.transitions import apply
 from tests.unit.model.driver import START, Driver
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, QueueFullError, RejectedError
+from bucketq.model.effects.operators import is_untidy
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Tidy
-from bucketq.model.operators import is_untidy
 from tests.unit.model.driver import Driver, new_job
 
 

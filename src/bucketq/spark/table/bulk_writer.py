@@ -24,9 +24,9 @@ from bucketq.clock import SystemClock, new_id
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import SEGMENT_BYTES, SegmentRow, encode_segment, sort_rows
 from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
-from bucketq.commit.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, InvalidRequestError, RejectedError, UnavailableError
-from bucketq.model.segments import SegmentRecord
+from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.settings import Settings
 from bucketq.spark.format_options import WriteOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store

@@ -19,7 +19,7 @@ from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
 from bucketq.codec import decode
 from bucketq.codec.history_file import ChangesName, decode_changes
-from bucketq.commit.history_folder import HistoryFolder
+from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.errors import HistoryGapError, UnavailableError
 from bucketq.queue.change import Change, HistoryRange, change_of
 from bucketq.spark.format_options import ReadOptions

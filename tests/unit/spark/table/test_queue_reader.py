@@ -14,8 +14,8 @@ import pytest
 
 import bucketq
 from bucketq import BlockingQueue, JobSpec
-from bucketq.commit import queue_segments
-from bucketq.commit.segment_policy import SegmentPolicy
+from bucketq.commit.objects import queue_segments
+from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError
 from bucketq.spark.format_options import ReadOptions, read_options
 from bucketq.spark.table.queue_reader import QueueTableReader, TablePartition, read_version

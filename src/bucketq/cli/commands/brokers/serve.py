@@ -22,7 +22,7 @@ from bucketq.cli.segment_access import refused_segments
 from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import Clock, SystemClock
-from bucketq.commit.register import Register
+from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.store.url import Location, open_store
 

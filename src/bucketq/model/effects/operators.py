@@ -11,21 +11,22 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, RejectedError
-from bucketq.model import check, timekeeping
-from bucketq.model.dead_jobs import dead_jobs
-from bucketq.model.finished_jobs import finished_at
+from bucketq.model import check
+from bucketq.model.effects import timekeeping
+from bucketq.model.effects.dead_jobs import dead_jobs
+from bucketq.model.effects.reads import not_found
+from bucketq.model.indexes.finished_jobs import finished_at
+from bucketq.model.indexes.segments import TidySegments
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
-from bucketq.model.reads import not_found
 from bucketq.model.records import JobRecord
-from bucketq.model.segments import TidySegments
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import ForgettableTable, State
 
 _SLACK = 1.25
 """Keys in segments are dropped when the oldest is older than its retention by this factor, so that
 many are dropped at a time. Until then they are invalid and only take up room."""
-_PAGE_JOBS = 400
-"""How many dead jobs in segments are finished by one commit, which writes all of them: 100 KB with
+_PAGE_JOBS = 300
+"""How many dead jobs in segments are finished by one commit, which writes all of them: 75 KB with
 payloads of 100 bytes."""
 
 CancelAnswer = Literal["cancelled", "requested", "finished"]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from bucketq.model import check
-from bucketq.model.finished_jobs import FinishedJobs, finished_at, line_bytes
+from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at, line_bytes
 from bucketq.model.operations import Archived, Outbox, ReadOutbox
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State

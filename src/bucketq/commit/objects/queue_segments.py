@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Collection
 
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import complete_lines
-from bucketq.commit.history_folder import HistoryFolder
-from bucketq.commit.segment_cache import SegmentParts
-from bucketq.commit.segment_folder import NamedSegments, SegmentFolder
-from bucketq.commit.segment_policy import DEFAULT_POLICY
+from bucketq.commit.objects.history_folder import HistoryFolder
+from bucketq.commit.objects.segment_cache import SegmentParts
+from bucketq.commit.objects.segment_folder import NamedSegments, SegmentFolder
+from bucketq.commit.objects.segment_policy import DEFAULT_POLICY
 from bucketq.errors import CorruptStateError, UnavailableError
-from bucketq.model.cold_rows import SegmentPart
-from bucketq.model.cold_segment import Segment
+from bucketq.model.indexes.cold_rows import SegmentPart
+from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
-from bucketq.model.next_jobs import take_next
+from bucketq.model.effects.next_jobs import take_next
+from bucketq.model.effects.retry import attempts_left, delay_after_failure
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,
@@ -31,7 +32,6 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord
-from bucketq.model.retry import attempts_left, delay_after_failure
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be guessed.

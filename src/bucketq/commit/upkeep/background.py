@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from bucketq.clock import Clock, fraction
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import ClosedError, SupersededError
 
 

@@ -22,14 +22,14 @@ from typing import Any
 
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
-from bucketq.commit.background import BackgroundLoop
-from bucketq.commit.queue_segments import QueueSegments
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.objects.queue_segments import QueueSegments
+from bucketq.commit.upkeep.background import BackgroundLoop
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
+from bucketq.model.effects.segment_changes import FORMAT, class_of
+from bucketq.model.indexes.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
-from bucketq.model.segment_changes import FORMAT, class_of
-from bucketq.model.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")

@@ -25,10 +25,11 @@ from typing import Any
 from bucketq.clock import Clock, fraction
 from bucketq.codec import decode
 from bucketq.codec.history_file import encode_changes, encode_copy
-from bucketq.commit.background import Background
-from bucketq.commit.history_folder import ListedHistory
-from bucketq.commit.register import Register
+from bucketq.commit.objects.history_folder import ListedHistory
+from bucketq.commit.objects.register import Register
+from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError, ClosedError, SupersededError
+from bucketq.model.effects.timekeeping import agreed
 from bucketq.model.history import (
     FEATURE,
     ChangeRecord,
@@ -39,7 +40,6 @@ from bucketq.model.history import (
 )
 from bucketq.model.operations import Request
 from bucketq.model.state import State
-from bucketq.model.timekeeping import agreed
 
 _log = logging.getLogger("bucketq")
 

@@ -33,17 +33,16 @@ from bucketq.codec.segment_file import (
     sort_rows,
     split_rows,
 )
-from bucketq.commit.background import BackgroundLoop
-from bucketq.commit.queue_segments import StaleStateError
-from bucketq.commit.register import Register
-from bucketq.commit.segment_folder import NamedSegments
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.objects.queue_segments import StaleStateError
+from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_folder import NamedSegments
+from bucketq.commit.upkeep.background import BackgroundLoop
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
-from bucketq.model.cold_segment import Segment
-from bucketq.model.operations import Request
-from bucketq.model.operators import is_cold_untidy
-from bucketq.model.segment_changes import FORMAT
-from bucketq.model.segments import (
+from bucketq.model.effects.operators import is_cold_untidy
+from bucketq.model.effects.segment_changes import FORMAT
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segments import (
     JOB_CLASSES,
     ForgetFormer,
     Merge,
@@ -52,6 +51,7 @@ from bucketq.model.segments import (
     TidySegments,
     WrittenSegment,
 )
+from bucketq.model.operations import Request
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")

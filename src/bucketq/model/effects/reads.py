@@ -9,12 +9,12 @@ from operator import attrgetter
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model import check
-from bucketq.model.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
-from bucketq.model.cold_segment import Segment
+from bucketq.model.indexes.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES, JobRecord
-from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
 
 _SCAN_JOBS = 2000

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush, nsmallest
 
-from bucketq.model.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.running_jobs import running_bytes
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import Claim
 from bucketq.model.records import JobRecord
-from bucketq.model.running_jobs import running_bytes
 from bucketq.model.state import State
 
 _KINDS_AHEAD = 64

@@ -16,7 +16,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
-from bucketq.model import check, leases
+from bucketq.model import check
+from bucketq.model.effects import leases
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,

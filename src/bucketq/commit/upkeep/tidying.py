@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bucketq.model import timekeeping
+from bucketq.model.effects import timekeeping
+from bucketq.model.effects.operators import is_untidy
 from bucketq.model.operations import NoteTime, Request, Tidy
-from bucketq.model.operators import is_untidy
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bucketq.clock import Clock
-from bucketq.commit.history_folder import HistoryFolder
-from bucketq.commit.segment_folder import NamedSegments, named_by
+from bucketq.commit.objects.history_folder import HistoryFolder
+from bucketq.commit.objects.segment_folder import NamedSegments, named_by
 from bucketq.errors import CorruptStateError
 from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError, ObjectStore

@@ -16,11 +16,11 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace, nsmallest
 from typing import NamedTuple
 
-from bucketq.model.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
-from bucketq.model.cold_segment import Segment
+from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segments import Block, SegmentClass, SegmentIndex, SegmentRecord
+from bucketq.model.indexes.table import Table
 from bucketq.model.records import JobRecord, Status, Unknown
-from bucketq.model.segments import Block, SegmentClass, SegmentIndex, SegmentRecord
-from bucketq.model.table import Table
 
 _STATUS: dict[SegmentClass, Status] = {"ready": "queued", "later": "queued", "dead": "dead"}
 """The status of the jobs of each class."""

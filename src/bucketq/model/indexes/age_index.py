@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
-from bucketq.model.table import Row
+from bucketq.model.indexes.table import Row
 
 _SWEEP_ABOVE = 64  # So few entries are not worth a sweep.
 

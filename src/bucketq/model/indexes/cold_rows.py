@@ -17,10 +17,9 @@ from heapq import heappop, heappush, heapreplace
 from typing import Literal, NamedTuple
 
 from bucketq.errors import UnavailableError
-from bucketq.model.cold_segment import Segment
-from bucketq.model.records import JobRecord, KeyRecord, Unknown
-from bucketq.model.segment_reads import NothingRead, SegmentCache
-from bucketq.model.segments import (
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segment_reads import NothingRead, SegmentCache
+from bucketq.model.indexes.segments import (
     JOB_CLASSES,
     Block,
     Gone,
@@ -29,6 +28,7 @@ from bucketq.model.segments import (
     SegmentRecord,
     hash_id,
 )
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
 
 
 class SegmentPart(NamedTuple):

@@ -11,11 +11,11 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 
-from bucketq.model.cold_rows import ColdJob, ColdRows, ColdRowsNeededError, SegmentPart
-from bucketq.model.cold_segment import Segment
-from bucketq.model.finished_jobs import finished_at
+from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.finished_jobs import finished_at
+from bucketq.model.indexes.segments import SegmentIndex
 from bucketq.model.records import JobRecord
-from bucketq.model.segments import SegmentIndex
 from bucketq.model.state import State
 
 _AHEAD = 16

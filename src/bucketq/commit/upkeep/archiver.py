@@ -22,14 +22,14 @@ from typing import Any, cast
 from bucketq.archive import ArchiveWriter
 from bucketq.archive.writer import FinishedJob
 from bucketq.clock import Clock, fraction
-from bucketq.commit.background import BackgroundLoop
-from bucketq.commit.transient_faults import TransientFault
+from bucketq.commit.upkeep.background import BackgroundLoop
+from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import ClosedError, InvalidRequestError, SupersededError, UnavailableError
-from bucketq.model.archiving import is_due
-from bucketq.model.finished_jobs import line_bytes
+from bucketq.model.effects.archiving import is_due
+from bucketq.model.effects.timekeeping import agreed
+from bucketq.model.indexes.finished_jobs import line_bytes
 from bucketq.model.operations import Archived, NoteTime, Outbox, ReadOutbox, Request
 from bucketq.model.state import State
-from bucketq.model.timekeeping import agreed
 
 _log = logging.getLogger("bucketq")
 

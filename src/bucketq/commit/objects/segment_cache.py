@@ -33,10 +33,9 @@ from bucketq.codec.segment_file import (
     split_block,
 )
 from bucketq.errors import BucketQError, CorruptStateError
-from bucketq.model.cold_rows import SegmentPart
-from bucketq.model.records import KeyRecord
-from bucketq.model.segment_reads import DecodedJobs
-from bucketq.model.segments import (
+from bucketq.model.indexes.cold_rows import SegmentPart
+from bucketq.model.indexes.segment_reads import DecodedJobs
+from bucketq.model.indexes.segments import (
     Block,
     Gone,
     Pushed,
@@ -44,6 +43,7 @@ from bucketq.model.segments import (
     SegmentIndex,
     SegmentRecord,
 )
+from bucketq.model.records import KeyRecord
 from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq")

@@ -16,10 +16,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from bucketq.model.cold_rows import Place
-from bucketq.model.cold_segment import Segment
-from bucketq.model.records import JobRecord
-from bucketq.model.segments import (
+from bucketq.model.indexes.cold_rows import Place
+from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.segments import (
     ForgetFormer,
     Gone,
     Merge,
@@ -31,6 +30,7 @@ from bucketq.model.segments import (
     SpillKeys,
     WrittenSegment,
 )
+from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 
 FORMAT = 2

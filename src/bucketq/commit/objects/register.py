@@ -26,10 +26,10 @@ from typing import TypeVar
 
 from bucketq.clock import Clock, new_id
 from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, read_heading
-from bucketq.commit.pacing import Pacer
-from bucketq.commit.queue_history import QueueHistory
-from bucketq.commit.queue_segments import QueueSegments
-from bucketq.commit.segment_folder import NamedSegments, named_by
+from bucketq.commit.objects.pacing import Pacer
+from bucketq.commit.objects.queue_history import QueueHistory
+from bucketq.commit.objects.queue_segments import QueueSegments
+from bucketq.commit.objects.segment_folder import NamedSegments, named_by
 from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,
@@ -38,7 +38,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model import settings
-from bucketq.model.cold_rows import SegmentPart
+from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (

@@ -1,0 +1,1 @@
+"""What a committer does beside the requests: archive, spill, merge, sweep."""
