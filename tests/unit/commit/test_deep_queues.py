@@ -256,6 +256,35 @@ def test_commits_go_on_while_segments_are_refused(
 
 
 @pytest.mark.parametrize("queue_type", QUEUES)
+def test_a_put_that_hangs_delays_a_commit_for_seconds_only(
+    queue_type: type[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(queue_type) as queue:
+            link = queue._committer._register._store  # type: ignore[attr-defined]
+            create = link.create
+
+            async def hang(key: str, body: bytes) -> str:
+                if "/segments/" in key:
+                    await asyncio.sleep(1000)
+                return str(await create(key, body))
+
+            link.create = hang
+            slowest_s = 0.0
+            for number in range(100):
+                began_s = loop.time()
+                await queue.push("k", number)
+                slowest_s = max(slowest_s, loop.time() - began_s)
+            assert slowest_s < 3
+            assert len(await queue.claim(limit=100)) == 100
+            assert queue_type is GroupCommitter or "takes longer than 2 s" in caplog.text
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
 def test_a_snapshot_beside_writes_is_of_one_version(
     queue_type: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

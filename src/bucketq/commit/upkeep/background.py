@@ -5,11 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from bucketq.clock import Clock, fraction
 from bucketq.commit.upkeep.transient_faults import TransientFault
-from bucketq.errors import ClosedError, SupersededError
+from bucketq.errors import ClosedError, SupersededError, UnavailableError
+
+T = TypeVar("T")
+
+_LONGEST_STEP_S = 2.0
+"""How long a writer that commits by itself waits for upkeep before its own commit. A put takes a
+tenth of that; if it takes longer, a larger commit is the smaller evil."""
+
+
+async def before_commit(step: Awaitable[T]) -> T:
+    """Return the result of a step of upkeep that a writer does before its own commit.
+
+    Raises:
+        UnavailableError: It takes so long that the commit goes out without it.
+    """
+    try:
+        async with asyncio.timeout(_LONGEST_STEP_S):
+            return await step
+    except TimeoutError as error:
+        message = f"it takes longer than {_LONGEST_STEP_S:g} s"
+        raise UnavailableError(message) from error
 
 
 class Background:

@@ -20,15 +20,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from bucketq.clock import Clock, fraction
+from bucketq.clock import Clock
 from bucketq.codec import decode
 from bucketq.codec.history_file import encode_changes, encode_copy
 from bucketq.commit.objects.history_folder import ListedHistory
 from bucketq.commit.objects.register import Register
-from bucketq.commit.upkeep.background import Background
-from bucketq.errors import BucketQError, ClosedError, SupersededError
+from bucketq.commit.upkeep.background import Background, BackgroundLoop, before_commit
+from bucketq.commit.upkeep.transient_faults import TransientFault
+from bucketq.errors import BucketQError
 from bucketq.model.effects.timekeeping import agreed
 from bucketq.model.history import (
     FEATURE,
@@ -52,8 +54,8 @@ Measured with one caller on a file: 1.4 times the CPU time of a queue without a 
 first share counts."""
 _CROWD = 4
 """If they take so many times ``spill_bytes`` for too long, they are given up."""
-_LONGEST_PASS_S = 60.0
-"""How often upkeep that fails is retried, at least."""
+_LONGEST_PAUSE_S = 60.0
+"""The longest pause after failures: a store that refuses the history is asked once a minute."""
 _LAST_COPY_S = 2.0
 """How long closing a queue may take for a copy: one put and one commit."""
 _MERGE_PUTS = 8
@@ -70,8 +72,13 @@ class HistoryKeeper:
         self._submit = submit
         self._register = register
         self._clock = clock
-        self._task: asyncio.Task[None] | None = None
-        self._due = asyncio.Event()
+        fault = TransientFault(
+            clock, _log, f"the history of {register.where} cannot be written", _LONGEST_PAUSE_S
+        )
+        self._fault = fault
+        self._loop = BackgroundLoop(clock, fault)
+        self._has_started = False
+        self._sweep_at = 0.0
         self._incarnation = ""
         self._rows: tuple[ChangeRecord, ...] = ()
         """Rows that have landed, and are to be written."""
@@ -84,21 +91,21 @@ class HistoryKeeper:
         self._puts = 0
         self._swept_since: int | None = None
         """The beginning of the history when it was last swept; None: it was not looked at yet."""
-        self._trouble = ""
-        self._pass_s = register.history.policy.pass_s
 
     def start(self, current: Callable[[], State | None]) -> None:
         """Begin; ``current`` returns the state in memory."""
-        self._task = asyncio.get_running_loop().create_task(self._run(current))
+        policy = self._register.history.policy
+        self._sweep_at = asyncio.get_running_loop().time() + policy.first_sweep_s
+        self._loop.start(partial(self._pass, current), policy.pass_s)
+        self._has_started = True
 
     async def stop(self) -> None:
         """Make a copy that is due, if the storage is quick, and stop.
 
         Without that, a queue that only short-lived processes use would hardly ever get one.
         """
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._loop.stop()
+        if self._has_started:
             with suppress(BucketQError, TimeoutError):
                 async with asyncio.timeout(_LAST_COPY_S):
                     await self._make_copy()
@@ -115,12 +122,12 @@ class HistoryKeeper:
         self._incarnation = state.incarnation
         if not self._rows and _has_many_rows(state):
             self._rows = tuple(history.changes)
-            self._due.set()
+            self._loop.wake()
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._copy_after_s and self._is_copy_due(state):
             self._copy_after_s = now_s + self._register.history.policy.pass_s
             self._body = body
-            self._due.set()
+            self._loop.wake()
         if history.size_bytes <= _CROWD * state.settings.spill_bytes:
             self._crowded_since = None
             return
@@ -143,49 +150,41 @@ class HistoryKeeper:
         last = state.version
         folder = self._register.history.folder(state.incarnation)
         try:
-            await folder.put_changes(*encode_changes(tuple(history.changes)))
+            await before_commit(folder.put_changes(*encode_changes(tuple(history.changes))))
             steps.append(DropChanges(last=last))
             if self._is_copy_due(state):
-                steps.append(await self._put_copy(state))
+                steps.append(await before_commit(self._put_copy(state)))
         except BucketQError as error:
-            self._note_failure(error)
+            self._fault.strike(error)
             if not steps and history.size_bytes > _CROWD * limit:
                 self._log_loss(last)
                 steps.append(DropChanges(last=last, is_lost=True))
         forgotten = self._outlived(state)
         return [*steps, ForgetHistory(before=forgotten)] if forgotten else steps
 
-    async def _run(self, current: Callable[[], State | None]) -> None:
+    async def _pass(self, current: Callable[[], State | None]) -> float:
+        """Do what is due; return the pause until the next pass."""
         policy = self._register.history.policy
-        loop = asyncio.get_running_loop()
-        sweep_at = loop.time() + policy.first_sweep_s
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pass_s * (1 + fraction(self._clock))):
-                    await self._due.wait()
-            self._due.clear()
-            try:
-                await self._move_rows()
-                await self._make_copy()
-                state = current()
-                if state is None or FEATURE not in state.requires:
-                    continue
-                if forgotten := self._outlived(state):
-                    await self._submit(Request(ForgetHistory(before=forgotten)))
-                if self._swept_since is None:
-                    self._swept_since = state.history.since
-                has_risen = state.history.since != self._swept_since
-                if has_risen or loop.time() >= sweep_at or self._puts >= _MERGE_PUTS:
-                    sweep_at = loop.time() + policy.sweep_s
-                    await self._sweep(has_risen=has_risen)
-            except (ClosedError, SupersededError):
-                continue  # The queue is closing, and this task ends with it.
-            except Exception as error:  # noqa: BLE001 - whatever it is, the queue continues
-                self._rows, self._body = (), b""
-                self._note_failure(error)
-                await asyncio.sleep(self._pass_s)
-            else:
-                self._note_success()
+        try:
+            await self._move_rows()
+            await self._make_copy()
+        except Exception:
+            # The next version that lands brings what is to be written then.
+            self._rows, self._body = (), b""
+            raise
+        state = current()
+        if state is None or FEATURE not in state.requires:
+            return policy.pass_s
+        if forgotten := self._outlived(state):
+            await self._submit(Request(ForgetHistory(before=forgotten)))
+        if self._swept_since is None:
+            self._swept_since = state.history.since
+        has_risen = state.history.since != self._swept_since
+        now_s = asyncio.get_running_loop().time()
+        if has_risen or now_s >= self._sweep_at or self._puts >= _MERGE_PUTS:
+            self._sweep_at = now_s + policy.sweep_s
+            await self._sweep(has_risen=has_risen)
+        return policy.pass_s
 
     async def _move_rows(self) -> None:
         """Write rows that have landed to an object, and remove them from the queue object."""
@@ -250,20 +249,6 @@ class HistoryKeeper:
     def _log_loss(self, last: int) -> None:
         text = "the history of %s begins after version %d: earlier changes could not be written"
         _log.warning(text, self._register.where, last)
-
-    def _note_failure(self, error: Exception) -> None:
-        """Log the first of several failures in a row."""
-        self._pass_s = min(2 * self._pass_s, _LONGEST_PASS_S)
-        if not self._trouble:
-            text = "the history of %s cannot be written: %s"
-            is_ours = isinstance(error, BucketQError)
-            _log.warning(text, self._register.where, error, exc_info=None if is_ours else error)
-        self._trouble = str(error) or type(error).__name__
-
-    def _note_success(self) -> None:
-        if self._trouble:
-            _log.info("the history of %s can be written again", self._register.where)
-        self._trouble, self._pass_s = "", self._register.history.policy.pass_s
 
 
 def _has_many_rows(state: State) -> bool:

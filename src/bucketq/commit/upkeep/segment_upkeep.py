@@ -36,7 +36,7 @@ from bucketq.codec.segment_file import (
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import NamedSegments
-from bucketq.commit.upkeep.background import BackgroundLoop
+from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
 from bucketq.model.effects.operators import is_cold_untidy
@@ -153,11 +153,9 @@ class SegmentUpkeep:
             await self._submit(Request(ForgetFormer(empty)))
 
     async def merge(self, state: State) -> bool:
-        """Merge once; return whether there was something to merge."""
+        """Merge once; return whether there was something to merge, and nothing interfered."""
         merge = await self._write_merge(state)
-        if merge is not None:
-            await self._submit(Request(merge))
-        return merge is not None
+        return merge is not None and bool(await self._submit(Request(merge)))
 
     async def shorten(self, state: State) -> bool:
         """Move ranges of rows that have left to a vector, if there are too many; return whether."""
@@ -172,7 +170,7 @@ class SegmentUpkeep:
         if _entry_bytes(state) <= 2 * self._policy.most_entry_bytes:
             return []
         try:
-            step = await self._write_vector(state) or await self._write_merge(state)
+            step = await before_commit(self._write_step(state))
         except StaleStateError:
             return []  # The commit will be lost, too.
         except BucketQError as error:
@@ -180,6 +178,9 @@ class SegmentUpkeep:
             return []
         self._fault.passed()
         return [] if step is None else [step]
+
+    async def _write_step(self, state: State) -> Merge | NameVector | None:
+        return await self._write_vector(state) or await self._write_merge(state)
 
     async def _write_vector(self, state: State) -> NameVector | None:
         """Put a vector if there are too many ranges; return the operation that names it."""

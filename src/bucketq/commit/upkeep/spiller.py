@@ -23,7 +23,7 @@ from typing import Any
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.commit.objects.queue_segments import QueueSegments
-from bucketq.commit.upkeep.background import BackgroundLoop
+from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
 from bucketq.model.effects.segment_changes import FORMAT, class_of
@@ -93,13 +93,16 @@ class Spiller:
         if not self._is_due(state, 2):
             return []
         try:
-            spills = [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
+            spills = await before_commit(self._write_all(state))
         except BucketQError as error:
             self._fault.strike(error)
             self._note_search(state)
             return []
         self._fault.passed()
         return spills
+
+    async def _write_all(self, state: State) -> list[Spill | SpillKeys]:
+        return [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
 
     def _is_due(self, state: State, times: int) -> bool:
         """Whether the object is larger than it should be, and there may be rows to spill."""
