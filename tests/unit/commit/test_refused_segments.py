@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from bucketq.commit.group import GroupCommitter
 from bucketq.errors import StoreRefusedError
+from bucketq.queue.queue import Queue
 from bucketq.testing import VirtualLoop, run
 from tests.unit.commit.test_deep_queues import QUEUES, Deep
+
+
+def before_segments(queue: Queue[Any], do: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Let something happen before each put of a segment; return a function that ends it."""
+    link = queue._committer._register._store  # type: ignore[attr-defined]
+    create = link.create
+
+    async def create_later(key: str, body: bytes) -> str:
+        if "/segments/" in key:
+            await do()
+        return str(await create(key, body))
+
+    link.create = create_later
+    return lambda: setattr(link, "create", create)
 
 
 @pytest.mark.parametrize("queue_type", QUEUES)
@@ -21,15 +37,11 @@ def test_commits_go_on_while_segments_are_refused(
         deep = Deep(loop)
         await deep.create()
         async with deep.open(queue_type) as queue:
-            link = queue._committer._register._store  # type: ignore[attr-defined]
-            create = link.create
 
-            async def refuse(key: str, body: bytes) -> str:
-                if "/segments/" in key:
-                    raise StoreRefusedError("403 for segments")
-                return str(await create(key, body))
+            async def refuse() -> None:
+                raise StoreRefusedError("403 for segments")
 
-            link.create = refuse
+            mend = before_segments(queue, refuse)
             ids = [await queue.push("k", number) for number in range(100)]
             await asyncio.sleep(30)
             jobs = await queue.claim(limit=50)
@@ -38,7 +50,7 @@ def test_commits_go_on_while_segments_are_refused(
             await queue.release((await queue.claim())[0])
             assert "403 for segments" in caplog.text
             assert caplog.text.count("cannot be written") == 1
-            link.create = create
+            mend()
             await asyncio.sleep(200)
             ids += [await queue.push("k", number) for number in range(100, 120)]
             await asyncio.sleep(200)
@@ -56,15 +68,7 @@ def test_a_put_that_hangs_delays_a_commit_for_seconds_only(
         deep = Deep(loop)
         await deep.create()
         async with deep.open(queue_type) as queue:
-            link = queue._committer._register._store  # type: ignore[attr-defined]
-            create = link.create
-
-            async def hang(key: str, body: bytes) -> str:
-                if "/segments/" in key:
-                    await asyncio.sleep(1000)
-                return str(await create(key, body))
-
-            link.create = hang
+            before_segments(queue, lambda: asyncio.sleep(1000))
             slowest_s = 0.0
             for number in range(100):
                 began_s = loop.time()

@@ -77,7 +77,6 @@ class HistoryKeeper:
         )
         self._fault = fault
         self._loop = BackgroundLoop(clock, fault)
-        self._has_started = False
         self._sweep_at = 0.0
         self._incarnation = ""
         self._rows: tuple[ChangeRecord, ...] = ()
@@ -97,7 +96,6 @@ class HistoryKeeper:
         policy = self._register.history.policy
         self._sweep_at = asyncio.get_running_loop().time() + policy.first_sweep_s
         self._loop.start(partial(self._pass, current), policy.pass_s)
-        self._has_started = True
 
     async def stop(self) -> None:
         """Make a copy that is due, if the storage is quick, and stop.
@@ -105,10 +103,9 @@ class HistoryKeeper:
         Without that, a queue that only short-lived processes use would hardly ever get one.
         """
         await self._loop.stop()
-        if self._has_started:
-            with suppress(BucketQError, TimeoutError):
-                async with asyncio.timeout(_LAST_COPY_S):
-                    await self._make_copy()
+        with suppress(BucketQError, TimeoutError):
+            async with asyncio.timeout(_LAST_COPY_S):
+                await self._make_copy()
         await self._giving_up.finish(0)
 
     def notice(self, state: State, body: bytes) -> None:

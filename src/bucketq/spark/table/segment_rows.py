@@ -7,8 +7,8 @@ that it reads.
 The partitions of a read are of one version, because segments never change. One that the driver has
 seen stays in the store while the queue names it. Once a merge has replaced it, or all its jobs have
 left, the next sweep deletes it; then a task that comes too late fails, and the table must be read
-again. Nothing pins the version that the driver read: that takes a copy of the object that the queue
-lists (``heads``), which is not built yet.
+again. Nothing pins the version that the driver read, unless the queue has a history that lists a
+copy of it.
 """
 
 from __future__ import annotations
