@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.session.java import find_java
-from tests.environ import IS_ALL_REQUIRED, child_path
+from tests.environ import IS_ALL_REQUIRED, SPILL_BYTES, child_path
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 from tests.spark.class_data_sharing import java_options
@@ -37,21 +37,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the environment for a process that starts Spark."""
+def spark_environ(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """Return the environment for a process that starts Spark.
+
+    In a full run Spark's Python processes import by themselves what they need, as for users.
+    """
     try:
         find_java(os.environ)
     except InvalidRequestError as error:
         if IS_ALL_REQUIRED:
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
+    # `early_spill` customizes the start of Python too, and Python allows one of them.
+    is_usual = request.config.getoption("full") or SPILL_BYTES
+    preload = [] if is_usual else [ROOT / "tests" / "spark" / "preload"]
     environ = {
         **ENVIRON,
         # Hundreds of processes import the same modules, and must not compile them again.
         "PYTHONDONTWRITEBYTECODE": "",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": child_path(ROOT),
+        "PYTHONPATH": child_path(*preload, ROOT),
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
@@ -69,8 +77,8 @@ def spark(
 ) -> Iterator[SparkSession]:
     """The session, with the format registered.
 
-    Its plans are plain, except in a full run and with ``usual_plans``. Commands, the program that
-    loses executors and the Connect server have Spark's usual ones.
+    Its plans are plain, except in a full run and with ``usual_plans``. The program that loses
+    executors and the Connect server have Spark's usual ones.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_environ.items():
@@ -102,7 +110,7 @@ def usual_plans(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator
 
 
 _SERVER = pytest.param("seaweedfs", marks=[pytest.mark.servers, pytest.mark.full])
-"""``test_stream_killed`` and ``test_executor_lost`` use it in every run."""
+"""``test_stream_killed`` and ``test_job_writer`` use it in every run."""
 
 
 @pytest.fixture(params=["file", _SERVER])
