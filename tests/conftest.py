@@ -31,7 +31,6 @@ if SPILL_BYTES:
     import_module("tests.early_spill.sitecustomize")
 
 _OWN_SPARK = (
-    "tests/spark/stream/test_stream_killed.py",
     "tests/spark/handlers/test_executor_lost.py",
     "tests/spark/test_clusters.py",
 )

@@ -32,7 +32,7 @@ from tests.spark.features import fresh, records, statuses
 from tests.spark.spark_home import ROOT
 from tests.spark.stream_program import A_BATCH, DEADLINE_S
 
-NOTED, COPIED = 10, 18
+NOTED, COPIED = 10, 14
 LARGE = "x" * 300_000
 """Batches this large are staged beside the queue, and not sent with Spark's messages."""
 
