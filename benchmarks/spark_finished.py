@@ -8,8 +8,7 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from bucketq.archive.archive_layout import Layout
-from bucketq.archive.writer import ArchiveWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.model.records import JobRecord
 from bucketq.store.local import LocalStore
 

@@ -13,8 +13,7 @@ import sys
 
 from msgspec.structs import replace
 
-from bucketq.archive.archive_layout import Layout
-from bucketq.archive.writer import ArchiveWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.clock import SystemClock

@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bucketq.archive.archive_layout import Layout
-from bucketq.archive.reader import ArchiveReader
+from bucketq.archive import ArchiveReader, Layout
 from bucketq.clock import SystemClock
 from bucketq.codec import decode
 from bucketq.commit.objects.queue_history import QueueHistory

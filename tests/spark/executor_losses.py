@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,23 +102,30 @@ def write(spark: SparkSession, folder: Path, store: str = "") -> None:
     assert staged(url) == []
 
 
-class DeadlyWriter(DataSourceArrowWriter):
-    """Kills an executor, once, when a task has staged its rows and not reported it."""
+def kill_executor() -> None:
+    os.kill(executor(), signal.SIGKILL)
 
-    def __init__(self, writer: JobWriter, url: str, mark: Path) -> None:
+
+class DeadlyWriter(DataSourceArrowWriter):
+    """Ends a task, once, when it has staged its rows and not reported it."""
+
+    def __init__(
+        self, writer: JobWriter, url: str, mark: Path, end_task: Callable[[], None]
+    ) -> None:
         self._writer = writer
         self._url = url
         self._mark = mark
+        self._end_task = end_task
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         message = self._writer.write(iterator)
         if message.partition == 2 and not self._mark.exists():
             self._mark.write_text(str(message.parcel.key))
-            os.kill(executor(), signal.SIGKILL)
+            self._end_task()
         return message
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        # The rows of the killed task are still staged, and must not be pushed.
+        # The rows of the ended task are still staged, and must not be pushed.
         assert self._mark.read_text() in staged(self._url)
         self._writer.commit(messages)
 
@@ -126,7 +133,9 @@ class DeadlyWriter(DataSourceArrowWriter):
         self._writer.abort(messages)
 
 
-def write_that_was_staged(spark: SparkSession, folder: Path, store: str) -> None:
+def write_that_was_staged(
+    spark: SparkSession, folder: Path, store: str, end_task: Callable[[], None] = kill_executor
+) -> None:
     """An executor is killed when the rows of a task are staged, and they are staged again."""
     url, mark = queue_in(folder, store), folder / "killed"
 
@@ -138,11 +147,11 @@ def write_that_was_staged(spark: SparkSession, folder: Path, store: str) -> None
         def writer(self, schema: StructType, overwrite: bool) -> Any:
             writer = super().writer(schema, overwrite)
             assert isinstance(writer, JobWriter)
-            return DeadlyWriter(writer, url, mark)
+            return DeadlyWriter(writer, url, mark, end_task)
 
     spark.dataSource.register(Deadly)
     save(spark.range(400, numPartitions=PARTS), url, "deadly")
-    assert mark.exists(), "no executor was killed, so this shows nothing"
+    assert mark.exists(), "no task was ended, so this shows nothing"
     assert sorted(each["id"] for each in payloads(url)) == list(range(400))
     assert staged(url) == []
 

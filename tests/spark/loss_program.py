@@ -1,7 +1,7 @@
 """A program that kills executors: ``python -m tests.spark.loss_program FOLDER STORE NAME …``.
 
 It prints a line of JSON for each kill, like ``feature_program``. STORE is the address of a queue
-on an object store.
+on an object store, or empty if no kill needs one.
 """
 
 from __future__ import annotations

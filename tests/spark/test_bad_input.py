@@ -137,7 +137,7 @@ def test_a_write_to_a_full_queue_pushes_nothing(spark: SparkSession, file_url: s
             "did you mean maxJobsPerTrigger? for streams",
         ),
         one_more({"maxJobPerTrigger": "3"}, "did you mean maxJobsPerTrigger, which is for streams"),
-        ({"consumer": "c"}, "no queue at file:///nowhere/q.json"),
+        one_more({"consumer": "c"}, "no queue at file:///nowhere/q.json"),
     ],
 )
 def test_a_failed_stream_read_ends_with_the_reason(

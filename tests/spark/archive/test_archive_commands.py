@@ -15,7 +15,6 @@ from bucketq.spark.session import command_session
 from tests.spark.features import archive_commands
 
 
-@pytest.mark.usefixtures("usual_plans")
 def test_commands_compact_measure_and_replay_an_archive(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,11 +99,29 @@ def wait_for(happened: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_queued_jobs_are_taken_in_batches_and_acknowledged(url: str, streams: Streams) -> None:
+def test_queued_jobs_are_taken_in_batches_and_acknowledged(
+    url: str, streams: Streams, tmp_path: Path
+) -> None:
+    """Also if a task fails when it has read its jobs, and runs again."""
+    failed = tmp_path / "failed"
+
+    def fail_once(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch
+            if not failed.exists():
+                failed.touch()
+                message = "as it happens"
+                raise ValueError(message)
+
+    def note(frame: DataFrame, number: int) -> None:
+        rows = frame.select("seq", "id")
+        log(rows.mapInArrow(fail_once, rows.schema), number)
+
     pushed = push(url, 7)
     push(url, 2, kind="other")
     log = Log()
-    streams.run(url, log, maxJobsPerTrigger=3, kind="index", minPartitions=2)
+    streams.run(url, note, maxJobsPerTrigger=3, kind="index", minPartitions=2)
+    assert failed.exists()
     assert [len(batch) for batch in log.batches] == [3, 3, 1]
     assert log.ids == pushed
     assert (total(url, "done"), total(url, "queued"), total(url, "running")) == (7, 2, 0)
@@ -149,6 +167,7 @@ def test_the_last_batch_of_a_single_trigger_is_acknowledged_by_finish(
 def test_a_failed_batch_is_not_acknowledged_and_is_repeated_unchanged(
     file_url: str, streams: Streams
 ) -> None:
+    """Also if its checkpoint is deleted."""
     pushed = push(file_url, 4)
     log = Log()
     log.error = ValueError("no luck")
@@ -157,9 +176,12 @@ def test_a_failed_batch_is_not_acknowledged_and_is_repeated_unchanged(
     assert total(file_url, "running") == 3
     with pytest.raises(bucketq.InvalidRequestError, match="batch 1 of consumer 'c' is not done"):
         bucketq.spark.finish(file_url, "c", str(streams.checkpoint))
+    with pytest.raises(StreamingQueryException, match="no luck"):
+        streams.run(file_url, log, maxJobsPerTrigger=1)
+    shutil.rmtree(streams.checkpoint)
     log.error = None
-    streams.run(file_url, log, maxJobsPerTrigger=1)
-    assert log.batches == [pushed[:3], pushed[:3], pushed[3:]]
+    streams.run(file_url, log, maxJobsPerTrigger=2)
+    assert log.batches == [pushed[:3], pushed[:3], pushed[:3], pushed[3:]]
     assert total(file_url, "done") == 4
 
 
@@ -177,18 +199,6 @@ def test_a_checkpoint_of_an_older_version_is_resumed(file_url: str, streams: Str
     streams.run(file_url, log)
     assert log.batches == [pushed[2:4], pushed[4:]]
     assert total(file_url, "done") == 5
-
-
-def test_a_deleted_checkpoint_loses_nothing(file_url: str, streams: Streams) -> None:
-    pushed = push(file_url, 4)
-    log = Log()
-    log.error = ValueError("no luck")
-    with pytest.raises(StreamingQueryException):
-        streams.run(file_url, log, maxJobsPerTrigger=3)
-    shutil.rmtree(streams.checkpoint)
-    log.error = None
-    streams.run(file_url, log, maxJobsPerTrigger=2)
-    assert log.batches == [pushed[:3], pushed[:3], pushed[3:]]
 
 
 def test_the_older_of_two_drivers_ends_with_a_clear_error(file_url: str, streams: Streams) -> None:

@@ -15,8 +15,8 @@ def test_changes_in_batch_and_as_a_stream_and_jobs_at_a_version(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
     with bucketq.connect_sync(url, mode="embedded") as queue:
-        queue.configure(history_retention_s=3600, spill_bytes=2000)
-        for number in range(30):
+        queue.configure(history_retention_s=3600, spill_bytes=800)
+        for number in range(12):
             queue.push("mail", {"number": number}, id=f"job-{number}")
         (job,) = queue.claim()
         queue.complete(job)
@@ -26,7 +26,7 @@ def test_changes_in_batch_and_as_a_stream_and_jobs_at_a_version(
     versions = [row.version for row in changes.select("version").orderBy("version").collect()]
     assert versions[: len(expected)] == expected
     pushed = changes.select(f.explode("jobs").alias("job")).where("job.is_new").select("job.id")
-    assert {row.id for row in pushed.collect()} == {f"job-{number}" for number in range(30)}
+    assert {row.id for row in pushed.collect()} == {f"job-{number}" for number in range(12)}
 
     third = changes.where(f.array_contains("requests.verb", "push")).orderBy("version").collect()[2]
     past = spark.read.format("bucketq").option("version", third.version).load(url)
@@ -39,7 +39,7 @@ def test_changes_in_batch_and_as_a_stream_and_jobs_at_a_version(
 
     def follow() -> None:
         stream: Any = spark.readStream.format("bucketq").option("table", "changes")
-        stream = stream.option("maxVersionsPerTrigger", 20).load(url).writeStream
+        stream = stream.option("maxVersionsPerTrigger", 10).load(url).writeStream
         checkpoint = str(tmp_path / "checkpoint")
         query = stream.foreachBatch(keep).option("checkpointLocation", checkpoint)
         query.trigger(availableNow=True).start().awaitTermination()

@@ -19,6 +19,7 @@ from bucketq import Job
 from bucketq.model.operations import Snapshot
 from bucketq.store.url import open_store
 from tests.contract.brokers import NAME, Brokers
+from tests.spark import executor_losses
 
 Write = Callable[..., None]
 DEADLINE_S = 60
@@ -132,6 +133,17 @@ def test_a_retried_task_duplicates_nothing(
     write(frame.select(f.to_json(f.struct("id")).alias("payload")), file_url, kind="x")
     assert len(list(tmp_path.glob("failed-*"))) == 4
     assert [each["id"] for each in payloads(file_url)] == list(range(40))
+
+
+def fail_task() -> None:
+    message = "as it happens"
+    raise ValueError(message)
+
+
+def test_rows_that_a_failed_task_has_staged_are_not_pushed(
+    spark: SparkSession, tmp_path: Path, store_url: Callable[[], str]
+) -> None:
+    executor_losses.write_that_was_staged(spark, tmp_path, store_url(), fail_task)
 
 
 def test_a_write_whose_retries_fail_pushes_and_leaves_nothing(

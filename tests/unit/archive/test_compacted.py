@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from bucketq.archive.reader import ArchiveReader
-from bucketq.archive.upkeep import prune
+from bucketq.archive import ArchiveReader, prune
 from bucketq.errors import (
     CorruptStateError,
 )

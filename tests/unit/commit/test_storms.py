@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.archive.archive_layout import Layout
-from bucketq.archive.writer import ArchiveWriter
+from bucketq.archive import ArchiveWriter, Layout
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.upkeep import archiver
