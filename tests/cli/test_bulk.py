@@ -15,7 +15,7 @@ import pytest
 from bucketq import Queue, connect_sync
 from tests.cli.console import Console, finish
 
-LINES = 20_000
+LINES = 8000
 
 
 def write_lines(path: Path, count: int) -> None:
@@ -44,7 +44,7 @@ def wait_until_begun(console: Console, process: subprocess.Popen[bytes], jobs: i
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
 def test_a_bulk_push_resumes_after_it_was_stopped(console: Console, blow: signal.Signals) -> None:
     write_lines(console.folder / "jobs.jsonl", LINES)
-    words = ("push", "URL", "n", "--bulk", "--file", "jobs.jsonl", "--batch", "400")
+    words = ("push", "URL", "n", "--bulk", "--file", "jobs.jsonl", "--batch", "160")
     ends, done = [], 0
     for _ in range(2):
         process = console.start(*words)

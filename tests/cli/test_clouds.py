@@ -11,7 +11,13 @@ from tests.servers.server import ENVIRON, Server
 pytestmark = pytest.mark.servers
 
 
-@pytest.fixture(params=SERVERS)
+# One of each kind: a second S3 server is one more case.
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.full if name == "ministack" else [])
+        for name in SERVERS
+    ]
+)
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
     for variable, value in ENVIRON.items():
         monkeypatch.setenv(variable, value)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from types import FunctionType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -79,6 +80,15 @@ _NOT_ON_AZURE = {
     "test_an_empty_object_has_no_range",
 }
 
+# What processes do to one another, and to many faults at random, is tried on one server in ordinary
+# runs: each single fault is tried on all of them.
+_ON_ONE = {
+    "test_a_deep_queue_loses_and_doubles_nothing_if_answers_are_lost",
+    "test_kills_between_any_two_steps_on_a_deep_queue_lose_and_double_nothing",
+    "test_no_operation_is_lost_or_doubled_if_a_quarter_of_the_answers_are_lost",
+}
+_THE_ONE = "seaweedfs"
+
 # Those that do not check credentials.
 _OPEN_SERVERS = {"fakegcs", "ministack"}
 _NOT_ON_OPEN = {"test_wrong_credentials_are_reported_as_such"}
@@ -91,12 +101,20 @@ def contract(name: str) -> dict[str, Any]:
     left_out |= _NOT_ON_AZURE if name == "azurite" else set()
     left_out |= _NOT_ON_OPEN if name in _OPEN_SERVERS else set()
     tests = {
-        test: code
+        test: _for_full_runs(code) if test in _ON_ONE and name != _THE_ONE else code
         for names in (*map(vars, _SUITES), _tests_of_servers())
         for test, code in names.items()
         if test.startswith("test_") and test not in left_out
     }
     return {**tests, **_fixtures(name), "pytestmark": pytest.mark.servers}
+
+
+def _for_full_runs(test: Any) -> Any:
+    """The same test, marked; the function itself is shared by all servers."""
+    copy = FunctionType(test.__code__, test.__globals__, test.__name__, test.__defaults__)
+    copy.__dict__.update(test.__dict__)
+    copy.__annotations__, copy.__kwdefaults__ = test.__annotations__, test.__kwdefaults__
+    return pytest.mark.full(copy)
 
 
 def _fixtures(name: str) -> dict[str, Any]:

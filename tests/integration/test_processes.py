@@ -133,19 +133,20 @@ def all_jobs(queue: BlockingQueue[str]) -> list[bucketq.Job[str]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fifty_producers_at_once_all_succeed(folder: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(50, marks=pytest.mark.full)])
+def test_many_producers_at_once_all_succeed(folder: Path, mode: Mode, count: int) -> None:
     with nursery(folder) as programs:
-        for _ in range(50):
+        for _ in range(count):
             programs.start("produce_four", mode)
         programs.wait_for_all(patience_s=50)
     promised = dict(lines_of(folder, "pushed"))
-    assert len(promised) == 200
+    assert len(promised) == 4 * count
     with bucketq.connect_sync(url_of(folder)) as queue:
         jobs = all_jobs(queue)
     assert {job.id: job.payload for job in jobs} == promised
-    assert len(jobs) == 200
+    assert len(jobs) == 4 * count
     # What one producer pushed is in the order of its pushes.
-    for number in range(1, 51):
+    for number in range(1, count + 1):
         own = [job.payload for job in jobs if job.payload.startswith(f"log-{number}-")]
         assert own == [f"log-{number}-{count}" for count in range(4)]
 

@@ -286,12 +286,12 @@ async def test_a_message_full_of_reads_delays_no_other_client(
 ) -> None:
     place = f"bucketq://{broker.address}/jobs"
     async with bucketq.connect(place, timeout_s=60) as queue:
-        await queue.push_many([bucketq.JobSpec(kind="mail", payload=1) for _ in range(5000)])
+        await queue.push_many([bucketq.JobSpec(kind="mail", payload=1) for _ in range(1000)])
         before = memory_bytes(broker)
         stream = Stream(channel)
         await stream.say(hello=pb.Hello(queue="jobs"))
         await stream.hear()
-        listing = pb.List(limit=5000)
+        listing = pb.List(limit=1000)
         calls = [pb.Call(tag=tag, ttl_ms=60_000, list=listing) for tag in range(20_000)]
         await stream.say(calls=calls)
         await stream.hear()
