@@ -98,13 +98,14 @@ chaos: $(VENV)/.dev servers ## kill, freeze and cut off real processes; SEED=7 r
 spec: $(VENV)/.spec ## check the TLA+ specification (needs Java 17)
 	@$(PY) docs/spec/check.py
 
-bench: $(VENV)/.dev java ## measure the core, brokers with clients, workers, failovers, ten minutes of steady load, and Spark
+bench: $(VENV)/.dev java ## measure the core, brokers with clients, workers, failovers, ten minutes of steady load, Spark, and the start of commands
 	@$(PY) benchmarks/core.py
 	@$(PY) benchmarks/broker.py
 	@$(PY) benchmarks/worker.py
 	@$(PY) benchmarks/failover.py
 	@$(PY) benchmarks/steady.py
 	@$(PY) benchmarks/spark.py
+	@$(PY) benchmarks/startup.py
 
 # Beside the peers: `make bench-peers PEERS="--quick --only bucketq redis"`.
 bench-peers: $(PEER_ENV)/.installed $(JQUEUE_ENV)/.installed ## measure bucketq beside other queues, and write docs/reference/benchmarks.md

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+
+from msgspec import Struct
 
 from bucketq.store.queue_folder import folder_of
 
@@ -27,8 +28,7 @@ _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveFile:
+class ArchiveFile(Struct, frozen=True):
     """The parts of the key of an archive file."""
 
     key: str
@@ -36,8 +36,7 @@ class ArchiveFile:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The keys of the archive of one queue."""
 
     root: str

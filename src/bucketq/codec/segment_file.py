@@ -25,7 +25,6 @@ import sys
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import groupby
@@ -84,8 +83,7 @@ class SegmentRow(Struct, frozen=True, gc=False):
     """Its JSON on one line, without a line feed; unknown fields are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedSegment:
+class EncodedSegment(Struct, frozen=True):
     """The bytes of a segment that has no name yet."""
 
     cls: SegmentClass

@@ -6,9 +6,10 @@ Every backend passes ``tests/contract/test_store.py``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 
@@ -36,16 +37,14 @@ class LockHeldError(UnavailableError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(Struct, frozen=True):
     """An object's bytes, and the version tag that a replacement of just these must show."""
 
     body: bytes
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(Struct, frozen=True):
     """A line of a listing."""
 
     key: str

@@ -19,9 +19,10 @@ Delta table names its transaction, a copy is its own bytes. The loop is the same
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.store.backoff import RetryBackoff
@@ -39,8 +40,7 @@ class Verdict(Enum):
     OPEN = "open"
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOutcome(Generic[F]):
+class WriteOutcome(Struct, Generic[F], frozen=True):
     """The verdict on a write, never ``OPEN``, and what it was judged by."""
 
     verdict: Verdict

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from msgspec import Struct
 
 from bucketq.clock import Clock
 from bucketq.errors import InvalidRequestError
@@ -30,8 +31,7 @@ _STRAY_KEY = re.compile(r"[\x00-\x1f\x7f]|^/|/$")
 _CLOUD_SCHEMES = frozenset({"s3", "gs", "az"})
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """Where a queue is: a store, the key of the queue's object, and the address of both.
 
     ``url`` is the address in its canonical spelling, without secrets. ``is_lent`` means that the

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from bucketq.codec import decode
 from bucketq.codec.history_file import decode_changes, encode_changes

@@ -6,7 +6,7 @@ segments asks here what else is named. A copy never changes, and is read once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bucketq.clock import Clock
 from bucketq.commit.objects.history_folder import HistoryFolder
@@ -16,8 +16,7 @@ from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPolicy:
+class HistoryPolicy(Struct, frozen=True, kw_only=True):
     """The times by which a process keeps a history; simulations set others."""
 
     pass_s: float = 1.0

@@ -21,8 +21,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from bucketq.clock import Clock, new_id
 from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, read_heading
@@ -67,16 +68,14 @@ _LAST_RETRY_S = 3.0
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """The verdict on a commit, and the document to continue with."""
 
     verdict: Verdict
     document: Document
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """The object when this register last knew it to be current."""
 
     etag: str

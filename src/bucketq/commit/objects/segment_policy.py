@@ -6,15 +6,14 @@ what takes hours and thousands of commits in production must happen in a minute 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 _MARGIN = 4
 """A segment may be introduced for so many times the versions that passed during the last put, if
 that is more than the policy's least: the store is slow then, and the commits are not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentPolicy:
+class SegmentPolicy(Struct, frozen=True, kw_only=True):
     """The times and numbers by which a process spills, merges and sweeps."""
 
     least_versions: int = 1024
