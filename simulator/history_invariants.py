@@ -17,7 +17,7 @@ from collections import Counter
 import msgspec
 from msgspec import structs
 
-from bucketq.codec.history_file import QueueCopy, copy_name, parse_changes_name
+from bucketq.codec.history_file import ChangesName, QueueCopy, copy_name, parse_changes_name
 from bucketq.codec.past_state import PastState
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
@@ -52,6 +52,10 @@ class HistoryTracker:
         self._next = 0
         self._stored: dict[str, bytes] = {}
         """The objects in the folder of the queue, with segments."""
+        self._ranges: dict[str, ChangesName] = {}
+        """Those of them which have changes, and of which versions."""
+        self._needed: dict[str, set[str]] = {}
+        """Those of them which are copies, and the keys of the segments that they name."""
         self._landed: dict[int, str] = {}
         self._past: PastState | None = None
         self._head: State | None = None
@@ -120,6 +124,8 @@ class HistoryTracker:
         if commit.body is None:
             if self._stored.pop(commit.key, None) is None:
                 return None
+            self._ranges.pop(commit.key, None)
+            self._needed.pop(commit.key, None)
             self.counts["deleted"] += match is not None
             reason = self._check_kept()
             return reason and (reason[0], f"{reason[1]}, after {commit.writer} deleted an object")
@@ -128,9 +134,13 @@ class HistoryTracker:
 
     def _check_put(self, commit: StoreCommit, name: str, body: bytes) -> Violation | None:
         """Check the rows of an object that was put."""
-        if parse_changes_name(name) is None:
+        if (changes := parse_changes_name(name)) is None:
+            copy = _decode_copy(body)
+            keys = {segment_key(self._key, copy.incarnation, name) for name in copy.names}
+            self._needed[commit.key] = keys
             self.counts["copied"] += 1
             return None
+        self._ranges[commit.key] = changes
         self.counts["put"] += 1
         for line in body.splitlines():
             row = msgspec.json.decode(line)
@@ -149,22 +159,17 @@ class HistoryTracker:
             body = self._stored.get(key)
             if body is None or len(body) != copy.bytes:
                 return COPY_WHOLE, f"that of version {copy.seq} is not in the store"
-            for name in _decode_copy(body).names:
-                if segment_key(self._key, head.incarnation, name) not in self._stored:
-                    return COPY_WHOLE, f"that of version {copy.seq} names {name}, which is deleted"
+            if missing := self._needed[key] - self._stored.keys():
+                return COPY_WHOLE, f"that of version {copy.seq} names {missing}, now deleted"
         version = next((row.seq for row in head.history.changes), head.version + 1) - 1
-        for first, last in sorted(self._ranges(head), reverse=True):
+        folder = self._folder(head)
+        found = [changes for key, changes in self._ranges.items() if key.startswith(folder)]
+        for first, last, _ in sorted(found, reverse=True):
             if last >= version:
                 version = min(version, first - 1)
         if version >= head.history.since:
             return NO_HOLE, f"version {version} is missing at version {head.version}"
         return None
-
-    def _ranges(self, head: State) -> list[tuple[int, int]]:
-        folder = self._folder(head)
-        names = (key.removeprefix(folder) for key in self._stored if key.startswith(folder))
-        found = map(parse_changes_name, names)
-        return [(name.first, name.last) for name in found if name is not None]
 
     def _folder(self, head: State) -> str:
         return f"{folder_of('', self._key)}history/{head.incarnation}/"

@@ -24,7 +24,8 @@ from datetime import timedelta
 from hashlib import blake2b
 from zlib import crc32
 
-from bucketq.codec import decode
+import msgspec
+
 from bucketq.codec.gone_vector import is_vector_id
 from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.state import State
@@ -41,6 +42,17 @@ IN_TIME = "a segment is introduced in time"
 SAME_BYTES = "segments never change"
 LEFT_OVER = "only what is left over is deleted"
 NEVER_SPILLED = "segments change no answer"
+
+
+class _NamingHead(msgspec.Struct):
+    """What a head says of its segments; all other fields are skipped, which is much cheaper."""
+
+    version: int
+    incarnation: str
+    segments: list[SegmentRecord] = []
+
+
+_decode_naming = msgspec.json.Decoder(_NamingHead).decode
 
 
 def segment_key(key: str, incarnation: str, segment_id: str) -> str:
@@ -129,14 +141,14 @@ class SegmentTracker:
 
         A head that is sent again may be too late: it cannot land, and what it names may be deleted.
         """
-        state = decode(sent.body, "a head").state
-        for name, record in _named_by(state).items():
-            key = segment_key(self._key, state.incarnation, name)
+        head = _decode_naming(sent.body)
+        for name, record in _named_in(head.segments).items():
+            key = segment_key(self._key, head.incarnation, name)
             body = self._stored.get(key)
-            if body is None and key in self._put and state.version <= self._version:
+            if body is None and key in self._put and head.version <= self._version:
                 continue
             if problem := _misfit(name, record, body):
-                detail = f"{name} {problem} when {sent.writer} sent version {state.version}"
+                detail = f"{name} {problem} when {sent.writer} sent version {head.version}"
                 return NAMED_EXISTS, detail
         return None
 
@@ -223,7 +235,10 @@ def _last_version(until: str) -> int:
 
 def _named_by(state: State) -> dict[str, SegmentRecord]:
     """Return the segments and vectors that a head names, each with its entry."""
-    records = [segment.record for segment in state.cold.rows.segments.values()]
+    return _named_in([segment.record for segment in state.cold.rows.segments.values()])
+
+
+def _named_in(records: list[SegmentRecord]) -> dict[str, SegmentRecord]:
     named = {record.id: record for record in records}
     return named | {record.vector: record for record in records if record.vector}
 

@@ -71,6 +71,9 @@ class WholeReader:
         self._jobs: dict[tuple[str, Pushed | None], list[JobRecord]] = {}
         self._keys: dict[str, list[KeyRecord]] = {}
         self._parts: StoredParts | None = None
+        self._found: dict[str, JobRecord] = {}
+        """The jobs that ``compare`` found, in a head with the segments ``_found_in``."""
+        self._found_in: list[SegmentRecord] = []
 
     def whole(self, body: bytes, where: str) -> WholeQueue:
         """Return the queue whose head is ``body``."""
@@ -98,9 +101,14 @@ class WholeReader:
     def compare(self, queue: WholeQueue, now: datetime) -> str:
         """Return how the head, as the real code reads it, differs from the whole; "": it does not.
 
-        The head is changed: rows become decoded.
+        The head is changed: rows become decoded. Where a job is found depends on nothing but its
+        own row and the entries of the segments, so a job is looked up again if either has changed.
         """
         head, whole = queue.head, queue.whole
+        entries = [segment.record for segment in head.cold.rows.segments.values()]
+        if entries != self._found_in:
+            self._found, self._found_in = {}, entries
+        looked_up = [job for job in whole.jobs if self._found.get(job.id) != job]
         if self._parts is None:
             self._parts = StoredParts(partial(self._read, head.incarnation))
         head.cold.rows.cache = self._parts
@@ -115,7 +123,8 @@ class WholeReader:
         whole.promote(now)
         kinds = dict.fromkeys(job.kind for job in whole.jobs)
         pairs += [(f"next {k}", head.head_of(k, now), whole.head_of(k, now)) for k in kinds]
-        pairs += [(job.id, head.find_job(job.id), job) for job in whole.jobs]
+        pairs += [(job.id, head.find_job(job.id), job) for job in looked_up]
+        self._found = whole.jobs.by_id
         pairs.append(("order of the dead", list(dead_jobs(head)), list(dead_jobs(whole))))
         return "; ".join(f"{what}: {a} is not {b}" for what, a, b in pairs if a != b)
 
