@@ -9,13 +9,22 @@ from bucketq.model.records import JobRecord
 from simulator.call_history import CallHistory
 
 
-def read_archive(history: CallHistory) -> dict[str, list[tuple[float, JobRecord]]]:
-    """Return the copies of each job, each with the time at which it landed."""
-    archived: dict[str, list[tuple[float, JobRecord]]] = {}
-    layout = Layout.of("", history.key)
-    for commit in history.store.commits:
-        if commit.body is not None and layout.parse(commit.key) is not None:
-            for line in commit.body.splitlines():
-                job = msgspec.json.decode(line, type=JobRecord)
-                archived.setdefault(job.id, []).append((commit.time_s, job))
-    return archived
+class ArchivedJobs:
+    """The copies of each job in the archive."""
+
+    def __init__(self, history: CallHistory) -> None:
+        """Follow the archive of a simulation that begins."""
+        self.copies: dict[str, list[tuple[float, JobRecord]]] = {}
+        """The copies of each job, each with the time at which it landed."""
+        self._commits = history.store.commits
+        self._layout = Layout.of("", history.key)
+        self._next = 0
+
+    def follow(self) -> None:
+        """Add what landed since the last call."""
+        for commit in self._commits[self._next :]:
+            if commit.body is not None and self._layout.parse(commit.key) is not None:
+                for line in commit.body.splitlines():
+                    job = msgspec.json.decode(line, type=JobRecord)
+                    self.copies.setdefault(job.id, []).append((commit.time_s, job))
+        self._next = len(self._commits)

@@ -65,6 +65,7 @@ async def _do_everything(cluster: SimulatedCluster) -> None:
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S:
         await asyncio.sleep(rng.uniform(0, 6))
+        cluster.judge.follow()
         program = rng.choice(cluster.programs)
         if not program.is_alive:
             cluster.restart(program, takeover=rng.random() < 0.2)
@@ -84,6 +85,7 @@ async def _restart(cluster: SimulatedCluster) -> None:
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S:
         await asyncio.sleep(rng.uniform(2, 10))
+        cluster.judge.follow()
         program = rng.choice(cluster.programs)
         if program.process is not None and (program.kind in LEADERS or rng.random() < 0.5):
             program.stopped.set()
@@ -97,6 +99,7 @@ async def _kill(cluster: SimulatedCluster) -> None:
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S - 20:
         await asyncio.sleep(rng.uniform(5, 20))
+        cluster.judge.follow()
         leader = cluster.leader()
         program = (
             leader if leader is not None and rng.random() < 0.7 else rng.choice(cluster.programs)
@@ -112,6 +115,7 @@ async def _freeze_leaders(cluster: SimulatedCluster) -> None:
     rng = cluster.rng
     while cluster.loop.time() < FAULTS_END_S - _LONGEST_PAUSE_S:
         await asyncio.sleep(rng.uniform(10, 20))
+        cluster.judge.follow()
         leader = cluster.leader()
         if leader is not None and leader.process is not None and not leader.process.frozen:
             cluster.history.excused.add(leader.process.name)

@@ -1,7 +1,7 @@
 """Safety: did the queue keep its promises? Checked against the chain of commits.
 
 The chain of committed objects is the linearization, so no search is needed: one pass over the chain
-and one over the recorded calls check a whole simulation.
+and one over the recorded calls check a whole simulation (``judge``).
 
 The chain: versions rise by one, each built on its predecessor; a job never vanishes without having
 been finished; attempts rise one at a time, each with one owner and one lease; done is final; one
@@ -30,11 +30,9 @@ from bucketq.broker.leader import PROOF_S
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.records import JobRecord, Status
 from bucketq.model.state import State
-from simulator.archived_jobs import read_archive
 from simulator.batch_invariants import ConsumerTracker
 from simulator.broker_invariants import BrokerTracker
 from simulator.call_history import CallHistory, RecordedCall
-from simulator.history_invariants import HistoryTracker
 
 
 class InvariantError(AssertionError):
@@ -119,43 +117,34 @@ class CommitChain:
         return sorted([*lines, *map(str, calls[-25:])])
 
 
-def check(history: CallHistory) -> CommitChain:
-    """Check safety; raise ``InvariantError`` at the first violation."""
-    chain = CommitChain(history, archived=read_archive(history))
-    before: State | None = None
-    tracker = HistoryTracker(history.store, history.key)
-    chain.segments, chain.past = tracker.segments.counts, tracker.counts
-    for version, commit in enumerate(history.store.history(history.key), start=1):
-        if commit.body is None or commit.operation not in ("create", "replace"):
-            chain.violate("conditional writes", f"{commit.operation} of the queue object", version)
-        queue, reason = tracker.follow(version, commit)
-        if reason is not None:
-            chain.violate(*reason, version)
-        state = queue.whole
-        chain.counts.append(dict(state.counts))
-        _check_link(chain, version, before, state)
-        is_quiet = _check_jobs(chain, version, before, state)
-        if before is not None:
-            _check_order(chain, version, before, state)
-            if is_quiet and _head(before) == _head(state) and not tracker.has_changed:
-                chain.quiet.append(version)
-        if state.paused or state.paused_kinds:
-            chain.paused.append(version)
-        reason = chain.brokers.follow(history, version, commit.writer, before, state)
-        reason = reason or chain.consumers.follow(version, before, state)
-        if reason is not None:
-            chain.violate(*reason, version)
-        before = state
-    chain.final = before
-    if (reason := tracker.finish()) is not None:
-        chain.violate(*reason)
-    for call in history.calls:
+def check_version(
+    chain: CommitChain, version: int, before: State | None, state: State, *, has_moved: bool
+) -> None:
+    """Check one version against the one before it; ``has_moved``: it moved rows."""
+    chain.counts.append(dict(state.counts))
+    _check_link(chain, version, before, state)
+    is_quiet = _check_jobs(chain, version, before, state)
+    if before is not None:
+        _check_order(chain, version, before, state)
+        if is_quiet and _head(before) == _head(state) and not has_moved:
+            chain.quiet.append(version)
+    if state.paused or state.paused_kinds:
+        chain.paused.append(version)
+    writer = chain.history.store.history(chain.history.key)[version - 1].writer
+    reason = chain.brokers.follow(chain.history, version, writer, before, state)
+    reason = reason or chain.consumers.follow(version, before, state)
+    if reason is not None:
+        chain.violate(*reason, version)
+
+
+def check_answers(chain: CommitChain) -> None:
+    """Check all calls, and the archive, against the whole chain."""
+    for call in chain.history.calls:
         _check_call(chain, call)
     _check_batches(chain)
     _check_claims(chain)
     _check_reads(chain)
     _check_archive(chain)
-    return chain
 
 
 def _check_link(chain: CommitChain, version: int, before: State | None, state: State) -> None:

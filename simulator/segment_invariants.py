@@ -83,7 +83,7 @@ class SegmentTracker:
         )
         self._commits = store.commits
         self._next = 0
-        self._sent = list(store.sent)
+        self._sent = store.sent
         self._next_sent = 0
         self._stored: dict[str, bytes] = {}
         self._put: dict[str, bytes] = {}

@@ -27,6 +27,7 @@ from simulator.batch_actors import consume, write
 from simulator.bulk_actors import BulkPublisher
 from simulator.call_history import CallHistory, RecordingQueue
 from simulator.history_invariants import named_by_copies
+from simulator.judge import Judge
 from simulator.machines import (
     CLIENTS,
     LEADERS,
@@ -77,6 +78,7 @@ class SimulatedCluster:
         self._reader = WholeReader(self._read_segment)
         self.network = SimulatedNetwork(loop)
         self.history = CallHistory(loop, self.store, KEY)
+        self.judge = Judge(self.history)
         self.settings = dict(SETTINGS)
         self.worker_history = WorkerHistory(self.history)
         self.kinds: tuple[str, ...] = KINDS

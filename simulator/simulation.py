@@ -28,7 +28,7 @@ from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_process import SimulationError
 from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
-from simulator.invariants import CommitChain, check
+from simulator.invariants import CommitChain
 from simulator.liveness import check_efficiency, check_liveness, false_takeovers, is_settled
 from simulator.scenarios import SCENARIOS, Scenario, populate
 from simulator.simulated_cluster import KEY, SimulatedCluster
@@ -95,9 +95,9 @@ async def _run(cluster: SimulatedCluster, faults: FaultSchedule) -> CommitChain:
         faults_ended_s = cluster.loop.time()
         await _settle(cluster)
     except BucketQError:
-        check(cluster.history)  # A promise that was broken explains more than the error.
+        cluster.judge.finish()  # A promise that was broken explains more than the error.
         raise
-    chain = check(cluster.history)
+    chain = cluster.judge.finish()
     check_worker_safety(cluster, chain)
     if faults != "everything":
         check_efficiency(cluster, chain, faults)
@@ -124,6 +124,7 @@ async def _settle(cluster: SimulatedCluster) -> None:
             if state is None or state.paused or state.paused_kinds:
                 await queue.resume()
             await asyncio.sleep(5)
+            cluster.judge.follow()
             cluster.restart_dead()
 
 

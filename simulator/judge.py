@@ -1,0 +1,55 @@
+"""The judge of a simulation: follows its chain of commits, and checks all answers at its end.
+
+A promise that the chain breaks ends a simulation at once: what happens later would prove no more.
+"""
+
+from __future__ import annotations
+
+from bucketq.model.state import State
+from simulator.archived_jobs import ArchivedJobs
+from simulator.call_history import CallHistory
+from simulator.history_invariants import HistoryTracker
+from simulator.invariants import CommitChain, check_answers, check_version
+
+
+class Judge:
+    """Checks safety; raises ``InvariantError`` at the first violation."""
+
+    def __init__(self, history: CallHistory) -> None:
+        """Judge the commits and calls of a simulation that begins."""
+        self._history = history
+        self._tracker = HistoryTracker(history.store, history.key)
+        self._archive = ArchivedJobs(history)
+        self._version = 0
+        self._state: State | None = None
+        self._chain = CommitChain(
+            history,
+            archived=self._archive.copies,
+            segments=self._tracker.segments.counts,
+            past=self._tracker.counts,
+        )
+
+    def follow(self) -> None:
+        """Check the commits since the last call."""
+        chain, tracker = self._chain, self._tracker
+        self._archive.follow()
+        for commit in self._history.store.history(self._history.key)[self._version :]:
+            self._version = version = self._version + 1
+            if commit.body is None or commit.operation not in ("create", "replace"):
+                what = f"{commit.operation} of the queue object"
+                chain.violate("conditional writes", what, version)
+            queue, reason = tracker.follow(version, commit)
+            if reason is not None:
+                chain.violate(*reason, version)
+            state = queue.whole
+            check_version(chain, version, self._state, state, has_moved=tracker.has_changed)
+            self._state = state
+
+    def finish(self) -> CommitChain:
+        """Check the rest, and all answers; return what was collected."""
+        self.follow()
+        self._chain.final = self._state
+        if (reason := self._tracker.finish()) is not None:
+            self._chain.violate(*reason)
+        check_answers(self._chain)
+        return self._chain
