@@ -7,8 +7,12 @@ the name of the rule.
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime
 from typing import Any
+
+import pytest
+from msgspec import structs
 
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit.objects import segment_folder
@@ -20,14 +24,19 @@ from bucketq.model.effects import adoption, pushes, segment_changes
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.operations import Request
+from bucketq.model.records import JobRecord
 from bucketq.model.reservations import Adopt, ReservationRecord, reservation_of
 from bucketq.model.state import State
+from simulator.fault_schedule import FAULTS_END_S
+from simulator.invariants import InvariantError
 from simulator.segment_invariants import (
     IN_TIME,
     LEFT_OVER,
     NAMED_EXISTS,
+    NEVER_SPILLED,
     ONE_PLACE,
 )
+from simulator.simulation import simulate
 from tests.simulation.test_mutants import Patch, expect
 
 PUSHES: dict[Any, Any] = transitions._PUSHES
@@ -36,6 +45,41 @@ PUSHES: dict[Any, Any] = transitions._PUSHES
 def _handle(monkeypatch: Patch, operation: type[Operation], handler: Any) -> None:
     handlers: dict[Any, Any] = transitions._HANDLERS
     monkeypatch.setitem(handlers, operation, handler)
+
+
+def test_a_lookup_that_misses_rows_which_moved_is_noticed_and_ends_the_world(
+    monkeypatch: Patch,
+) -> None:
+    """They are looked up again, although the same rows were found in versions before."""
+
+    def find_job(self: State, job_id: str) -> JobRecord | None:
+        job = find_really(self, job_id)
+        if job is None or job_id in self.jobs.by_id or job.seq > self.next_seq - 10:
+            return job
+        return None
+
+    find_really = State.find_job
+    monkeypatch.setattr(State, "find_job", find_job)
+    with pytest.raises(InvariantError) as caught:
+        simulate(0, scenario="direct", deep=True)
+    assert caught.value.invariant == NEVER_SPILLED
+    ended = re.search(r"at ([0-9.]+) virtual seconds", caught.value.__notes__[0])
+    assert ended is not None
+    assert float(ended[1]) < FAULTS_END_S
+
+
+def test_a_lookup_that_finds_a_row_as_it_was_is_noticed(monkeypatch: Patch) -> None:
+    """The same row was found before, at its first attempt."""
+
+    def find_job(self: State, job_id: str) -> JobRecord | None:
+        job = find_really(self, job_id)
+        if job is None or job.attempt < 2:
+            return job
+        return structs.replace(job, attempt=job.attempt - 1)
+
+    find_really = State.find_job
+    monkeypatch.setattr(State, "find_job", find_job)
+    expect(NEVER_SPILLED, deep=True)
 
 
 def test_naming_a_segment_before_its_put_is_noticed(monkeypatch: Patch) -> None:
