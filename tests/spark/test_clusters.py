@@ -1,6 +1,7 @@
 """bucketq works on a standalone cluster and over Spark Connect, as the guide says.
 
-``make test`` tries over Spark Connect what depends on it: a driver has no JVM of its own there.
+``make test`` tries over Spark Connect what depends on it: a driver has no JVM of its own there. For
+the same reason the command that is stopped by a signal starts fast there.
 ``make test-all`` tries the basics in both places, and ``make places`` all features. The features of
 a place are tried by one program, one after the other, because Spark takes long to start; each test
 here checks the outcome of one feature.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.spark.clusters import start_connect, start_standalone
 from tests.spark.features import COMMANDS, FEATURES
 from tests.spark.programs import outcomes_of
 from tests.spark.session import CONFIG
+from tests.spark.signalled_command import signalled_command
 
 ON_CONNECT = ("read_stream", "run")
 """A source that stays alive on the server, and handlers, which use tags and interruptions."""
@@ -60,14 +63,21 @@ def on_standalone(
 
 
 @pytest.fixture(scope="module")
+def server(
+    stack: ExitStack, spark_environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """The address of a Connect server."""
+    return start_connect(stack, tmp_path_factory.mktemp("server"), spark_environ, CONFIG)
+
+
+@pytest.fixture(scope="module")
 def on_connect(
-    stack: ExitStack,
+    server: str,
     spark_environ: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
     chosen: Sequence[str],
 ) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("connect")
-    server = start_connect(stack, folder, spark_environ, CONFIG)
     return outcomes_of("feature_program", [server, str(folder), *chosen], spark_environ)
 
 
@@ -83,3 +93,9 @@ def test_it_works_on_a_standalone_cluster(on_standalone: Mapping[str, str], feat
 )
 def test_it_works_over_spark_connect(on_connect: Mapping[str, str], feature: str) -> None:
     assert not on_connect[feature], on_connect[feature]
+
+
+def test_a_signal_lets_handlers_finish_and_claims_no_more(
+    server: str, spark_environ: dict[str, str], tmp_path: Path
+) -> None:
+    signalled_command(server, tmp_path, os.environ | spark_environ)

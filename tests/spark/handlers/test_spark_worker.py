@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +17,7 @@ from bucketq import Backoff, InvalidRequestError, JobSpec, Worker
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from tests.spark import sample_handlers
-
-PATIENCE_S = 120
+from tests.spark.signalled_command import signalled_command
 
 
 def jobs_of(url: str) -> dict[str, Job[Any]]:
@@ -163,48 +159,9 @@ def test_executors_that_cannot_load_a_handler_are_reported_before_a_claim(
     assert jobs_of(file_url)["a"].attempt == 0
 
 
-TASKS = """
-import bucketq
-from tests.spark import sample_handlers
-
-worker = bucketq.Worker(concurrency=1, mode="direct")
-worker.handler("wait")(sample_handlers.wait_for)
-"""
-
-
+@pytest.mark.full  # `test_clusters` does it over Spark Connect, without the start of a JVM.
 @pytest.mark.timeout(240)
 def test_a_signal_lets_handlers_finish_and_claims_no_more(
-    spark_environ: dict[str, str], file_url: str, tmp_path: Path
+    spark_environ: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "tasks.py").write_text(TASKS)
-    push(file_url, JobSpec(kind="wait", payload={"number": 0, "mark": str(tmp_path / "x")}, id="a"))
-    words = ["work", "tasks:worker", "--url", file_url, "--spark", "local[2]", "--burst"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bucketq.cli", *words],
-        cwd=tmp_path,
-        env=os.environ | spark_environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        until = time.monotonic() + PATIENCE_S
-        while not (tmp_path / "x.begun").exists():
-            assert time.monotonic() < until, "the handler did not begin"
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None
-        while "SIGTERM" not in (line := process.stderr.readline()):
-            assert line, "it did not log the signal"
-        push(file_url, JobSpec(kind="wait", payload={"number": 1}, id="b"))
-        (tmp_path / "x.go").touch()
-        out, err = process.communicate(timeout=PATIENCE_S)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-    assert process.returncode == 0, err
-    assert out == "1 attempt: 1 done\n"
-    jobs = jobs_of(file_url)
-    assert (jobs["a"].result, jobs["b"].attempt) == ("waited", 0)
+    signalled_command("local[2]", tmp_path, os.environ | spark_environ)
