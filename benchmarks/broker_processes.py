@@ -25,7 +25,8 @@ import msgspec
 from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 from msgspec import Struct
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.clock import SystemClock

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.model.records import JobRecord
 from bucketq.store.local import LocalStore
 

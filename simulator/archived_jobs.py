@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bucketq.archive import Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.model.records import JobRecord
 from simulator.call_history import CallHistory
 

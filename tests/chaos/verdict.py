@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import bucketq
-from bucketq.archive import ArchiveReader, Layout
-from bucketq.archive.archive_layout import hours_between
+from bucketq.archive.archive_layout import Layout, hours_between
+from bucketq.archive.reader import ArchiveReader
 from bucketq.clock import SystemClock
 from bucketq.commit.objects.register import Register
 from bucketq.store.url import open_store

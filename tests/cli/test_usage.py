@@ -39,6 +39,18 @@ def test_usage_errors_are_text_by_default(console: Console) -> None:
         assert ran.err.startswith("Usage: ")
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [("x", "'x' is not an integer."), ("", "'' is not"), ("0", "0 is less than 1.")],
+)
+def test_a_number_that_is_none_or_too_small_is_named(
+    console: Console, given: str, reason: str
+) -> None:
+    ran = console.run("ls", "URL", "--limit", given)
+    assert ran.code == 2
+    assert f"Invalid value for '--limit' / '-n': {reason}" in ran.err
+
+
 ADDRESSLESS = [
     ("push", "email", '{"to": "ada"}'),
     ("push", "email"),

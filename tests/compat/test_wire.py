@@ -18,11 +18,11 @@ from bucketq.model.base import NewJob
 from bucketq.model.operations import Push, Request
 from bucketq.rpc.grpc import grpc_server
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
-from bucketq.rpc.grpc.grpc_methods import SERVICE
 from bucketq.rpc.grpc.grpc_stream import ServerStream
 from bucketq.rpc.messages import Answer, Call, Hello, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import read_answer, write_answer
+from bucketq.rpc.protobuf.call_codec import SERVICE
 from tests.unit.rpc import service as services
 from tests.unit.rpc.samples import STATS
 from tests.unit.rpc.service import FakeService

@@ -13,7 +13,8 @@ import sys
 
 from msgspec.structs import replace
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker import Broker
 from bucketq.broker.server import Server
 from bucketq.clock import SystemClock

@@ -19,7 +19,8 @@ import pytest
 
 import bucketq
 from bucketq import Queue
-from bucketq.archive import ArchiveReader, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.reader import ArchiveReader
 from bucketq.client.connect_arguments import Mode
 from bucketq.errors import StoreRefusedError, SupersededError, UnavailableError
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bucketq.archive import Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.archive.compaction import Compactor, write_part
 from bucketq.clock import SystemClock
 from bucketq.store.url import open_store

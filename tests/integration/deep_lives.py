@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bucketq.archive import ArchiveReader, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.reader import ArchiveReader
 from bucketq.clock import SystemClock
 from bucketq.codec import decode
 from bucketq.commit.objects.queue_history import QueueHistory

@@ -17,7 +17,8 @@ import signal
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import SystemClock
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter

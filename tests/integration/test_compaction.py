@@ -13,8 +13,9 @@ import pytest
 from msgspec import Raw
 
 import bucketq
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.archive.compacted import open_log
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectStore

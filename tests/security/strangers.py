@@ -13,8 +13,8 @@ import h2.connection
 import h2.events
 import h2.exceptions
 
-from bucketq.rpc.grpc.grpc_methods import SERVICE
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.call_codec import SERVICE
 
 NONCE = bytes(range(16))
 

@@ -20,10 +20,10 @@ import bucketq
 from bucketq.rpc.grpc import admission
 from bucketq.rpc.grpc.admission import MAX_ACTIVE_OF_A_HOST
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
-from bucketq.rpc.grpc.grpc_methods import SERVICE
 from bucketq.rpc.grpc.grpc_stream import MAX_MESSAGE_BYTES
 from bucketq.rpc.messages import Hello, Ping
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.call_codec import SERVICE
 from bucketq.rpc.transport import ConnectionLostError
 from tests.chaos.fleet import BrokerProcess
 from tests.security.strangers import Stream, push_of, unary

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Raw
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import SystemClock
 from bucketq.model.records import Failure, JobRecord
 from bucketq.store.base import ObjectStore

@@ -33,7 +33,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from bucketq.admin.queue_object import QueueObject
-from bucketq.archive import Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.codec import Tombstone, decode, read_tombstone
 from bucketq.errors import CorruptStateError, StoreRefusedError, UnavailableError
 from bucketq.model.state import State

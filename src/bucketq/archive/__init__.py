@@ -7,10 +7,3 @@ queue, and readers skip the copy.
 
 Old archive files can be compacted into a table of Parquet files; readers read both.
 """
-
-from bucketq.archive.archive_layout import Layout
-from bucketq.archive.reader import ArchiveReader
-from bucketq.archive.upkeep import collect, prune, sweep
-from bucketq.archive.writer import ArchiveWriter
-
-__all__ = ["ArchiveReader", "ArchiveWriter", "Layout", "collect", "prune", "sweep"]

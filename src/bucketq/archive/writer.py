@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Raw
 
 from bucketq.archive.archive_layout import Layout, hour_of
-from bucketq.archive.upkeep import prune
 from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectStore
@@ -57,6 +56,9 @@ class ArchiveWriter:
 
     async def prune(self, before: datetime) -> int:
         """Delete the archive files of hours that ended before a moment; return how many."""
+        # It needs the reader of the archive, which most processes that write never use.
+        from bucketq.archive.upkeep import prune  # noqa: PLC0415
+
         return await prune(self._store, self._layout, before)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from bucketq.archive import ArchiveWriter
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import BrokerConnection, RemoteRequest
 from bucketq.broker.candidacy import Candidacy
 from bucketq.broker.election import DeposedError, Identity

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from bucketq.archive import ArchiveWriter
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import DeposedError, Identity, check_leads, elect
 from bucketq.broker.heartbeats import HeartbeatTracker

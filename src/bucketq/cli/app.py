@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 import bucketq
 from bucketq.cli.command import QueueCommand, as_command, help_of, usage_errors_as_json
 from bucketq.cli.commands import DEFAULTS, GROUPS, SUBCOMMANDS, module_of
+from bucketq.cli.option_values import without_pydantic
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
 
@@ -47,6 +48,10 @@ class CommandGroup(TyperGroup):
         # Only the names are used: to list the commands, and to suggest one after a typo.
         names = itertools.chain.from_iterable(self._sections.values())
         self.commands = dict.fromkeys(names)  # type: ignore[assignment]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, --help among them."""
+        return without_pydantic(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import the command of this name, and build it."""

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar, overload
 
-from bucketq.archive import ArchiveReader, Layout, collect, prune, sweep
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.reader import ArchiveReader
+from bucketq.archive.upkeep import collect, prune, sweep
 from bucketq.clock import Clock, SystemClock
 from bucketq.errors import QueueNotFoundError
 from bucketq.queue.job import Job

@@ -3,15 +3,15 @@
 On a store that only this host sees, a client starts a broker if there is none, on a loopback
 address. On a store that other hosts share it does not: they could not reach it there, and a broker
 that they could reach needs protection. Such a client writes directly until there is a broker.
+
+gRPC is imported when the first broker is dialled, and a broker when this process starts one: a
+command that writes directly would spend most of its time on importing them.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 
-from bucketq.archive import ArchiveWriter, Layout
-from bucketq.broker.broker import Broker
-from bucketq.broker.server import Server
 from bucketq.client.addresses import AddressFinder
 from bucketq.client.connect_arguments import (
     BROKERS,
@@ -28,8 +28,9 @@ from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.address import secured, split_address, this_host
-from bucketq.rpc.grpc.grpc_client import GrpcTransport
-from bucketq.rpc.transport import Transport
+from bucketq.rpc.credentials import Credentials
+from bucketq.rpc.messages import Hello, Ping, Pong
+from bucketq.rpc.transport import Connection, Listener, Service, Transport
 from bucketq.store.url import Location
 
 _SCHEME, _SECURE_SCHEME = BROKERS
@@ -39,8 +40,35 @@ _IDLE_EXIT_S = 60.0
 """How long a spawned broker without clients runs: scripts that are run one after the other share
 it."""
 
-PROCESS = os.getpid()
-"""The process that gRPC belongs to. In a process forked from it, no message would ever arrive."""
+
+class TransportOnDemand:
+    """A transport that is made when it is first used."""
+
+    def __init__(self, make: Callable[[], Transport]) -> None:
+        self._make = make
+        self._made: Transport | None = None
+
+    def _transport(self) -> Transport:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    async def ping(self, address: str, ping: Ping, timeout_s: float) -> Pong:
+        """Ask whether a broker of the queue listens at an address."""
+        return await self._transport().ping(address, ping, timeout_s)
+
+    async def open(self, address: str, hello: Hello, timeout_s: float) -> Connection:
+        """Connect to a broker."""
+        return await self._transport().open(address, hello, timeout_s)
+
+    async def listen(self, address: str, service: Service) -> Listener:
+        """Serve at an address; port 0 takes any that is free."""
+        return await self._transport().listen(address, service)
+
+    async def close(self) -> None:
+        """Close every connection, if there ever was one."""
+        if self._made is not None:
+            await self._made.close()
 
 
 def open_client(
@@ -51,7 +79,7 @@ def open_client(
     Unless it ``may_write``, it neither writes directly nor starts a broker.
     """
     credentials = arguments.credentials
-    transport = GrpcTransport(credentials, clock=clock)
+    transport = _grpc(credentials, clock)
 
     async def write_directly() -> DirectCommitter:
         direct = local_committer(DirectCommitter, location, arguments, clock)
@@ -79,7 +107,7 @@ def open_remote(url: str, arguments: ConnectArguments, clock: Clock) -> RemoteCo
     credentials = arguments.credentials
     is_secure = url.startswith(_SECURE_SCHEME) or credentials.tls is not None
     dialled = tuple(secured(address, tls=is_secure) for address in addresses)
-    transport = GrpcTransport(credentials, clock=clock)
+    transport = _grpc(credentials, clock)
     finder = AddressFinder(dialled, queue, transport, arguments.worker)
     return RemoteCommitter(finder, url, clock, timeout_s=arguments.timeout_s)
 
@@ -99,6 +127,15 @@ def parse_address(url: str) -> tuple[tuple[str, ...], str]:
     return addresses, queue
 
 
+def _grpc(credentials: Credentials, clock: Clock) -> Transport:
+    def make() -> Transport:
+        from bucketq.rpc.grpc.grpc_client import GrpcTransport  # noqa: PLC0415 - see above
+
+        return GrpcTransport(credentials, clock=clock)
+
+    return TransportOnDemand(make)
+
+
 def _launcher(
     location: Location, clock: Clock, transport: Transport, launch: Launch
 ) -> Launcher | None:
@@ -107,6 +144,11 @@ def _launcher(
     lock = HostLock(location.url)
     if launch == "spawn":
         return SpawnLauncher(location.url, lock, _IDLE_EXIT_S)
+    from bucketq.archive.archive_layout import Layout  # noqa: PLC0415 - see above
+    from bucketq.archive.writer import ArchiveWriter  # noqa: PLC0415
+    from bucketq.broker.broker import Broker  # noqa: PLC0415
+    from bucketq.broker.server import Server  # noqa: PLC0415
+
     broker = Broker(
         own_register(location, clock),
         clock,

@@ -208,7 +208,7 @@ def _has_grpc() -> bool:
 
 def _is_forked() -> bool:
     """Whether gRPC was used before this process was forked, and cannot be used in it."""
-    loaded = sys.modules.get("bucketq.client.broker_client")
+    loaded = sys.modules.get("bucketq.rpc.grpc.grpc_client")
     # Another thread may be importing it at this moment, and then it was not used before.
     return loaded is not None and os.getpid() != getattr(loaded, "PROCESS", os.getpid())
 

@@ -9,7 +9,8 @@ import getpass
 import socket
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter

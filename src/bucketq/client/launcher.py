@@ -17,11 +17,13 @@ import tempfile
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from bucketq.broker.broker import Broker
-from bucketq.broker.server import Server
 from bucketq.errors import StoreRefusedError
+
+if TYPE_CHECKING:  # Most clients start no broker.
+    from bucketq.broker.broker import Broker
+    from bucketq.broker.server import Server
 
 _LEAD_S = 1.0
 """How long a client waits for the broker that it starts to lead, which takes one write."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bucketq.archive import ArchiveWriter
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.cold_reads import apply_reading

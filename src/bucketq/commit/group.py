@@ -23,7 +23,7 @@ import logging
 from functools import partial
 from typing import Any
 
-from bucketq.archive import ArchiveWriter
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.cold_reads import ColdReads

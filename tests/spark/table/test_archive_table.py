@@ -15,8 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import InputPartition
 
 import bucketq
-from bucketq.archive import Layout
-from bucketq.archive.archive_layout import hour_of
+from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.client import archive as client_archive
 from bucketq.model.records import JobRecord
 from bucketq.spark.format_options import read_options

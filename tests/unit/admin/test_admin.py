@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq import admin
-from bucketq.archive import Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.commit.request_ids import token_of
 from bucketq.errors import (
     CorruptStateError,

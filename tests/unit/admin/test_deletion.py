@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from bucketq import admin
-from bucketq.archive import Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.clock import new_id
 from bucketq.codec import Tombstone, read_tombstone
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, StoreRefusedError

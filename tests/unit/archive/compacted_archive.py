@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Raw
 
-from bucketq.archive import ArchiveReader, ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
 from bucketq.archive.compaction import Compactor, Round, Written, write_part
+from bucketq.archive.reader import ArchiveReader
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import SystemClock
 from bucketq.model.records import Backoff, Failure, JobRecord
 from bucketq.store.base import ObjectStore

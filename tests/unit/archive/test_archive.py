@@ -10,8 +10,10 @@ import pytest
 from msgspec import Raw
 
 import bucketq
-from bucketq.archive import ArchiveReader, ArchiveWriter, Layout, collect, prune
-from bucketq.archive.archive_layout import hours_between
+from bucketq.archive.archive_layout import Layout, hours_between
+from bucketq.archive.reader import ArchiveReader
+from bucketq.archive.upkeep import collect, prune
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.errors import CorruptStateError, InvalidRequestError
 from bucketq.model.records import JobRecord
 from bucketq.store.memory import MemoryStore

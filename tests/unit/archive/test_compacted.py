@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from bucketq.archive import ArchiveReader, prune
+from bucketq.archive.reader import ArchiveReader
+from bucketq.archive.upkeep import prune
 from bucketq.errors import (
     CorruptStateError,
 )

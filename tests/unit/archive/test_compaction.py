@@ -8,8 +8,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from bucketq.archive import ArchiveReader, ArchiveWriter, compaction, parquet, prune, sweep
+from bucketq.archive import compaction, parquet
 from bucketq.archive.compaction import Compactor
+from bucketq.archive.reader import ArchiveReader
+from bucketq.archive.upkeep import prune, sweep
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.store.memory import MemoryStore
 from tests.unit.archive.compacted_archive import (
     DAY,

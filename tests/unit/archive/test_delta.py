@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bucketq.archive import ArchiveReader, parquet, prune
+from bucketq.archive import parquet
 from bucketq.archive.delta import DeltaLog
+from bucketq.archive.reader import ArchiveReader
+from bucketq.archive.upkeep import prune
 from bucketq.clock import SystemClock
 from bucketq.errors import (
     BucketQError,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.upkeep import archiver

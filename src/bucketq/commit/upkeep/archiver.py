@@ -19,8 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
-from bucketq.archive import ArchiveWriter
-from bucketq.archive.writer import FinishedJob
+from bucketq.archive.writer import ArchiveWriter, FinishedJob
 from bucketq.clock import Clock, fraction
 from bucketq.commit.upkeep.background import BackgroundLoop
 from bucketq.commit.upkeep.transient_faults import TransientFault

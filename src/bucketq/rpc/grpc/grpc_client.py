@@ -11,10 +11,11 @@ it is used.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from hmac import compare_digest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -27,15 +28,27 @@ from bucketq.errors import InvalidRequestError, PayloadTooLargeError
 from bucketq.model.tokens import token_digest
 from bucketq.rpc.credentials import NONCE_BYTES, Credentials, ServerTls, broker_proof
 from bucketq.rpc.grpc.grpc_channel import DialTarget, dial_target, explain, say
-from bucketq.rpc.grpc.grpc_methods import PING_KEY, SERVICE
-from bucketq.rpc.grpc.grpc_server import GrpcListener, listen
 from bucketq.rpc.grpc.grpc_stream import MAX_REQUEST_BYTES, MIB
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping, Pong, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import read_answer
-from bucketq.rpc.protobuf.call_codec import HELLO, PING, WELCOME, read_pong, write_call
+from bucketq.rpc.protobuf.call_codec import (
+    HELLO,
+    PING,
+    PING_KEY,
+    SERVICE,
+    WELCOME,
+    read_pong,
+    write_call,
+)
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, Service, UntrustedError
+
+if TYPE_CHECKING:
+    from bucketq.rpc.grpc.grpc_server import GrpcListener
+
+PROCESS = os.getpid()
+"""The process that gRPC belongs to. In a process forked from it, no message would ever arrive."""
 
 _NOTHING = Credentials()
 _CLOCK = SystemClock()
@@ -154,6 +167,9 @@ class GrpcTransport:
 
     async def listen(self, address: str, service: Service) -> GrpcListener:
         """Listen at an address; port 0 takes any free port."""
+        # Clients, which are many, do not import what only a server needs.
+        from bucketq.rpc.grpc.grpc_server import listen  # noqa: PLC0415
+
         return await listen(address, service, self._server_tls)
 
     async def close(self) -> None:

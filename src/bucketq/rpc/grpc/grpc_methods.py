@@ -27,14 +27,18 @@ from bucketq.rpc.grpc.grpc_stream import Context, ServerStream, parse
 from bucketq.rpc.messages import Answer, Answers, Hello, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import write_value
-from bucketq.rpc.protobuf.call_codec import DEFAULT_TTL_S, PING, read_unary, write_pong
+from bucketq.rpc.protobuf.call_codec import (
+    DEFAULT_TTL_S,
+    PING,
+    PING_KEY,
+    SERVICE,
+    read_unary,
+    write_pong,
+)
 from bucketq.rpc.protobuf.refusal_status import code_of, details_of, metadata_of
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ServedConnection, Service
 
-SERVICE = "bucketq.v1.Queue"
-PING_KEY = "bucketq-ping-bin"
-"""The metadata in which a ping may carry its request."""
 _NAMES = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
 
 _Method = Callable[[object, Context], Awaitable[Any]]

@@ -15,6 +15,9 @@ from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.operation_codec import read_operation, unknown_operation, write_operation
 from bucketq.rpc.protobuf.struct_codec import StructCodec
 
+SERVICE = "bucketq.v1.Queue"
+PING_KEY = "bucketq-ping-bin"
+"""The metadata in which a ping may carry its request."""
 DEFAULT_TTL_S = 60.0
 """How long a call may wait that sets no limit; documented in ``bucketq.proto``."""
 _MAX_TTL_MS = 2**32 - 1

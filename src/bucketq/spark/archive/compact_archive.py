@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bucketq.archive import Layout, sweep
+from bucketq.archive.archive_layout import Layout
 from bucketq.archive.compaction import SETTLED_AFTER, CompactionPart, Compactor, Written, write_part
+from bucketq.archive.upkeep import sweep
 from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, UnavailableError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from bucketq.archive import ArchiveReader, Layout
-from bucketq.archive.archive_layout import hour_of
+from bucketq.archive.archive_layout import Layout, hour_of
+from bucketq.archive.reader import ArchiveReader
 from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord

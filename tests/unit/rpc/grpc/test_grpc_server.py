@@ -15,11 +15,11 @@ from bucketq import errors
 from bucketq.model import operations as ops
 from bucketq.rpc.grpc import admission, grpc_server, grpc_stream
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
-from bucketq.rpc.grpc.grpc_methods import PING_KEY, SERVICE
 from bucketq.rpc.grpc.grpc_server import GrpcListener
 from bucketq.rpc.messages import Answer, Answers, Call, Hello, Ping
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.answer_codec import read_answer
+from bucketq.rpc.protobuf.call_codec import PING_KEY, SERVICE
 from bucketq.rpc.refusals import error_of
 from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError
 from tests.unit.rpc.service import PONG, FakeService

@@ -16,8 +16,9 @@ from bucketq import errors
 from bucketq.model import operations as ops
 from bucketq.rpc.grpc import grpc_methods
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
-from bucketq.rpc.grpc.grpc_methods import SERVICE, UNARY
+from bucketq.rpc.grpc.grpc_methods import UNARY
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.call_codec import SERVICE
 from bucketq.rpc.protobuf.refusal_status import read_refusal
 from bucketq.rpc.refusals import error_of
 from tests.unit.rpc.protobuf.test_answer_codec import ERRORS

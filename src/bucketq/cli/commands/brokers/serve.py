@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from bucketq.admin import QueueObject
-from bucketq.archive import ArchiveWriter, Layout
+from bucketq.archive.archive_layout import Layout
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.cli.broker_security import check_listen, check_token_required, outgoing, server_tls
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration

@@ -6,9 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from bucketq.cli.bulk.feed_pusher import Plan, push_lines
-from bucketq.cli.bulk.feeds import Defaults
-from bucketq.cli.bulk.progress_file import SUFFIX
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url, argument, option
 from bucketq.cli.parsing import (
@@ -25,7 +22,8 @@ from bucketq.errors import InvalidRequestError
 
 Batch = Annotated[int | None, option("--batch N", "With --bulk: jobs per commit.", min=1)]
 ProgressPath = Annotated[
-    Path | None, option("--progress PATH", f"Where to record progress; FILE{SUFFIX} by default.")
+    Path | None,
+    option("--progress PATH", "Where to record progress; FILE.bucketq-progress by default."),
 ]
 Restart = Annotated[bool, option("--restart", "Push every line again, as new jobs.")]
 
@@ -110,12 +108,9 @@ async def run(  # noqa: PLR0913 - each is an option
         _refuse_file_as_kind(kind if payload is None else payload, file)
         given = {"the payload": payload, "--id": job_id, "--key": key, "--request": request}
         _refuse_single(given | {"--as": None if encoding == "json" else encoding})
-        defaults = Defaults(kind=kind, **(options | {"priority": priority or None}))
-        source = file or Path(STDIN)
-        if str(source) == STDIN and (progress is not None or restart):
-            message = "a push from stdin cannot be resumed: --progress and --restart need --file"
-            raise InvalidRequestError(message)
-        return await push_lines(out, Plan(url, defaults, progress, restart, batch), source)
+        defaults = options | {"kind": kind, "priority": priority or None}
+        plan = {"progress": progress, "restart": restart, "batch_jobs": batch}
+        return await _push_bulk(out, url, file or Path(STDIN), defaults, plan)
     if progress is not None or restart:
         raise InvalidRequestError("--progress and --restart need --bulk")
     value = _read_payload(payload, file, encoding)
@@ -140,6 +135,18 @@ async def _push_one(
         pushed = await queue.push(kind, payload, **options)
     out.result(pushed, {"id": pushed})
     return 0
+
+
+async def _push_bulk(
+    out: Output, url: str, source: Path, defaults: dict[str, Any], plan: dict[str, Any]
+) -> int:
+    from bucketq.cli.bulk.feed_pusher import Plan, push_lines
+    from bucketq.cli.bulk.feeds import Defaults
+
+    if str(source) == STDIN and (plan["progress"] is not None or plan["restart"]):
+        message = "a push from stdin cannot be resumed: --progress and --restart need --file"
+        raise InvalidRequestError(message)
+    return await push_lines(out, Plan(url=url, defaults=Defaults(**defaults), **plan), source)
 
 
 def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
