@@ -145,7 +145,7 @@ def test_calling_a_commit_that_is_not_there_yet_failed_is_noticed(monkeypatch: P
 
     read_really = Register._read_back
     monkeypatch.setattr(Register, "_read_back", read_back)
-    expect("nothing refused takes effect")
+    expect("nothing refused takes effect", first=7)
 
 
 def test_calling_a_commit_with_others_on_top_failed_is_noticed(monkeypatch: Patch) -> None:

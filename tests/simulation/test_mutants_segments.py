@@ -169,7 +169,7 @@ def test_naming_a_spill_with_rows_that_are_cold_already_is_noticed(monkeypatch: 
         return len(hot)
 
     _handle(monkeypatch, Spill, spill)
-    expect(ONE_PLACE, deep=True)
+    expect(ONE_PLACE, deep=True, first=2)
 
 
 def test_deleting_what_was_dropped_before_its_time_is_noticed(monkeypatch: Patch) -> None:
@@ -223,7 +223,11 @@ def test_an_adoption_that_ignores_the_position_is_noticed(monkeypatch: Patch) ->
 
     monkeypatch.setattr(adoption, "is_published", is_published)
     expect(
-        "nothing takes effect twice", "a position is published once", deep=True, scenario="batches"
+        "nothing takes effect twice",
+        "a position is published once",
+        deep=True,
+        scenario="batches",
+        first=4,
     )
 
 
