@@ -21,27 +21,30 @@ entry in the queue object has the base, and the time of the push is in the entry
 from __future__ import annotations
 
 import re
-import sys
 from array import array
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from itertools import groupby
-from typing import Any, NoReturn, TypeVar
+from itertools import accumulate, groupby
+from typing import Any, TypeVar
 from zlib import crc32
 
 import msgspec
 from msgspec import Raw, Struct
 
+from bucketq.codec.segment_index import (
+    IndexFields,
+    decode_arrays,
+    encode_arrays,
+    index_of,
+    measure_blocks,
+    refuse_segment,
+)
 from bucketq.codec.unknown_fields import decode_row, encode_row
-from bucketq.errors import CorruptStateError
 from bucketq.model.indexes.segment_reads import DecodedJobs
 from bucketq.model.indexes.segments import (
     Block,
-    Line,
     Pushed,
-    Run,
     SegmentClass,
     SegmentIds,
     SegmentIndex,
@@ -53,10 +56,6 @@ from bucketq.model.records import JobRecord, KeyRecord, Unknown
 SEGMENT_BYTES = 8 << 20
 """A segment holds at most this many bytes of rows, or one row: a PUT of it takes about a second on
 the slowest stores, and a queue of 10 million small jobs has about 300."""
-_BLOCK_BYTES = 32 << 10
-"""Rows are read in blocks of about this size. A request costs as much time as it takes to send
-some 100 KiB, so much smaller ones would not be read faster."""
-
 _ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
 """A digest of the bytes, after the last version that may introduce it or a reservation."""
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
@@ -111,30 +110,12 @@ class EncodedSegment(Struct, frozen=True):
         )
 
 
-class _IndexFields(Struct, omit_defaults=True):
-    """The index as it is written; numbers in a row are written as one flat list."""
-
-    cls: SegmentClass = msgspec.field(name="class")
-    kinds: list[str] = []
-    runs: list[tuple[int, int, int, int]] = []
-    """Of each run: place of its kind, priority, rows, lowest number."""
-    kind_runs: list[tuple[int, int]] = []
-    """Of rows that have one kind: place of the kind, rows."""
-    blocks: list[tuple[int, int, str]] = []
-    """Of each block: rows, bytes, checksum."""
-    times: tuple[datetime, datetime] | None = None
-    seqs: tuple[int, str] = (0, "")
-    """The length and the checksum of the line of numbers."""
-    ids: tuple[int, str] = (0, "")
-    """The length and the checksum of the line of hashes."""
-
-
 S = TypeVar("S", bound=Struct)
 
 _decode_fields = msgspec.json.Decoder(SortFields).decode
 _decode_job = msgspec.json.Decoder(JobRecord).decode
 _decode_key = msgspec.json.Decoder(KeyRecord).decode
-_decode_index = msgspec.json.Decoder(_IndexFields).decode
+_decode_index = msgspec.json.Decoder(IndexFields).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -185,17 +166,11 @@ def sort_rows(cls: SegmentClass, rows: Iterable[SegmentRow]) -> list[SegmentRow]
 
 def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegment:
     """Encode rows that are sorted, at least one."""
-    seqs = array("Q", (row.fields.seq for row in rows))
-    seqs_text, ids_text = _encode_arrays(seqs), _encode_ids(rows)
     kinds = list(dict.fromkeys(row.fields.kind for row in rows)) if cls != "keys" else []
     numbers = {kind: place for place, kind in enumerate(kinds)}
-    fields = _IndexFields(
-        cls=cls,
-        kinds=kinds,
-        blocks=_measure_blocks(rows),
-        seqs=(len(seqs_text), f"{crc32(seqs_text):08x}"),
-        ids=(len(ids_text), f"{crc32(ids_text):08x}"),
-    )
+    lines = b"".join([row.line + b"\n" for row in rows])
+    ends = list(accumulate(len(row.line) + 1 for row in rows))
+    fields = IndexFields(cls=cls, kinds=kinds, blocks=measure_blocks(lines, ends))
     if cls == "ready":
         runs = [list(run) for _, run in groupby(rows, lambda row: _run_of(row.fields))]
         fields.runs = [
@@ -212,12 +187,26 @@ def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegm
         if cls != "keys":
             places = (numbers[row.fields.kind] for row in rows)
             fields.kind_runs = [(place, len(list(run))) for place, run in groupby(places)]
+    seqs = array("Q", (row.fields.seq for row in rows))
+    return join_segment(lines, seqs, _hash_ids(rows), fields)
+
+
+def join_segment(
+    lines: bytes, seqs: array[int], ids: SegmentIds, fields: IndexFields
+) -> EncodedSegment:
+    """Make a segment of the lines of its rows and of what was found out about them.
+
+    ``fields`` lack only what follows from the numbers and the ids.
+    """
+    seqs_text, ids_text = encode_arrays(seqs), encode_arrays(ids.hashes, ids.positions)
+    fields.seqs = (len(seqs_text), f"{crc32(seqs_text):08x}")
+    fields.ids = (len(ids_text), f"{crc32(ids_text):08x}")
     text = _encode(fields) + b"\n"
-    body = b"".join([*(row.line + b"\n" for row in rows), seqs_text, ids_text, text])
+    body = b"".join([lines, seqs_text, ids_text, text])
     return EncodedSegment(
-        cls=cls,
+        cls=fields.cls,
         body=body,
-        index=_index_of(fields, len(body) - len(text)),
+        index=index_of(fields, len(body) - len(text)),
         index_length=len(text),
         crc=crc32(text),
         seqs=seqs,
@@ -231,14 +220,14 @@ def decode_index(record: SegmentRecord, text: bytes, where: str) -> SegmentIndex
         CorruptStateError: It is not the index that the queue object names.
     """
     if len(text) != record.index or f"{crc32(text):08x}" != record.crc32:
-        _refuse(where, "its index is not the one that the queue names")
+        refuse_segment(where, "its index is not the one that the queue names")
     try:
         fields = _decode_index(text)
-        index = _index_of(fields, record.bytes - len(text))
+        index = index_of(fields, record.bytes - len(text))
     except (*_UNREADABLE, IndexError) as error:
-        _refuse(where, f"its index cannot be decoded ({error})")
+        refuse_segment(where, f"its index cannot be decoded ({error})")
     if fields.cls != record.cls or index.blocks[-1].stop != record.rows:
-        _refuse(where, "its index does not fit the entry in the queue")
+        refuse_segment(where, "its index does not fit the entry in the queue")
     return index
 
 
@@ -248,7 +237,7 @@ def decode_seqs(index: SegmentIndex, text: bytes, where: str, base: int = 0) -> 
     Raises:
         CorruptStateError: They are not what the index says.
     """
-    (seqs,) = _decode_arrays(index.seqs, text, "Q", where)
+    (seqs,) = decode_arrays(index.seqs, text, "Q", where)
     return array("Q", (base + seq for seq in seqs)) if base else seqs
 
 
@@ -258,7 +247,7 @@ def decode_ids(index: SegmentIndex, text: bytes, where: str) -> SegmentIds:
     Raises:
         CorruptStateError: They are not what the index says.
     """
-    return SegmentIds(*_decode_arrays(index.ids, text, "QI", where))
+    return SegmentIds(*decode_arrays(index.ids, text, "QI", where))
 
 
 def split_block(block: Block, text: bytes, where: str) -> list[bytes]:
@@ -268,7 +257,7 @@ def split_block(block: Block, text: bytes, where: str) -> list[bytes]:
         CorruptStateError: They are not what the index says.
     """
     if len(text) != block.length or crc32(text) != block.crc:
-        _refuse(where, f"the rows from position {block.start} on do not fit its index")
+        refuse_segment(where, f"the rows from position {block.start} on do not fit its index")
     return text[:-1].split(b"\n")
 
 
@@ -328,7 +317,7 @@ def _decode_with_unknown(
         try:
             row, unknown = decode_row(line, shape, decode)
         except msgspec.ValidationError as error:
-            _refuse(where, f"the row at position {position} cannot be decoded ({error})")
+            refuse_segment(where, f"the row at position {position} cannot be decoded ({error})")
         rows.append(row)
         if unknown:
             found[position] = unknown
@@ -358,88 +347,7 @@ def _time(cls: SegmentClass, fields: SortFields) -> datetime:
     return found
 
 
-def _measure_blocks(rows: Sequence[SegmentRow]) -> list[tuple[int, int, str]]:
-    blocks, lines, length = [], list[bytes](), 0
-    for row in rows:
-        line = row.line + b"\n"
-        if lines and length + len(line) > _BLOCK_BYTES:
-            blocks.append((len(lines), length, f"{crc32(b''.join(lines)):08x}"))
-            lines, length = [], 0
-        lines.append(line)
-        length += len(line)
-    return [*blocks, (len(lines), length, f"{crc32(b''.join(lines)):08x}")]
-
-
-def _encode_ids(rows: Sequence[SegmentRow]) -> bytes:
+def _hash_ids(rows: Sequence[SegmentRow]) -> SegmentIds:
     pairs = sorted((hash_id(row.fields.id), position) for position, row in enumerate(rows))
     hashes = array("Q", (id_hash for id_hash, _ in pairs))
-    return _encode_arrays(hashes, array("I", (position for _, position in pairs)))
-
-
-def _encode_arrays(*arrays: array[int]) -> bytes:
-    """Encode whole numbers, big end first, as a line of base64."""
-    packed = b""
-    for each in arrays:
-        copy = array(each.typecode, each)
-        if sys.byteorder == "little":
-            copy.byteswap()
-        packed += copy.tobytes()
-    return b'"' + b64encode(packed) + b'"\n'
-
-
-def _decode_arrays(line: Line, text: bytes, typecodes: str, where: str) -> list[array[int]]:
-    """Decode what ``_encode_arrays`` has written, arrays of the same length."""
-    if len(text) != line.length or crc32(text) != line.crc:
-        _refuse(where, "a line of its numbers does not fit its index")
-    try:
-        packed = b64decode(text[1:-2], validate=True)
-    except ValueError as error:
-        _refuse(where, f"a line of its numbers cannot be decoded ({error})")
-    arrays = [array(typecode) for typecode in typecodes]
-    rows, start = len(packed) // sum(each.itemsize for each in arrays), 0
-    for each in arrays:
-        stop = start + rows * each.itemsize
-        each.frombytes(packed[start:stop])
-        if sys.byteorder == "little":
-            each.byteswap()
-        start = stop
-    return arrays
-
-
-def _index_of(fields: _IndexFields, index_offset: int) -> SegmentIndex:
-    """Make the index from its fields. Raises ``ValueError`` if they contradict each other."""
-    blocks, position, offset = [], 0, 0
-    for rows, length, crc in fields.blocks:
-        blocks.append(Block(position, position + rows, offset, length, int(crc, 16)))
-        position += rows
-        offset += length
-    runs, start = [], 0
-    for number, priority, rows, seq in fields.runs:
-        runs.append(Run(fields.kinds[number], priority, start, start + rows, seq))
-        start += rows
-    kind_numbers = array("H")
-    for number, rows in fields.kind_runs:
-        kind_numbers.extend([number] * rows)
-    counted = {"ready": start, "keys": position}.get(fields.cls, len(kind_numbers))
-    seqs = Line(offset, fields.seqs[0], int(fields.seqs[1], 16))
-    ids = Line(offset + seqs.length, fields.ids[0], int(fields.ids[1], 16))
-    if not blocks or counted != position or ids.offset + ids.length != index_offset:
-        message = f"{counted} rows in its runs, {position} in its blocks, which end at {offset}"
-        raise ValueError(message)
-    return SegmentIndex(
-        kinds=tuple(fields.kinds),
-        runs=tuple(runs),
-        kind_numbers=kind_numbers,
-        blocks=tuple(blocks),
-        times=fields.times,
-        seqs=seqs,
-        ids=ids,
-    )
-
-
-def _refuse(where: str, reason: str) -> NoReturn:
-    message = (
-        f"segment {where} cannot be trusted: {reason}; it is left as it is, and only its own rows "
-        "are affected (`bucketq doctor --deep` checks all segments)"
-    )
-    raise CorruptStateError(message)
+    return SegmentIds(hashes, array("I", (position for _, position in pairs)))

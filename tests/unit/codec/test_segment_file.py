@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketq.codec import segment_file
+from bucketq.codec import segment_file, segment_index
 from bucketq.codec.segment_file import (
     EncodedSegment,
     SegmentRow,
@@ -42,7 +42,7 @@ CLASSES: list[SegmentClass] = ["ready", "later", "dead", "keys"]
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows fill a block."""
-    monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 400)
+    monkeypatch.setattr(segment_index, "BLOCK_BYTES", 400)
 
 
 def row(seq: int, *, kind: str = "a", priority: int = 0, **more: Any) -> SegmentRow:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bucketq.codec import segment_file
+from bucketq.codec import segment_index
 from bucketq.commit.objects import segment_cache
 from bucketq.queue.new_jobs import JobSpec
 from tests.unit.commit.worlds import World, virtual
@@ -18,7 +18,7 @@ JOBS = 300
 async def test_jobs_of_several_priorities_and_kinds_that_share_blocks_are_all_claimed() -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_file, "_BLOCK_BYTES", 2000)
+        patch.setattr(segment_index, "BLOCK_BYTES", 2000)
         patch.setattr(segment_cache, "ROW_BYTES", 3000)  # Of which one fits in memory.
         async with world.embedded() as queue:
             await queue.configure(spill_bytes=300)

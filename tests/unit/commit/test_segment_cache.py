@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bucketq.codec import segment_file
+from bucketq.codec import segment_file, segment_index
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
 from bucketq.commit.objects import segment_cache
@@ -28,7 +28,7 @@ NEWS = {"news": Raw(b"[1.50]")}
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let three rows fill a block."""
-    monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 400)
+    monkeypatch.setattr(segment_index, "BLOCK_BYTES", 400)
 
 
 def job_of(n: int) -> JobRecord:

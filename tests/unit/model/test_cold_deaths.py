@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import segment_file
+from bucketq.codec import segment_index
 from bucketq.model.effects import operators
 from bucketq.model.effects.operators import is_cold_untidy, is_untidy
 from bucketq.model.indexes.segments import Block, TidySegments
@@ -33,7 +33,7 @@ DAY = 86400.0
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let two or three jobs fill a block."""
-    monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(segment_index, "BLOCK_BYTES", 1000)
 
 
 class Deaths(DeepState):

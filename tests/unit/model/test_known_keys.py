@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bucketq.codec import segment_file
+from bucketq.codec import segment_index
 from bucketq.errors import KeyConflictError, QueueFullError
 from bucketq.model.effects.operators import is_cold_untidy
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError
@@ -27,7 +27,7 @@ HOUR = 3600.0
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let three keys fill a block."""
-    monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 400)
+    monkeypatch.setattr(segment_index, "BLOCK_BYTES", 400)
 
 
 class Keys(DeepState):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import segment_file
+from bucketq.codec import segment_index
 from bucketq.errors import JobNotFoundError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.segments import Block
@@ -165,7 +165,7 @@ def test_a_snapshot_stays_as_it_was(queue: Driver) -> None:
 def test_a_snapshot_asks_for_all_indexes_and_then_for_all_rows_that_are_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment_file, "_BLOCK_BYTES", 500)
+    monkeypatch.setattr(segment_index, "BLOCK_BYTES", 500)
     queue = Driver()
     deep = DeepState(queue.state)
     queue.push_many(*(f"j{number}" for number in range(400)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import segment_file
+from bucketq.codec import segment_index
 from bucketq.model.effects import reads
 from bucketq.model.indexes.segments import Block, Spill
 from bucketq.model.operations import Cancel, Claim, Fail, List, Page, Push, Request
@@ -61,7 +61,7 @@ def push(start: int, stop: int) -> Request:
 @pytest.fixture(scope="module")
 def twins() -> Twins:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_file, "_BLOCK_BYTES", 2000)
+        patch.setattr(segment_index, "BLOCK_BYTES", 2000)
         return Twins(6000, 3)
 
 
