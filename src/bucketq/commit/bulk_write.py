@@ -28,16 +28,13 @@ from bucketq.errors import BucketQError, RejectedError
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.segments import SegmentRecord, WrittenRows, WrittenSegment
 from bucketq.model.operations import AnyOperation, Configure, Request
-from bucketq.model.reservations import Adopt, DropReservation, RenewReservation, Reserve
+from bucketq.model.reservations import RENEWALS, Adopt, DropReservation, RenewReservation, Reserve
 from bucketq.model.settings import Settings
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
 _log = logging.getLogger("bucketq")
 
 _NAME_BYTES = 8
-_RENEWALS = 24
-"""How often a reservation is renewed in the time after which it expires: if it is a day, hourly.
-A store that is away for hours must not cost the whole write."""
 
 
 class Reservation(NamedTuple):
@@ -91,18 +88,30 @@ class BulkWrite:
         found: Settings = await self._submit(Configure(changes={}))
         return found
 
-    async def reserve(self, writer: str, batch: int, part: int = 0) -> Reservation | None:
+    async def reserve(
+        self, writer: str, batch: int, part: int = 0, *, name: str | None = None
+    ) -> Reservation | None:
         """Reserve, and renew it until it is adopted; None: the position was published before.
 
+        Processes that write for one adoption share a ``name``, which one of them has made.
+
         Raises:
-            RejectedError: The queue has another format, or too many writers.
+            RejectedError: The queue has another format, or too many writers, or the writer has
+                begun anew under another name.
         """
-        name = self._clock.entropy(_NAME_BYTES).hex()
-        found: str = await self._submit(Reserve(writer=writer, batch=batch, part=part, name=name))
+        found: str = await self._submit(
+            Reserve(
+                writer=writer,
+                batch=batch,
+                part=part,
+                name=name or new_name(self._clock),
+                joins=name is not None,
+            )
+        )
         state = self._committer.state
         if not found or state is None:
             return None
-        pause_s = state.settings.reservation_retention_s / _RENEWALS
+        pause_s = state.settings.reservation_retention_s / RENEWALS
         self._renewing = asyncio.get_running_loop().create_task(self._renew(found, pause_s))
         return Reservation(found, state.incarnation)
 
@@ -139,6 +148,14 @@ class BulkWrite:
         with suppress(BucketQError):
             await self._submit(DropReservation(reservation=reservation.id))
 
+    async def clear(self, writer: str, name: str | None = None) -> None:
+        """Give up what a writer has reserved under a name, or under any."""
+        state = self._committer.state
+        rows = () if state is None else tuple(state.reservations)
+        for row in rows:
+            if row.writer == writer and (name is None or row.id.endswith(f"-{name}")):
+                await self._submit(DropReservation(reservation=row.id))
+
     async def _submit(self, operation: AnyOperation) -> Any:
         return await self._committer.submit(Request(operation), self._timeout_s)
 
@@ -170,6 +187,11 @@ class BulkWrite:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
             self._renewing = None
+
+
+def new_name(clock: Clock) -> str:
+    """Make a name for a reservation."""
+    return clock.entropy(_NAME_BYTES).hex()
 
 
 async def put_reserved(

@@ -23,6 +23,10 @@ _SEGMENT = re.compile(r"(r([0-9]{20})-[0-9a-f]{16})-[0-9a-f]{16}")
 NAME = re.compile(r"[0-9a-f]{16}")
 """What a writer calls its reservation: 64 random bits."""
 
+RENEWALS = 24
+"""How often a reservation is renewed in the time after which it expires: if it is a day, hourly.
+A store that is away for hours must not cost the whole write."""
+
 
 class ReservationRecord(Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """A reservation as the object holds it."""
@@ -38,8 +42,9 @@ class ReservationRecord(Struct, frozen=True, gc=False, kw_only=True, forbid_unkn
 class Reserve(Operation, frozen=True):
     """Reserve names for the segments of a position of a writer. Answers the reservation.
 
-    Answers an empty string if the position was published. A writer has one reservation: an earlier
-    one is removed, which fences the process that made it.
+    Answers an empty string if the position was published. A writer has one reservation. Reserving
+    under the same name answers the same one, as often as it is repeated; an earlier one of another
+    name is removed, which fences the processes that use it.
     """
 
     writer: str
@@ -47,6 +52,9 @@ class Reserve(Operation, frozen=True):
     name: str
     """64 random bits in hexadecimal."""
     part: int = 0
+    joins: bool = False
+    """Whether it is one of several processes that share the name, and is refused if the writer has
+    a reservation of another name: a process of an earlier run must not fence the newest."""
 
 
 class RenewReservation(Operation, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import encode_segment, sort_rows
-from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
+from bucketq.commit.bulk_write import BulkWrite, Reservation, new_name, put_reserved
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
 from bucketq.commit.objects.register import Register
@@ -163,6 +163,46 @@ def test_the_writer_that_reserved_last_adopts() -> None:
             assert not await one.adopt(first, "w", 0, [old])
             assert (await deep.head()).cold.rows.count("ready") == 10
             assert await deep.sweep() == 1
+
+    run(main)
+
+
+def test_processes_that_share_a_name_write_for_one_adoption() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin(reservation_retention_s=RETENTION_S)
+        name = new_name(deep.clock)
+        async with deep.writing("driver") as driver, deep.open(DirectCommitter) as queue:
+            records = []
+            for number in range(3):
+                async with deep.writing(f"executor-{number}") as bulk:
+                    reservation = await bulk.reserve("w", 0, name=name)
+                    assert reservation is not None
+                    await asyncio.sleep(2 * RETENTION_S)
+                    await queue.push("k", number)
+                    records.append(await deep.put(bulk.folder, reservation, 10 * number))
+            shared = await driver.reserve("w", 0, name=name)
+            assert shared is not None
+            assert shared == reservation
+            assert await driver.adopt(shared, "w", 0, records)
+            assert await driver.reserve("w", 0, name=name) is None
+        assert (await deep.head()).cold.rows.count("ready") == 30
+
+    run(main)
+
+
+def test_what_a_writer_has_reserved_is_given_up_by_its_name() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing() as bulk:
+            assert await bulk.reserve("w", 0) is not None
+        async with deep.writing() as bulk:
+            await bulk.clear("w", "0" * 16)
+            await bulk.clear("other")
+            assert len((await deep.head()).reservations) == 1
+            await bulk.clear("w")
+            assert len((await deep.head()).reservations) == 0
 
     run(main)
 

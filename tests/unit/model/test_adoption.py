@@ -142,6 +142,31 @@ def test_nothing_is_adopted_without_its_reservation(end: str) -> None:
     assert not deep.state.writers
 
 
+def test_processes_that_share_a_name_share_a_reservation() -> None:
+    deep = Deep()
+    join = Reserve(writer="w", batch=0, part=1, name=NAME, joins=True)
+    reservation = deep.do(join)
+    assert reservation == f"r{8:020d}-{NAME}"
+    deep.state.version += 1
+    deep.state.changes.clear()
+    assert deep.do(join) == deep.reserve() == reservation
+    assert not deep.state.has_changes, "it was just renewed"
+    later = NOW + timedelta(hours=23)
+    assert deep.do(join, later) == reservation
+    assert deep.state.reservations.by_id[reservation].at == later
+
+
+def test_a_process_of_an_earlier_run_does_not_fence_the_newest() -> None:
+    deep = Deep()
+    reservation = deep.reserve(OTHER)
+    error = deep.error(Reserve(writer="w", batch=0, part=1, name=NAME, joins=True))
+    assert isinstance(error, RejectedError)
+    assert "another process has begun" in str(error)
+    assert [*deep.state.reservations.by_id] == [reservation]
+    assert deep.adopt(reservation, deep.put(reservation)).answer is True
+    assert deep.do(Reserve(writer="w", batch=0, part=1, name=NAME, joins=True)) == ""
+
+
 def test_a_reservation_expires_if_it_is_not_renewed() -> None:
     deep = Deep()
     reservation = deep.reserve()

@@ -19,6 +19,7 @@ from bucketq.model.indexes.segments import SegmentRecord, WrittenSegment
 from bucketq.model.operations import Request
 from bucketq.model.reservations import (
     NAME,
+    RENEWALS,
     Adopt,
     DropReservation,
     RenewReservation,
@@ -45,6 +46,14 @@ def reserve(state: State, operation: Reserve, now: datetime) -> str:
     if is_published(state, operation):
         return ""
     earlier = [row.id for row in state.reservations if row.writer == operation.writer]
+    for each in earlier:
+        if each.endswith(f"-{operation.name}"):
+            _renew(state, state.reservations.by_id[each], now)
+            return each
+    if earlier and operation.joins:
+        raise RejectedError(
+            f"another process has begun to write for {operation.writer} since: let it finish"
+        )
     limit = state.settings.max_writers
     if not earlier and len(state.reservations) >= limit:
         raise RejectedError(
@@ -66,7 +75,7 @@ def reserve(state: State, operation: Reserve, now: datetime) -> str:
 
 def renew(state: State, operation: RenewReservation, now: datetime) -> None:
     """Note that the writer of a reservation still works."""
-    _put(state, replace(_listed(state, operation.reservation), at=now))
+    _renew(state, _listed(state, operation.reservation), now)
 
 
 def drop(state: State, operation: DropReservation, _now: datetime) -> bool:
@@ -124,6 +133,13 @@ def _name(state: State, segment: WrittenSegment, now: datetime) -> None:
     state.requires["segments"] = None
     state.changes.append(("segments", record.id))
     state.next_seq = last + 1
+
+
+def _renew(state: State, row: ReservationRecord, now: datetime) -> None:
+    """Note it in the queue only if that is due: many processes may share a reservation."""
+    due_s = state.settings.reservation_retention_s / (2 * RENEWALS)
+    if abs((now - row.at).total_seconds()) >= due_s:
+        _put(state, replace(row, at=now))
 
 
 def _put(state: State, row: ReservationRecord) -> None:

@@ -34,6 +34,9 @@ JOB_CLASSES: tuple[SegmentClass, ...] = ("ready", "later", "dead")
 _FEW_RUNS = 16
 """If runs have so many rows on average, merging them is faster than sorting all rows."""
 
+HASH_BYTES = 8
+"""The length of the hash of an id, by which a segment finds a row."""
+
 Range = tuple[int, int]
 """The first and the last of some positions."""
 
@@ -375,7 +378,7 @@ class ForgetFormer(Operation, frozen=True):
 
 def hash_id(row_id: str) -> int:
     """Return the hash by which a segment finds a row; it is the same in every process."""
-    return int.from_bytes(blake2b(row_id.encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(row_id.encode(), digest_size=HASH_BYTES).digest(), "big")
 
 
 def _run_after(seq: int, seqs: array[int], run: Run) -> Iterator[tuple[int, int]]:
