@@ -24,7 +24,7 @@ from bucketq.spark.stream.changes_stream import ChangesStreamReader
 from bucketq.spark.stream.stream_reader import JobStreamReader
 from bucketq.spark.stream.stream_writer import JobStreamWriter
 from bucketq.spark.table.archive_table import ArchiveTableReader
-from bucketq.spark.table.bulk_writer import BulkJobWriter
+from bucketq.spark.table.bulk_writer import BulkJobWriter, new_writer
 from bucketq.spark.table.changes_table import CHANGES_DDL, ChangesTableReader
 from bucketq.spark.table.job_schema import DDL
 from bucketq.spark.table.job_writer import JobWriter
@@ -68,7 +68,7 @@ class BucketQDataSource(DataSource):
         """Return a writer that pushes the rows of a frame. Raises if a column is wrong."""
         options = write_options(self.options)
         _refuse_overwrite(overwrite, 'mode("append")')
-        return BulkJobWriter(schema, options) if options.bulk else JobWriter(schema, options)
+        return new_writer(schema, options)
 
     def streamReader(  # noqa: N802 - Spark's name
         self, schema: StructType

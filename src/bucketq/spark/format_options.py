@@ -107,8 +107,9 @@ class WriteOptions:
     """None: all rows in one commit."""
     write_id: str | None
     """None: a new one is made."""
-    bulk: bool = False
-    """Whether executors write segments, which one commit adds."""
+    bulk: bool | None = None
+    """Whether executors write segments, which one commit adds; None: if it is possible, and if
+    there are many rows."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             ". _ -, beginning with a letter or digit"
         )
     jobs_per_commit = _count(found, "maxJobsPerCommit", _JOBS_MAX)
-    bulk = _switch(found, "bulk", default=False)
+    bulk = None if "bulk" not in found else _switch(found, "bulk", default=False)
     if bulk and jobs_per_commit is not None:
         refuse("the options bulk and maxJobsPerCommit exclude each other: bulk is one commit")
     return WriteOptions(
@@ -195,7 +196,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         payload_columns=_list(found, "payloadColumns"),
         jobs_per_commit=jobs_per_commit,
         write_id=write_id,
-        bulk=bulk,
+        bulk=False if jobs_per_commit is not None else bulk,
     )
 
 

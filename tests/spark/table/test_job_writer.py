@@ -27,8 +27,11 @@ DEADLINE_S = 60
 
 @pytest.fixture
 def write() -> Write:
+    """By staging; ``test_bulk_writer`` has the other way, which is the default."""
+
     def save(frame: DataFrame, url: str, mode: str = "append", **options: Any) -> None:
-        frame.write.format("bucketq").mode(mode).options(**options).save(url)
+        given = {"bulk": "false", **options}
+        frame.write.format("bucketq").mode(mode).options(**given).save(url)
 
     return save
 

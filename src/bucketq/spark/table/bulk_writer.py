@@ -1,94 +1,129 @@
-"""``option("bulk", "true")``: executors write segments, and the driver adds all rows in one commit.
+"""``df.write.format("bucketq")``: executors write segments, and the driver adds all rows at once.
 
-The driver reserves names when it plans the write. Each task encodes its rows as segments and puts
-them beside the queue; the messages of the tasks have only their entries. When all tasks have
-succeeded, one commit of a few kilobytes adopts the segments that Spark has picked. So a write has
-no limit but those of the queue, and is still all or none.
+A task with many rows encodes them as segments and puts them beside the queue; its message to the
+driver has only their entries. A task with few sends its rows in the message. When all tasks have
+succeeded, the driver adds everything in one commit: it adopts the segments, or, if all tasks
+together have few rows, publishes them. So a write has no limit but those of the queue, is all or
+none, and a small one writes no segments.
 
-A task that is retried, or a second copy of a slow one, puts the same segments, or others that no
-message names; a sweep deletes those. Writing the same rows again under the same ``writeId`` adds
-nothing.
+The first task that has many rows reserves the names of segments, under a name that the driver has
+made, and every other one joins. Each renews the reservation while it runs. A task that is retried,
+or a second copy of a slow one, puts the same segments, or others that no message names; a sweep
+deletes those. Writing the same rows again under the same ``writeId`` adds nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from bucketq.clock import SystemClock, new_id
-from bucketq.codec.pushed_rows import pushed_row
-from bucketq.codec.segment_file import SEGMENT_BYTES, SegmentRow, encode_segment, sort_rows
-from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
+from bucketq.codec.segment_file import SEGMENT_BYTES
+from bucketq.commit.bulk_write import BulkWrite, Reservation, new_name, put_reserved
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, InvalidRequestError, RejectedError, UnavailableError
+from bucketq.model.effects.segment_changes import FORMAT
+from bucketq.model.history import is_wanted
 from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.settings import Settings
 from bucketq.spark.format_options import WriteOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
-from bucketq.spark.table.row_encoding import decode_rows, encode_rows
-from bucketq.spark.table.staging import task_context
-from bucketq.spark.table.write_columns import plan_columns
+from bucketq.spark.table.held_reservation import HeldReservation, opened_bulk
+from bucketq.spark.table.job_writer import JobWriter
+from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns
+from bucketq.spark.table.row_encoding import decode_rows, encode_batches, lines_of
+from bucketq.spark.table.staging import INLINE_BYTES, task_context
+from bucketq.spark.table.write_columns import WriteColumns, plan_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_NOT_BULK = ("id", "key", "delay_s", "run_at")
+_COMPARED = ("id", "key", "delay_s", "run_at")
 """Columns whose rows have to be compared with what is in the queue, or with the time."""
-_PART = 2**62
-"""The position of a bulk write, behind every position of a write in several commits."""
+PART = 2**62
+"""The position of such a write, behind every position of a write in several commits."""
+_PUTS = 2
+"""How many segments a task puts at once: one is on its way while another is encoded, and a task
+holds little memory."""
 
 A = TypeVar("A")
 
 
+def new_writer(schema: StructType, options: WriteOptions) -> JobWriter | BulkJobWriter:
+    """Return the writer of a frame, on the driver.
+
+    Raises:
+        InvalidRequestError: A column is wrong, or ``bulk`` is demanded and cannot be had.
+    """
+    if options.bulk is False:
+        return JobWriter(schema, options)
+    columns = plan_columns(schema, options)
+    write_id = options.write_id or new_id(SystemClock())
+    obstacle, settings = _find_obstacle(options.access, columns), Settings()
+    if not obstacle:
+        obstacle, settings = asyncio.run(_begin(options.access, write_id))
+    if not obstacle:
+        return BulkJobWriter(options, columns, settings, write_id)
+    if options.bulk:
+        raise InvalidRequestError(f'option("bulk", "true") is not possible: {obstacle}')
+    return JobWriter(schema, options)
+
+
 @dataclass
-class PutSegments(WriterCommitMessage):
-    """The message of a task to the driver: the entries of the segments that it has put."""
+class TaskRows(WriterCommitMessage):
+    """The message of a task to the driver: its rows, or the entries of the segments it has put."""
 
     partition: int
-    records: list[SegmentRecord]
+    reservation: Reservation | None = None
+    records: list[SegmentRecord] = field(default_factory=list)
+    rows: RowColumns | None = None
 
 
 class BulkJobWriter(DataSourceArrowWriter):
-    """One bulk write. ``write`` runs on executors, ``commit`` and ``abort`` on the driver."""
+    """One write. ``write`` runs on executors, ``commit`` and ``abort`` on the driver."""
 
-    def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Reserve, on the driver. Raises ``InvalidRequestError`` if rows cannot be added so."""
+    def __init__(
+        self, options: WriteOptions, columns: WriteColumns, settings: Settings, write_id: str
+    ) -> None:
         self._access = options.access
-        self._columns = plan_columns(schema, options)
-        self._write_id = options.write_id or new_id(SystemClock())
-        _check(self._access, list(self._columns.fields))
-        self._settings, self._reservation = asyncio.run(self._on_queue(self._begin))
+        self._inline_bytes = 0 if options.bulk else INLINE_BYTES
+        self._columns = columns
+        self._settings = settings
+        self._write_id = write_id
+        self._name = new_name(SystemClock())
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> PutSegments:
-        """Put the rows of a task."""
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
+        """Put the rows of a task, or send them."""
         partition = task_context().partitionId()
-        if self._reservation is None:
-            return PutSegments(partition, [])
-        rows = encode_rows(iterator, self._columns, self._settings, self._write_id, partition)
-        records: list[SegmentRecord] = []
-        asyncio.run(self._put(self._reservation, rows.body, records))
-        return PutSegments(partition, records)
+        rows = encode_batches(iterator, self._columns, self._settings, self._write_id, partition)
+        pieces = cut_rows(rows, SEGMENT_BYTES)
+        first = next(pieces, None)
+        if first is None:
+            return TaskRows(partition)
+        if first.size_bytes <= self._inline_bytes:  # And then there are no others.
+            return TaskRows(partition, rows=first)
+        with HeldReservation(self._access, self._write_id, PART, self._name) as reservation:
+            if reservation is None:
+                return TaskRows(partition)  # All of it was added by an earlier run.
+            records = asyncio.run(self._put(reservation, chain([first], pieces)))
+        return TaskRows(partition, reservation, records)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Add the rows of all tasks."""
-        found = [each for each in messages if isinstance(each, PutSegments)]
+        found = [each for each in messages if isinstance(each, TaskRows)]
         found.sort(key=lambda each: each.partition)
-        records = [record for each in found for record in each.records]
-        reservation = self._reservation
-        if reservation is None:
-            return  # All of it was added by an earlier run.
-
-        async def adopt(bulk: BulkWrite) -> None:
-            await bulk.adopt(reservation, self._write_id, 0, records, _PART)
-
         try:
-            asyncio.run(self._on_queue(adopt))
+            if any(each.records for each in found) or not self._is_small(found):
+                asyncio.run(self._on_queue(lambda bulk: self._adopt(bulk, found)))
+            else:
+                self._publish([each.rows for each in found if each.rows is not None])
         except RejectedError as error:
             # Without the cause, whose message is in this one: Spark would print both stacks.
             raise RejectedError(f"nothing was pushed: {error}") from None
@@ -101,76 +136,100 @@ class BulkJobWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Give the reservation up; the next sweep deletes what was put."""
         del messages
-        reservation = self._reservation
-        if reservation is not None:
-            asyncio.run(self._on_queue(lambda bulk: bulk.abandon(reservation)))
+        asyncio.run(self._on_queue(lambda bulk: bulk.clear(self._write_id, self._name)))
 
-    async def _begin(self, bulk: BulkWrite) -> tuple[Settings, Reservation | None]:
-        position = bulk.position(self._write_id)
-        if position is not None and position != (0, _PART):
-            raise InvalidRequestError(
-                f'option("writeId", "{self._write_id}") names a write that was begun in several '
-                "commits: resume it without the option bulk"
+    def _is_small(self, found: list[TaskRows]) -> bool:
+        """Whether all rows together may be published in one ordinary commit."""
+        rows = [each.rows for each in found if each.rows is not None]
+        settings = self._settings
+        return (
+            sum(map(len, rows)) <= settings.max_batch_jobs
+            and sum(int(each.sizes.sum()) for each in rows) <= settings.max_batch_bytes
+        )
+
+    def _publish(self, rows: list[RowColumns]) -> None:
+        jobs = list(decode_rows(b"".join(map(lines_of, rows))))
+        if jobs:
+            with self._access.open(create=True) as queue:
+                queue.publish(self._write_id, 0, jobs, part=PART)
+
+    async def _adopt(self, bulk: BulkWrite, found: list[TaskRows]) -> None:
+        """Add the segments of all tasks; rows that came in messages are put first."""
+        reservations = {each.reservation for each in found} - {None}
+        reservation = await bulk.reserve(self._write_id, 0, PART, name=self._name)
+        if reservation is None:
+            return
+        if reservations - {reservation}:
+            raise RejectedError(
+                "the reservation of this write expired while it ran (reservation_retention_s): "
+                "raise that setting, and write the rows again"
             )
-        return await bulk.settings(), await bulk.reserve(self._write_id, 0, _PART)
+        records, waiting = list[SegmentRecord](), list[RowColumns]()
+        for each in found:
+            if each.rows is not None:
+                waiting.append(each.rows)
+            else:
+                records += await self._put(reservation, cut_rows(waiting, SEGMENT_BYTES))
+                records += each.records
+                waiting = []
+        records += await self._put(reservation, cut_rows(waiting, SEGMENT_BYTES))
+        await bulk.adopt(reservation, self._write_id, 0, records, PART)
 
     async def _put(
-        self, reservation: Reservation, body: bytes, records: list[SegmentRecord]
-    ) -> None:
-        """Put rows on an executor, and add the entries to ``records``."""
-        clock = SystemClock()
+        self, reservation: Reservation, pieces: Iterable[RowColumns]
+    ) -> list[SegmentRecord]:
+        """Put rows while others are encoded; return the entries in their order."""
+        clock, records = SystemClock(), list[SegmentRecord]()
+        puts = deque[asyncio.Task[SegmentRecord]]()
         async with opened_store(self._access.url) as location:
             folder = SegmentFolder(
                 location.store, location.key, reservation.incarnation, location.url, clock
             )
-            for rows in _pieces(body):
-                encoded = encode_segment("ready", sort_rows("ready", rows))
-                records.append(await put_reserved(folder, reservation, encoded, clock))
+            try:
+                for each in pieces:
+                    if len(puts) == _PUTS:
+                        records.append(await puts.popleft())
+                    put = put_reserved(folder, reservation, encode_columns(each), clock)
+                    puts.append(asyncio.get_running_loop().create_task(put))
+                    await asyncio.sleep(0)  # It begins before the next rows are encoded.
+                while puts:
+                    records.append(await puts.popleft())
+            finally:
+                for task in puts:
+                    task.cancel()
+                await asyncio.gather(*puts, return_exceptions=True)
+        return records
 
     async def _on_queue(self, act: Callable[[BulkWrite], Awaitable[A]]) -> A:
         """Do something with the queue, on the driver."""
-        async with _opened(self._access) as bulk:
+        async with opened_bulk(self._access) as bulk:
             return await act(bulk)
 
 
-@asynccontextmanager
-async def _opened(access: QueueAccess) -> AsyncIterator[BulkWrite]:
-    async with opened_store(access.url) as location:
-        bulk = BulkWrite(
-            location.store,
-            location.key,
-            location.url,
-            SystemClock(),
-            timeout_s=access.timeout_s,
-        )
-        async with bulk:
-            yield bulk
-
-
-def _pieces(body: bytes) -> Iterator[list[SegmentRow]]:
-    """Yield the rows of each segment, numbered from 0 on in each."""
-    rows, size_bytes = list[SegmentRow](), 0
-    for job in decode_rows(body):
-        row = pushed_row(job, len(rows))
-        if rows and size_bytes + len(row.line) >= SEGMENT_BYTES:
-            yield rows
-            rows, size_bytes = [], 0
-            row = pushed_row(job, 0)
-        rows.append(row)
-        size_bytes += len(row.line) + 1
-    if rows:
-        yield rows
-
-
-def _check(access: QueueAccess, fields: list[str]) -> None:
-    if access.is_broker:
-        raise InvalidRequestError(
-            "the option bulk needs the address of the queue's object, not of a broker: executors "
-            "write beside it"
-        )
-    for name in _NOT_BULK:
-        if name in fields:
-            raise InvalidRequestError(
-                f"rows with a column {name} cannot be written with the option bulk, because each "
-                'has to be compared with the queue: use option("maxJobsPerCommit", "10000") instead'
+async def _begin(access: QueueAccess, write_id: str) -> tuple[str, Settings]:
+    """Return why rows cannot be added so, or an empty text, and the settings of the queue."""
+    async with opened_bulk(access) as bulk:
+        settings, position = await bulk.settings(), bulk.position(write_id)
+        if settings.max_format < FORMAT:
+            text = f"the max_format of the queue is {settings.max_format} (`bucketq upgrade`)"
+            return text, settings
+        if is_wanted(settings):
+            return "the queue keeps a history (history_retention_s)", settings
+        if position not in (None, (0, PART)):
+            text = (
+                f'option("writeId", "{write_id}") names a write that was begun in several commits'
             )
+            return text, settings
+        await bulk.clear(write_id)  # A run that was killed, or one that still writes.
+        return "", settings
+
+
+def _find_obstacle(access: QueueAccess, columns: WriteColumns) -> str:
+    if access.is_broker:
+        return (
+            "it needs the address of the queue's object, not of a broker: executors write beside it"
+        )
+    for name in _COMPARED:
+        if name in columns.fields:
+            return f"each row with a column {name} has to be compared with the queue"
+    return ""

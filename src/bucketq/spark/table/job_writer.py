@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_HINT = (
-    'push in one commit without this limit with option("bulk", "true"), or in several with '
-    'option("maxJobsPerCommit", "{}")'
-)
+_HINT = 'push in several with option("maxJobsPerCommit", "{}")'
 
 
 class JobWriter(DataSourceArrowWriter):

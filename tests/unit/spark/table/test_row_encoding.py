@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketq.errors import BucketQError, InvalidRequestError, PayloadError, PayloadTooLargeError
+from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
+from bucketq.spark.table.row_columns import RowColumns
 from bucketq.spark.table.row_encoding import (
+    are_json_lines,
     decode_rows,
     encode_each,
     encode_fast,
@@ -251,32 +254,95 @@ TEXTS = VALUES.map(lambda value: json.dumps(value, default=str)) | st.sampled_fr
     ["", "{", " 1", "1 ", "[1,\n2]", "1,2", "[" * 200, '"' + "x" * 50 + '"', '"\\ud83d\\ude00ü"']
 )
 PLAIN = st.lists(
-    st.tuples(st.sampled_from(["a", "index", "?", None]), st.none() | TEXTS), min_size=1, max_size=5
+    st.tuples(
+        st.sampled_from(["a", "index", "?", None]),
+        st.none() | TEXTS,
+        st.sampled_from([None, 0, 0, 7, -(2**31), 2**31 + 1]),
+    ),
+    min_size=1,
+    max_size=5,
 )
+
+
+def read(rows: RowColumns) -> tuple[list[Any], ...]:
+    columns = (rows.kinds, rows.priorities, rows.openings, rows.sizes)
+    return (rows.ids, *(column.tolist() for column in columns))
 
 
 @given(PLAIN)
 def test_the_fast_encoding_equals_that_of_single_rows(
-    rows: list[tuple[str | None, str | None]],
+    rows: list[tuple[str | None, str | None, int | None]],
 ) -> None:
-    kinds, texts = zip(*rows, strict=True)
-    given_rows = batch(pa.array(texts, pa.string()), pa.array(kinds, pa.string()))
-    meaning, settings = columns("json", "kind"), Settings(max_payload_bytes=100)
+    kinds, texts, priorities = zip(*rows, strict=True)
+    given_rows = batch(
+        pa.array(texts, pa.string()), pa.array(kinds, pa.string()), pa.array(priorities, pa.int64())
+    )
+    meaning, settings = columns("json", "kind", "priority"), Settings(max_payload_bytes=100)
     ids = [f"id-{number}" for number in range(len(rows))]
     plain = encode_fast(given_rows, meaning, settings, ids)
     if plain is None:
         with pytest.raises(BucketQError, match=r"row .* of partition 4 cannot be pushed"):
             encode_each(given_rows, meaning, settings, ids, (0, 4))
     else:
-        assert plain == encode_each(given_rows, meaning, settings, ids, (0, 4))
+        assert read(plain) == read(encode_each(given_rows, meaning, settings, ids, (0, 4)))
+
+
+STRUCTS = st.fixed_dictionaries(
+    {
+        "n": st.none() | st.integers(0, 9),
+        "text": st.none() | st.text(),
+        "x": st.none() | st.floats(),
+    }
+)
+
+
+@given(st.lists(STRUCTS, min_size=1, max_size=5), st.booleans())
+def test_the_fast_encoding_of_values_equals_that_of_single_rows(
+    values: list[dict[str, Any]], has_floats: bool
+) -> None:
+    fields = {"n": pa.int64(), "text": pa.string(), "x": pa.float64()}
+    if not has_floats:
+        del fields["x"]
+    given_rows = batch(pa.array(values, pa.struct(fields)))
+    ids = [f"id-{number}" for number in range(len(values))]
+    plain = encode_fast(given_rows, columns("value"), Settings(), ids)
+    if plain is None:
+        with pytest.raises(PayloadError, match="NaN or infinity"):
+            encode_each(given_rows, columns("value"), Settings(), ids, (0, 4))
+    else:
+        each = encode_each(given_rows, columns("value"), Settings(), ids, (0, 4))
+        assert read(plain) == read(each)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_texts_are_found_to_be_json_as_each_would_be_alone(texts: list[str]) -> None:
+    bodies = [text.encode() for text in texts]
+    if are_json_lines(pa.array(bodies, pa.large_binary()), 60):
+        for body in bodies:
+            check.body(msgspec.Raw(body), "payload", "max_payload_bytes", 60)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["[1,", "2]", "3 4"],
+        ["1 2", "[3,", "4]"],
+        ["[1", "2]", "3,4"],
+        ["1", " 2"],
+        ["1", "2\r"],
+        ["1\n2", "[", "]"],
+        ["[" * 101 + "]" * 101],
+        [b'"\xff"', b"1"],
+    ],
+)
+def test_texts_that_are_json_only_together_are_noticed(texts: list[str | bytes]) -> None:
+    assert not are_json_lines(pa.array(texts, pa.large_binary()), 1000)
+    assert are_json_lines(pa.array(["1", "[2,3]"], pa.large_binary()), 5)
+    assert not are_json_lines(pa.array(["1", "[2,3]"], pa.large_binary()), 4)
 
 
 def test_rows_with_more_fields_are_not_encoded_fast() -> None:
-    for name, more in (
-        ("key", pa.array(["k"])),
-        ("id", pa.array(["mine"])),
-        ("priority", pa.array([1])),
-    ):
+    for name, more in (("key", pa.array(["k"])), ("id", pa.array(["mine"]))):
         rows = batch(pa.array(["1"]), more)
         assert encode_fast(rows, columns("json", name), Settings(), ["made"]) is None
     raw = batch(pa.array([b"x"]))

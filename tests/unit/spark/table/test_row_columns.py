@@ -1,0 +1,109 @@
+"""Segments that are made of columns have the bytes that they would have if made row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bucketq.codec import segment_index
+from bucketq.codec.pushed_rows import pushed_row
+from bucketq.codec.segment_file import encode_segment, sort_rows
+from bucketq.model.settings import Settings
+from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns
+from bucketq.spark.table.row_encoding import decode_rows, encode_batches, encode_rows
+from bucketq.spark.table.write_columns import WriteColumns
+
+WRITE = "01M7F5B2YZ8Q4X1VJ6T3N9KDAE"
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["index", "email", "a", "z/1"]),
+        st.none() | st.sampled_from(["1", '{"a":"ü"}', '"%s"' % ("x" * 90)]),
+        st.none() | st.integers(-2, 2),
+        st.none() | st.integers(1, 3),
+        st.none() | st.dictionaries(st.sampled_from("ab"), st.text(max_size=3), max_size=2),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_index, "BLOCK_BYTES", 500)
+        yield
+
+
+def columns(rows: list[tuple[object, ...]], names: tuple[str, ...]) -> pa.RecordBatch:
+    types = {
+        "kind": pa.string(),
+        "payload": pa.string(),
+        "priority": pa.int32(),
+        "max_attempts": pa.int32(),
+        "tags": pa.map_(pa.string(), pa.string()),
+    }
+    values = dict(zip(types, zip(*rows, strict=True), strict=True))
+    values["tags"] = tuple(tags and [*tags.items()] for tags in values["tags"])
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values[name], types[name]) for name in names], names=list(names)
+    )
+
+
+FIELDS = (
+    ("kind", "payload"),
+    ("kind", "payload", "priority"),
+    ("kind", "payload", "priority", "max_attempts", "tags"),
+)
+
+
+@given(ROWS, st.sampled_from(FIELDS), st.integers(1, 40))
+def test_a_segment_of_columns_equals_one_of_rows(
+    rows: list[tuple[object, ...]], names: tuple[str, ...], some: int
+) -> None:
+    batch = columns(rows, names)
+    places = {name: place for place, name in enumerate(names) if name != "payload"}
+    meaning = WriteColumns(places, 1, "json", {}, None)
+    batches = [batch[:some], batch[some:]]
+    staged = encode_rows(batches, meaning, Settings(), WRITE, 3)
+    expected = [pushed_row(job, place) for place, job in enumerate(decode_rows(staged.body))]
+    encoded = encode_batches(batches, meaning, Settings(), WRITE, 3)
+    [found] = [encode_columns(each) for each in cut_rows(encoded, 1 << 20)]
+    assert found == encode_segment("ready", sort_rows("ready", expected))
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=20), st.data())
+def test_rows_are_cut_into_segments_whatever_the_batches(
+    lengths: list[int], data: st.DataObject
+) -> None:
+    def made(some: range) -> RowColumns:
+        return RowColumns(
+            [f"id-{place}" for place in some],
+            pa.array(["k"] * len(some), pa.large_string()),
+            np.zeros(len(some), np.int64),
+            pa.array([b"x" * lengths[place] for place in some], pa.large_binary()),
+            np.zeros(len(some), np.uint32),
+        )
+
+    count, limit_bytes = len(lengths), 150
+    marks = sorted({0, count, *data.draw(st.lists(st.integers(0, count), max_size=4))})
+    batches = [made(range(start, stop)) for start, stop in pairwise(marks)]
+    found = [each.ids for each in cut_rows(batches, limit_bytes)]
+    assert found == [each.ids for each in cut_rows([made(range(count))], limit_bytes)]
+    assert [*chain.from_iterable(found)] == [f"id-{place}" for place in range(count)]
+    for each in cut_rows(batches, limit_bytes):
+        assert len(each) == 1 or len(encode_columns(each).body.partition(b'\n"')[0]) <= limit_bytes
+
+
+def test_no_rows_are_no_segment() -> None:
+    assert [*cut_rows([], 100)] == []
+    batch = columns([("k", "1", 0, 0, None)], ("kind", "payload"))[:0]
+    encoded = encode_batches(
+        [batch], WriteColumns({"kind": 0}, 1, "json", {}, None), Settings(), WRITE, 0
+    )
+    assert [*cut_rows(encoded, 100)] == []
