@@ -10,6 +10,7 @@ command that writes directly would spend most of its time on importing them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from bucketq.client.addresses import AddressFinder
@@ -39,6 +40,10 @@ _INSIDE = "127.0.0.1:0"
 _IDLE_EXIT_S = 60.0
 """How long a spawned broker without clients runs: scripts that are run one after the other share
 it."""
+
+GRPC_USERS: set[int] = set()
+"""The process that uses gRPC, once it does. In one forked from it, no message would arrive; one
+that is forked after gRPC was imported and before it is used is not affected."""
 
 
 class TransportOnDemand:
@@ -131,6 +136,7 @@ def _grpc(credentials: Credentials, clock: Clock) -> Transport:
     def make() -> Transport:
         from bucketq.rpc.grpc.grpc_client import GrpcTransport  # noqa: PLC0415 - see above
 
+        GRPC_USERS.add(os.getpid())
         return GrpcTransport(credentials, clock=clock)
 
     return TransportOnDemand(make)

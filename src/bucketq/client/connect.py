@@ -208,9 +208,10 @@ def _has_grpc() -> bool:
 
 def _is_forked() -> bool:
     """Whether gRPC was used before this process was forked, and cannot be used in it."""
-    loaded = sys.modules.get("bucketq.rpc.grpc.grpc_client")
+    loaded = sys.modules.get("bucketq.client.broker_client")
     # Another thread may be importing it at this moment, and then it was not used before.
-    return loaded is not None and os.getpid() != getattr(loaded, "PROCESS", os.getpid())
+    users: set[int] = getattr(loaded, "GRPC_USERS", set())
+    return bool(users) and os.getpid() not in users
 
 
 def _broker_client() -> ModuleType:

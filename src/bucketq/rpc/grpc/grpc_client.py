@@ -11,7 +11,6 @@ it is used.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from hmac import compare_digest
@@ -46,9 +45,6 @@ from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, Servi
 
 if TYPE_CHECKING:
     from bucketq.rpc.grpc.grpc_server import GrpcListener
-
-PROCESS = os.getpid()
-"""The process that gRPC belongs to. In a process forked from it, no message would ever arrive."""
 
 _NOTHING = Credentials()
 _CLOCK = SystemClock()
