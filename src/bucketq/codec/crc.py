@@ -17,6 +17,10 @@ _ONE = 0x80000000
 _BYTE = 0x00800000
 """x^8: what a checksum is multiplied by when a byte is appended."""
 
+_LOW = 4095
+"""Of the length of a part, the lower bits and the others are looked up apart: nearly every commit
+has parts of new lengths, but there are few lengths of either kind."""
+
 
 def combine(first: int, second: int, second_length: int) -> int:
     """The checksum of two parts, one behind the other."""
@@ -49,9 +53,14 @@ def _squares(base: int, count: int) -> tuple[int, ...]:
 _SQUARES = _squares(_BYTE, 63)
 
 
-@lru_cache(maxsize=4096)
 def _power(length: int) -> int:
-    """x^(8 * length). Remembered, because most parts keep their length from commit to commit."""
+    """x^(8 * length): one multiplication, if parts of about this length were met before."""
+    low = _power_of(length & _LOW)
+    return _multiply(_power_of(length - (length & _LOW)), low) if length > _LOW else low
+
+
+@lru_cache(maxsize=2 * (_LOW + 1))
+def _power_of(length: int) -> int:
     power = _ONE
     for square in _SQUARES[: length.bit_length()]:
         if length & 1:

@@ -77,8 +77,8 @@ class _Section:
         for number, begin, stop in zip(self.table.blocks, starts, [*ends, end], strict=True):
             self._texts[number] = view[begin:stop]
 
-    def encode(self, state: State) -> tuple[list[_Text], int, int]:
-        """The parts of the table's text, their checksum and their length."""
+    def encode(self, state: State, crc: int) -> tuple[list[_Text], int, int]:
+        """The parts of the table's text, the checksum up to there, and the length of the parts."""
         touched: Iterable[int] = self.table.take_touched()
         if not self._texts:
             touched = self.table.blocks
@@ -89,7 +89,7 @@ class _Section:
                 self._texts.pop(number, None)
             else:
                 self._texts[number] = self._encode_rows(state, rows)
-        return self._join()
+        return self._join(crc)
 
     def rest_on(self, body: memoryview, start: int) -> None:
         """Keep the text as views of an object that was just encoded, to keep it once only."""
@@ -98,9 +98,9 @@ class _Section:
             self._texts[number] = body[start:stop]
             start = stop + len(COMMA)
 
-    def _join(self) -> tuple[list[_Text], int, int]:
+    def _join(self, crc: int) -> tuple[list[_Text], int, int]:
         parts: list[_Text] = []
-        crc = length = 0
+        length = 0
         groups = {}
         for group, numbers in groupby(self.table.blocks, _group_of):
             texts = [self._texts[number] for number in numbers]
@@ -154,14 +154,14 @@ class _SegmentSection:
         """Take the encoded rows, without the table's brackets, from an object just read."""
         self._text = body[start:end]
 
-    def encode(self, state: State) -> tuple[list[_Text], int, int]:
-        """The parts of the table's text, their checksum and their length."""
+    def encode(self, state: State, crc: int) -> tuple[list[_Text], int, int]:
+        """The parts of the table's text, the checksum up to there, and the length of the parts."""
         if self._rows.is_touched or not self._text:
             self._rows.is_touched = False
             entries = sorted((each.entry() for each in self.table.values()), key=_segment_order)
             lines = [encode_row(each, state.extra.get((SEGMENTS, each.id))) for each in entries]
             self._text = b"\n" + SEPARATOR.join(lines) if lines else b""
-        return ([self._text] if self._text else []), crc32(self._text), len(self._text)
+        return ([self._text] if self._text else []), crc32(self._text, crc), len(self._text)
 
     def rest_on(self, body: memoryview, start: int) -> None:
         """Do nothing: the text is small, and kept as it is."""
@@ -220,27 +220,18 @@ class Document:
         state.changes, state.added_bytes = [], 0
         history.seal(state, commit, at)
         self._forget_extra()
-        parts: list[_Text] = []
+        head = encode_head(state)
+        parts: list[_Text] = [head]
         starts: dict[str, int] = {}
-        crc = length = 0
-
-        def add(texts: list[_Text], text_crc: int, text_length: int) -> None:
-            nonlocal crc, length
-            parts.extend(texts)
-            crc = combine(crc, text_crc, text_length)
-            length += text_length
-
-        def add_text(text: bytes) -> None:
-            add([text], crc32(text), len(text))
-
-        add_text(encode_head(state))
+        crc, length = crc32(head), len(head)
         for name, opening in OPENINGS.items():
-            texts, text_crc, text_length = self._sections[name].encode(state)
+            texts, after, text_length = self._sections[name].encode(state, crc32(opening, crc))
             if texts or name not in OPTIONAL:
-                add_text(opening)
-                starts[name] = length
-                add(texts, text_crc, text_length)
-        add_text(END)
+                parts += (opening, *texts)
+                starts[name] = length + len(opening)
+                crc, length = after, starts[name] + text_length
+        parts.append(END)
+        crc, length = crc32(END, crc), length + len(END)
         number = 2 if state.requires else 1
         first = b'{"format":%d,"checksum":"crc32:%08x","bytes":%d,\n' % (number, crc, length)
         body = b"".join([first, *parts])

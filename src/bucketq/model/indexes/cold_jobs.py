@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
-from heapq import heapify, heappop, heappush, heapreplace, nsmallest
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
@@ -153,7 +153,8 @@ class ColdJobs:
         It is nothing before half of what was read ahead is used, so that each request reads much.
         """
         lane, blocks = self._lanes.get(kind, []), list[tuple[SegmentRecord, Block]]()
-        for *_, run in nsmallest(2, lane, key=_bound):
+        # The second of a heap is one of the two below its first.
+        for *_, run in lane[:1] + sorted(lane[1:3], key=_bound)[:1]:
             position, index = run.segment.gone.next_live(run.position), run.segment.index
             if index is not None and position < run.stop and self.rows.is_readable(run.segment):
                 found = index.blocks_of(position, run.stop)[:_READ_AHEAD]
