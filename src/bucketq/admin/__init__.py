@@ -19,6 +19,7 @@ from bucketq.admin.create import create
 from bucketq.admin.deep_check import BadSegment, DeepCheck, Orphan, check_deep
 from bucketq.admin.deletion import Deleted, delete
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
+from bucketq.admin.history_check import HistoryCheck
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 from bucketq.admin.restore import Restored, restore
@@ -34,6 +35,7 @@ __all__ = [
     "Diagnosis",
     "Draft",
     "Edited",
+    "HistoryCheck",
     "Orphan",
     "QueueObject",
     "Restored",

@@ -1,4 +1,4 @@
-"""Checks every segment of a queue, and finds segments that it does not name.
+"""Checks every segment of a queue and its history, and finds segments that it does not name.
 
 Everything is read, in the order of the table and a few segments at once, and nothing is written. A
 queue in use may drop a segment meanwhile, because its rows were merged or have left; such a segment
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
+from bucketq.admin.history_check import HistoryCheck, check_history
 from bucketq.admin.queue_object import QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
@@ -77,6 +78,8 @@ class DeepCheck:
     orphans: list[Orphan] = field(default_factory=list)
     other_incarnations: dict[str, list[Orphan]] = field(default_factory=dict)
     """Segments in the folders of other incarnations, by incarnation."""
+    history: HistoryCheck | None = None
+    """What was found in its history; None: it has none."""
 
     @property
     def is_intact(self) -> bool:
@@ -102,7 +105,7 @@ class _Numbers:
 
 
 async def check_deep(target: QueueObject) -> DeepCheck:
-    """Read every segment of a queue whole, and list those that it does not name.
+    """Read every segment and the history of a queue, and list segments that it does not name.
 
     Raises:
         QueueNotFoundError: There is no queue.
@@ -127,6 +130,7 @@ async def check_deep(target: QueueObject) -> DeepCheck:
         if checked.problems:
             found.bad.append(describe_bad(target, state, segment, checked))
         _count(found, segment, checked.rows, jobs if is_jobs else keys)
+    found.history = await check_history(target)
     await _list_orphans(target, state, found)
     return found
 
@@ -222,6 +226,8 @@ def _count(
 async def _list_orphans(target: QueueObject, state: State, found: DeepCheck) -> None:
     """List the segments and vectors that the queue does not name, and no other objects."""
     root, named = _root(target), state.cold.rows.names()
+    if found.history is not None:
+        named |= found.history.named
     async for info in target.store.list(root):
         incarnation, _, name = info.key.removeprefix(root).rpartition("/")
         segment_id = name.removesuffix(".jsonl")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bucketq.admin import BadSegment, DeepCheck, Orphan, QueueObject, check_deep
+from bucketq.admin import BadSegment, DeepCheck, HistoryCheck, Orphan, QueueObject, check_deep
 from bucketq.cli.store_checks import StoreChecks
 from bucketq.cli.terminal.output import counted, size
 from bucketq.errors import BucketQError, QueueNotFoundError
@@ -40,6 +40,8 @@ async def check_rows(target: QueueObject, checks: StoreChecks) -> DeepCheck | No
             "changed meanwhile; run it again"
         )
         checks.note("rows", "skip", text)
+    if found.history is not None:
+        _note_history(found.history, checks)
     if found.orphans:
         text = (
             f"{_list(found.orphans)}: not named by the queue; they were written in vain, or are "
@@ -54,6 +56,22 @@ async def check_rows(target: QueueObject, checks: StoreChecks) -> DeepCheck | No
         )
         checks.note("left over", "warn", text)
     return found
+
+
+def _note_history(found: HistoryCheck, checks: StoreChecks) -> None:
+    for problem in found.problems:
+        text = (
+            f"{problem}. Put the object back if you have a copy; `bucketq history purge` forgets "
+            "the versions up to one that can be read. The jobs of the queue do not need it"
+        )
+        checks.note("history", "fail", text)
+    if not found.problems:
+        text = (
+            f"versions {found.since:,} to {found.version:,} and "
+            f"{counted(found.copies, 'copy', 'copies')} can be read "
+            f"({counted(found.objects, 'object')}, {size(found.size_bytes)})"
+        )
+        checks.note("history", "ok", text)
 
 
 def _describe(bad: BadSegment) -> str:

@@ -10,6 +10,7 @@ from bucketq import admin
 from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
+from bucketq.commit.objects.queue_history import DEFAULT_HISTORY_POLICY
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.model.state import State
@@ -31,6 +32,7 @@ class Deep:
         self.clock = SimulatedClock(loop)
         self.reader = self.store.connect("reader")
         self.policy = DEFAULT_POLICY
+        self.history_policy = DEFAULT_HISTORY_POLICY
 
     def object(self, key: str = KEY, link: StoreLink | None = None) -> admin.QueueObject:
         link = link or self.store.connect("admin")
@@ -38,7 +40,7 @@ class Deep:
 
     def open(self, queue_type: type[Any] = GroupCommitter, key: str = KEY) -> Queue[Any]:
         register = Register(self.store.connect("queue"), key, key, self.clock)
-        register.segments.policy = self.policy
+        register.segments.policy, register.history.policy = self.policy, self.history_policy
         return Queue(queue_type(register, self.clock), self.clock)
 
     async def fill(self, count: int = 100, key: str = KEY, **settings: Any) -> list[str]:

@@ -45,7 +45,8 @@ async def run(
     *,
     url: Url,
     deep: Annotated[
-        bool, option("--deep", "Also read every segment of the queue, and check all of its rows.")
+        bool,
+        option("--deep", "Also read every segment of the queue and its history, and check them."),
     ] = False,
 ) -> int:
     """Check whether a store can hold a queue.
@@ -56,8 +57,8 @@ async def run(
     writers, the clock, listing and deleting, and measures PUT and GET, on a scratch object beside
     the queue that it deletes at the end; the queue is only read. With --deep it reads the whole
     queue: it names every segment that is missing or damaged, with the jobs that are lost, every job
-    that is in two places, and segments that are left over. Exit code 1: the store cannot hold a
-    queue, or the queue is damaged.
+    that is in two places, what is missing of the history, and segments that are left over. Exit
+    code 1: the store cannot hold a queue, or the queue is damaged.
 
     Examples:
         bucketq doctor file:///srv/jobs/queue.json
