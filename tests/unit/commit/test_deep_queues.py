@@ -191,7 +191,7 @@ def test_a_segment_that_cannot_be_read_stops_only_its_own_jobs(
         deep = Deep(loop)
         await deep.create()
         async with deep.open(queue_type) as queue:
-            ids = [await queue.push("k", number) for number in range(120)]
+            ids = [await queue.push("k", number) for number in range(140)]
             await asyncio.sleep(5)
         named = list((await deep.head()).cold.rows.segments.values())
         lost = max(named, key=lambda segment: segment.live)
