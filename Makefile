@@ -95,7 +95,7 @@ sim: $(VENV)/.core ## simulate with faults; SEED=7 repeats one run, SEEDS=100 se
 chaos: $(VENV)/.dev servers ## kill, freeze and cut off real processes; SEED=7 repeats a plan, CHAOS_S=120
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(CHAOS_S),--duration-s $(CHAOS_S))
 
-spec: $(VENV)/.spec ## check the TLA+ specification (needs Java 17)
+spec: $(VENV)/.spec ## check the TLA+ specifications (needs Java 17)
 	@$(PY) docs/spec/check.py
 
 bench: $(VENV)/.dev java ## measure the core, brokers with clients, workers, failovers, ten minutes of steady load, Spark, and the start of commands

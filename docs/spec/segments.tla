@@ -39,7 +39,6 @@ CONSTANTS
 
 VARIABLES
     version,      \* of the head
-    introduced,   \* what the last commit named that the head did not name before
     named,        \* the head's segments: [seg, gone]
     hot,          \* the head's own rows: <<row, attempt>>
     truth,        \* the newest attempt of each row
@@ -48,7 +47,7 @@ VARIABLES
     sweep,        \* what the sweeper has read
     late          \* deletes that are on their way
 
-vars == <<version, introduced, named, hot, truth, stored, work, sweep, late>>
+vars == <<version, named, hot, truth, stored, work, sweep, late>>
 
 -----------------------------------------------------------------------------
 Nothing == [kind |-> "none"]
@@ -59,7 +58,6 @@ RowsOf(pairs) == {pair[1] : pair \in pairs}
 
 Init ==
     /\ version = 1
-    /\ introduced = {}
     /\ named = {}
     /\ hot = {<<row, 0>> : row \in Rows}
     /\ truth = [row \in Rows |-> 0]
@@ -73,7 +71,6 @@ Commit(entries, rows) ==
     LET kept == {entry \in entries : Live(entry) # {}} IN
     /\ version < MaxVersion
     /\ version' = version + 1
-    /\ introduced' = Segs(kept) \ Segs(named)
     /\ named' = kept
     /\ hot' = rows
     /\ late' = IF Variant = "OwnDrop" THEN late \cup (Segs(named) \ Segs(kept)) ELSE late
@@ -86,7 +83,7 @@ PutSpill(writer) ==
         /\ stored' = IF Variant = "NameFirst" THEN stored ELSE stored \cup {seg}
         /\ work' = [work EXCEPT ![writer] =
                        [kind |-> "spill", seg |-> seg, sources |-> {}]]
-        /\ UNCHANGED <<version, introduced, named, hot, truth, sweep, late>>
+        /\ UNCHANGED <<version, named, hot, truth, sweep, late>>
 
 \* The writer may leave rows out: they seemed gone to it, by a claim whose commit is lost since.
 PutMerge(writer) ==
@@ -96,13 +93,13 @@ PutMerge(writer) ==
         /\ stored' = IF Variant = "NameFirst" THEN stored ELSE stored \cup {seg}
         /\ work' = [work EXCEPT ![writer] =
                        [kind |-> "merge", seg |-> seg, sources |-> Segs(sources)]]
-        /\ UNCHANGED <<version, introduced, named, hot, truth, sweep, late>>
+        /\ UNCHANGED <<version, named, hot, truth, sweep, late>>
 
 \* With the mistake NameFirst, the put arrives when it likes.
 PutArrives(writer) ==
     /\ Variant = "NameFirst" /\ work[writer] # Nothing
     /\ stored' = stored \cup {work[writer].seg}
-    /\ UNCHANGED <<version, introduced, named, hot, truth, work, sweep, late>>
+    /\ UNCHANGED <<version, named, hot, truth, work, sweep, late>>
 
 \* The rows of a segment that are live if the next commit names it.
 LiveNow(task) ==
@@ -137,7 +134,7 @@ Name(writer) ==
 GiveUp(writer) ==
     /\ work[writer] # Nothing
     /\ work' = [work EXCEPT ![writer] = Nothing]
-    /\ UNCHANGED <<version, introduced, named, hot, truth, stored, sweep, late>>
+    /\ UNCHANGED <<version, named, hot, truth, stored, sweep, late>>
 
 Claim(row) ==
     LET attempt == truth[row] + 1 IN
@@ -162,21 +159,23 @@ OtherCommit ==
 SweepRead ==
     /\ sweep = Nothing
     /\ sweep' = [kind |-> "read", version |-> version, names |-> Segs(named)]
-    /\ UNCHANGED <<version, introduced, named, hot, truth, stored, work, late>>
+    /\ UNCHANGED <<version, named, hot, truth, stored, work, late>>
+
+IsDoomed(seg) ==
+    /\ seg \notin sweep.names
+    /\ Variant = "SweepAll" \/ seg.until <= sweep.version
 
 SweepSend ==
     /\ sweep # Nothing
-    /\ late' = late \cup
-         {seg \in stored : /\ seg \notin sweep.names
-                           /\ Variant = "SweepAll" \/ seg.until <= sweep.version}
+    /\ late' = late \cup {seg \in stored : IsDoomed(seg)}
     /\ sweep' = Nothing
-    /\ UNCHANGED <<version, introduced, named, hot, truth, stored, work>>
+    /\ UNCHANGED <<version, named, hot, truth, stored, work>>
 
 DeleteArrives ==
     \E seg \in late :
         /\ stored' = stored \ {seg}
         /\ late' = late \ {seg}
-        /\ UNCHANGED <<version, introduced, named, hot, truth, work, sweep>>
+        /\ UNCHANGED <<version, named, hot, truth, work, sweep>>
 
 Next ==
     \/ \E writer \in Writers : \/ PutSpill(writer) \/ PutMerge(writer) \/ PutArrives(writer)
@@ -199,7 +198,7 @@ OnePlace ==
 NamedIsStored == Segs(named) \subseteq stored
 
 \* S3: a segment is introduced by a version that may.
-IntroducedInTime == \A seg \in introduced : version <= seg.until
+IntroducedInTime == [][\A seg \in Segs(named') \ Segs(named) : version' <= seg.until]_vars
 
 \* What the model must be able to reach, or it would prove nothing.
 NeverMerged == \A writer \in Writers : ~(work[writer] # Nothing /\ work[writer].kind = "merge"
@@ -208,4 +207,13 @@ NeverSwept == late = {}
 NeverTwice == Cardinality(named) < 2
 
 Symmetry == Permutations(Rows) \cup Permutations(Writers)
+
+\* What can still matter: segments that are named, or that a writer may name.  A put makes others
+\* matter, and then it is in the store, and too young for what was read and sent before.  Of the
+\* sweeper, only which of these it will delete.
+View ==
+    LET held == {work[writer] : writer \in {w \in Writers : work[w] # Nothing}}
+        segs == Segs(named) \cup {task.seg : task \in held} IN
+    <<version, named, hot, truth, work, stored \cap segs, late \cap segs, sweep = Nothing,
+      IF sweep = Nothing THEN {} ELSE {seg \in segs : IsDoomed(seg)}>>
 =============================================================================
