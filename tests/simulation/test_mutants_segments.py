@@ -227,7 +227,7 @@ def test_an_adoption_that_ignores_the_position_is_noticed(monkeypatch: Patch) ->
         "a position is published once",
         deep=True,
         scenario="batches",
-        first=4,
+        first=6,
     )
 
 
@@ -244,4 +244,4 @@ def test_a_sweeper_that_read_before_the_reservation_is_noticed(monkeypatch: Patc
         return len(found)
 
     monkeypatch.setattr(SegmentFolder, "sweep", sweep)
-    expect(LEFT_OVER, deep=True, scenario="batches", first=4)
+    expect(LEFT_OVER, deep=True, scenario="batches", first=13)
