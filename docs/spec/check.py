@@ -110,7 +110,7 @@ SPECS: Final = (
             "SweepAll": "NamedIsStored",
         },
         witnesses=("NeverMerged", "NeverSwept", "NeverTwice"),
-        exhausted={"GoodSegments": {}},
+        exhausted={"GoodSegments": {"MaxVersion": "5"}},
         sizes={"OwnDrop": {"Ahead": "3"}},  # to be dropped and named again takes a version more
         reductions=("SYMMETRY Symmetry", "VIEW View"),
     ),
