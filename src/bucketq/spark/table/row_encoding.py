@@ -230,8 +230,7 @@ def are_json_lines(texts: pa.LargeBinaryArray, limit: int) -> bool:
     """Whether all texts are JSON as ``check.body`` demands it; all are looked at together."""
     if not len(texts):
         return True
-    longest = pc.max(pc.binary_length(texts)).as_py()
-    if longest > limit or (longest > check.MAX_DEPTH and _may_be_deep(texts)):
+    if pc.max(pc.binary_length(texts)).as_py() > limit:
         return False
     whole = text_of(join_texts(texts, b"\n"))
     if whole.count(b"\n") != len(texts) or b"\r" in whole:
@@ -244,12 +243,19 @@ def are_json_lines(texts: pa.LargeBinaryArray, limit: int) -> bool:
         return False
     # As many values as texts, and they are cut at the same line feeds: so each text is one value,
     # without blanks around it.
-    return len(found) == len(texts) and b"\n".join([*found, b""]) == whole
+    is_same = len(found) == len(texts) and b"\n".join([*found, b""]) == whole
+    return is_same and not _may_be_deep(texts, whole)
 
 
-def _may_be_deep(texts: pa.LargeBinaryArray) -> bool:
-    opened = pc.add(pc.count_substring(texts, b"["), pc.count_substring(texts, b"{"))
-    return bool(pc.max(opened).as_py() > check.MAX_DEPTH)
+def _may_be_deep(texts: pa.LargeBinaryArray, whole: bytes) -> bool:
+    """Whether a text of JSON opens more objects and arrays than a payload may be deep."""
+    sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+    if sizes.max() <= 2 * check.MAX_DEPTH:  # Each is closed, too.
+        return False
+    letters = np.frombuffer(whole, np.uint8)
+    starts = np.cumsum(sizes + 1) - sizes - 1
+    opened = np.add.reduceat((letters == ord("[")) | (letters == ord("{")), starts, dtype=np.int64)
+    return bool(opened.max() > check.MAX_DEPTH)
 
 
 def _has_floats(kind: pa.DataType) -> bool:
