@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,9 @@ from bucketq.errors import UnavailableError
 from bucketq.model.state import State
 from tests.cli.console import Console, finish
 from tests.cli.test_bulk import payloads, write_lines
+from tests.environ import ROOT, child_path
+from tests.servers.running import running
+from tests.servers.server import ENVIRON
 
 PUSH = ("push", "URL", "n", "--bulk", "--file", "jobs.jsonl")
 
@@ -177,3 +181,40 @@ def test_a_push_that_is_stopped_while_it_writes_is_made_by_the_next_run(
     state = head(console)
     assert state.cold.rows.count("ready") == count
     assert len(state.reservations) == 0
+
+
+STEPS = {"created": 1, "reserved": 2, "first segment": 3, "second segment": 4, "adopted": 6}
+"""Which write of the command is which: 150 lines are three segments."""
+
+
+@pytest.fixture(params=["file", pytest.param("seaweedfs", marks=pytest.mark.servers)])
+def anywhere(
+    request: pytest.FixtureRequest, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> Console:
+    if request.param != "file":
+        for name, value in ENVIRON.items():
+            monkeypatch.setenv(name, value)
+        console.url = running(request.param).url(write_interval_s=0)
+    return console
+
+
+@pytest.mark.full  # Of a process that is killed while it writes, there is one above.
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_push_that_is_killed_at_any_step_is_made_by_the_next_run(
+    anywhere: Console, step: str, when: str
+) -> None:
+    console = anywhere
+    write_lines(console.folder / "jobs.jsonl", 150)
+    done = console.folder / "done"
+    mortal = (sys.executable, "-m", "tests.cli.mortal_push", str(STEPS[step]), when, str(done))
+    ended = finish(
+        console.launch(*mortal, *console.words(*PUSH), env={"PYTHONPATH": child_path(ROOT)})
+    )
+    assert done.exists(), ended
+    assert ended.code == -signal.SIGKILL, ended
+    console.ok(*PUSH)
+    assert payloads(console) == Counter(range(150))
+    console.ok("gc", "URL")
+    report = console.ok("doctor", "URL", "--deep").out
+    assert "every row of the queue is in one place" in report

@@ -52,11 +52,11 @@ def staged(url: str) -> list[str]:
     return asyncio.run(keys())
 
 
-def save(rows: DataFrame, url: str, source: str = "bucketq") -> None:
-    """Push rows that are so large that each task stages its own beside the queue."""
+def save(rows: DataFrame, url: str, source: str = "bucketq", bulk: str = "true") -> None:
+    """Push rows that are so large that each task puts its own beside the queue."""
     text = f.repeat(f.lit("x"), 20_000)
     jobs = rows.select(f.to_json(f.struct("id", text.alias("text"))).alias("payload"))
-    jobs.write.format(source).mode("append").option("kind", "x").save(url)
+    jobs.write.format(source).mode("append").options(kind="x", bulk=bulk).save(url)
 
 
 def queue_in(folder: Path, store: str) -> str:
@@ -150,7 +150,7 @@ def write_that_was_staged(
             return DeadlyWriter(writer, url, mark, end_task)
 
     spark.dataSource.register(Deadly)
-    save(spark.range(400, numPartitions=PARTS), url, "deadly")
+    save(spark.range(400, numPartitions=PARTS), url, "deadly", bulk="false")
     assert mark.exists(), "no task was ended, so this shows nothing"
     assert sorted(each["id"] for each in payloads(url)) == list(range(400))
     assert staged(url) == []

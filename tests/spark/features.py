@@ -127,7 +127,7 @@ def write_staged(spark: SparkSession, folder: Path) -> None:
     url = fresh(folder)
     rows = spark.range(600, numPartitions=2).selectExpr("id", "repeat('x', 5000) AS text")
     writer = rows.write.format("bucketq").mode("append").option("kind", "x")
-    writer.option("payloadColumns", "id,text").save(url)
+    writer.options(payloadColumns="id,text", bulk="false").save(url)
     assert len(records(url)) == 600
     assert (folder / "queue" / "staged").is_dir(), "nothing was staged, so this shows nothing"
     assert not list((folder / "queue" / "staged").glob("*.jsonl"))

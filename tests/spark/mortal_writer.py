@@ -1,14 +1,11 @@
 """The format ``mortal``: as ``bucketq``, but one of its processes kills itself at one of its steps.
 
-A step is a write to the store. The process kills itself before or after it, once: a file says that
-it was done.
+``mortal_steps`` says what a step is.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,11 +17,9 @@ from pyspark.sql.types import StructType
 from bucketq.spark.data_source import BucketQDataSource
 from bucketq.spark.table import bulk_writer
 from bucketq.spark.table.bulk_writer import BulkJobWriter, TaskRows
-from bucketq.store.cloud import CloudStore
-from bucketq.store.local import LocalStore
+from tests.mortal_steps import mortal
 
 SEGMENT_BYTES = 20_000
-Write = Callable[..., Awaitable[str]]
 
 
 class MortalSource(BucketQDataSource):
@@ -66,29 +61,7 @@ class MortalWriter(BulkJobWriter):
 
     @contextmanager
     def _mortal(self, who: str) -> Iterator[None]:
-        steps = list[int]()
-
-        def may_die(when: str) -> None:
-            if (who, self.step, self.when) == (self.victim, len(steps), when):
-                try:
-                    self.done.touch(exist_ok=False)
-                except FileExistsError:
-                    return
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        def mortal(write: Write) -> Write:
-            async def write_or_die(*args: Any) -> str:
-                steps.append(1)
-                may_die("before")
-                answer = await write(*args)
-                may_die("after")
-                return answer
-
-            return write_or_die
-
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(bulk_writer, "SEGMENT_BYTES", SEGMENT_BYTES)
-            for store in (LocalStore, CloudStore):
-                patch.setattr(store, "create", mortal(store.create))
-                patch.setattr(store, "replace", mortal(store.replace))
-            yield
+            with mortal(self.step if who == self.victim else 0, self.when, self.done):
+                yield

@@ -102,7 +102,8 @@ def test_a_broker_of_the_queue_is_killed_while_a_frame_is_written(
     frame = frame_of(spark)
     with bucketq.connect_sync(url, mode="direct") as queue:
         queue.push("before", {"id": -1})
-    command = [sys.executable, "-m", "bucketq", "serve", url, "--listen", "127.0.0.1:0"]
+    script = str(Path(sys.executable).with_name("bucketq"))
+    command = [script, "serve", url, "--listen", "127.0.0.1:0"]
     environ = {**os.environ, "PYTHONPATH": child_path(ROOT)}
     broker = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE)
     killer = subprocess.Popen(
