@@ -29,6 +29,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.records import Encoding
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
+from bucketq.spark.table.arrow_json import json_of
 from bucketq.spark.table.arrow_values import in_utc, values_of
 from bucketq.spark.table.row_columns import TEXT, IntArray, RowColumns, join_texts, text_of
 from bucketq.spark.table.write_columns import WriteColumns
@@ -217,6 +218,8 @@ def _texts(batch: pa.RecordBatch, columns: WriteColumns) -> pa.LargeBinaryArray 
     column = _payload_column(batch, columns)
     if columns.form == "json":
         return pc.fill_null(column.cast(TEXT), _NULL)
+    if (texts := json_of(column)) is not None:
+        return texts
     try:
         whole = _encode_lines(values_of(column))
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError):
