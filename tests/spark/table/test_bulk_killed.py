@@ -27,8 +27,8 @@ from tests.environ import ROOT, child_path
 from tests.spark.mortal_writer import MortalSource
 
 ROWS = 1200
-STEPS = 5
-"""Writes of a task: its reservation, and four segments."""
+STEPS = 4
+"""Writes of the task that reserves: its reservation, and three segments."""
 
 
 def frame_of(spark: SparkSession) -> DataFrame:
