@@ -35,7 +35,17 @@ _OWN_SPARK = (
     "tests/spark/test_clusters.py",
 )
 """What starts a Spark of its own; all other tests of Spark share a session."""
-_LONGEST_FIRST = ("shared Spark", "tests/simulation/test_seeds.py", *_OWN_SPARK)
+_LONGEST_FIRST = (
+    "shared Spark",
+    "tests/simulation/test_seeds.py",
+    *_OWN_SPARK,
+    "tests/chaos/test_chaos.py",
+    "tests/integration/test_brokers.py",
+    "tests/security/test_strangers.py",
+    "tests/simulation/test_deep_seeds.py",
+    "tests/integration/test_stopped_lock_holder.py",
+    "tests/integration/test_compaction.py",
+)
 """What takes long is begun early, or one process would be left alone with it at the end."""
 
 
