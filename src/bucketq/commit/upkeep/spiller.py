@@ -42,9 +42,9 @@ happens."""
 _ROUND_BYTES = 32 << 20
 """How many bytes of rows are chosen at once: choosing looks at every row of the object."""
 _LEFT_PART = 8
-"""A spill leaves this part of ``spill_bytes``. Every commit writes what is left, and the rows that
-are pushed until the next spill, again: with a half left, 64 callers wrote 24 MB for 1,000 jobs at a
-depth of 100,000; with an eighth 14 MB, and the segments are only a little larger."""
+"""A spill leaves this part of ``spill_bytes``: every commit writes what is left again, until the
+next spill. It matters little. At a depth of a million, 64 callers wrote 15.6 to 20.1 MB for 1,000
+jobs, and 16.6 to 20.5 MB with a half left, in alternating runs."""
 _AT_ONCE = 4
 """How many segments are written at once, so that the next is encoded while the store answers."""
 _LAST_RETRY_S = 60.0
