@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,8 @@ def write(frame: DataFrame, url: str, **options: Any) -> None:
     frame.write.format("bucketq").mode("append").options(**options).save(url)
 
 
-def frame_of(spark: SparkSession, rows: int = ROWS) -> DataFrame:
-    return spark.range(rows, numPartitions=3).select(
+def frame_of(spark: SparkSession, rows: int = ROWS, partitions: int = 3) -> DataFrame:
+    return spark.range(rows, numPartitions=partitions).select(
         f.lit("index").alias("kind"), f.to_json(f.struct("id")).alias("payload")
     )
 
@@ -114,17 +115,23 @@ def test_what_a_killed_run_has_reserved_is_given_up_by_the_next(
 
 
 def test_a_write_whose_task_fails_adds_nothing(spark: SparkSession, file_url: str) -> None:
+    path = Path(file_url.removeprefix("file://"))
+
     def fail(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         yield from batches
         if context is not None and context.partitionId() == 1:
+            # Only now, because a task that reserves after the abort leaves its reservation behind.
+            while b'"reservations":[' not in path.read_bytes():
+                time.sleep(0.05)
             message = "this task fails"
             raise ValueError(message)
 
-    frame = frame_of(spark, 3000)
+    frame = frame_of(spark, 3000, partitions=2)
     with pytest.raises(PySparkException, match="this task fails"):
         write(frame.mapInArrow(fail, frame.schema), file_url, bulk="true")
     state = head(file_url)
+    assert state.version == 3, "created, reserved, given up"
     assert state.cold.rows.count("ready") == len(state.reservations) == 0
 
 

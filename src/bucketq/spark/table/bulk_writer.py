@@ -134,7 +134,11 @@ class BulkJobWriter(DataSourceArrowWriter):
             ) from None
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Give the reservation up; the next sweep deletes what was put."""
+        """Give the reservation up; the next sweep deletes what was put.
+
+        Spark does not wait for the other tasks: one that reserves after this leaves a reservation
+        behind, which expires.
+        """
         del messages
         asyncio.run(self._on_queue(lambda bulk: bulk.clear(self._write_id, self._name)))
 
