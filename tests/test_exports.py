@@ -37,6 +37,7 @@ EXPORTS = [
     "JobCancelled",
     "JobChange",
     "JobGoneError",
+    "JobId",
     "JobNotFoundError",
     "JobPage",
     "JobSpec",

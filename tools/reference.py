@@ -26,6 +26,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "Queues": ["Queue", "BlockingQueue", "Archive"],
         "Jobs": [
             "Job",
+            "JobId",
             "JobSpec",
             "PushOptions",
             "JobPage",

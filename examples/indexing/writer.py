@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from bucketq import JobSpec, Queue
+from bucketq import JobId, JobSpec, Queue
 from examples.indexing import manifest
 from examples.indexing.location import Location
 from examples.indexing.tasks import FANOUT, IndexSegment, MergeParts, choose
@@ -33,7 +33,7 @@ class Writer:
         self._namespace = namespace
         self._wal = Wal(location, namespace)
 
-    async def write(self, documents: Sequence[Document]) -> list[str]:
+    async def write(self, documents: Sequence[Document]) -> list[JobId]:
         """Write documents to the log, push the jobs that index them, and return their ids."""
         number = await self._wal.append(documents)
         jobs = [_indexing(self._home, self._namespace, number)]

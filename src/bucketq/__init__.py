@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         SupersededError,
         UnavailableError,
     )
+    from bucketq.model.job_ids import JobId
     from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot
     from bucketq.model.queue_stats import Stats
@@ -76,6 +77,7 @@ __all__ = [
     "JobCancelled",
     "JobChange",
     "JobGoneError",
+    "JobId",
     "JobNotFoundError",
     "JobPage",
     "JobSpec",
@@ -115,6 +117,7 @@ _NAMES = {
     "bucketq.client.blocking": "connect_sync",
     "bucketq.client.blocking_queue": "BlockingQueue",
     "bucketq.client.connect": "connect",
+    "bucketq.model.job_ids": "JobId",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
     "bucketq.model.records": "Backoff Failure",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot",

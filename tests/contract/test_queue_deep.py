@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bucketq import Queue
+from bucketq import JobId, Queue
 from bucketq.codec import decode
 from bucketq.commit.objects import segment_cache
 from bucketq.errors import InvalidRequestError, JobNotFoundError, QueueFullError
@@ -39,7 +39,7 @@ async def until_deep(queue: Queue[Any]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def push_dead(queue: Queue[Any], count: int) -> list[str]:
+async def push_dead(queue: Queue[Any], count: int) -> list[JobId]:
     """Let jobs of two kinds fail for good, and wait until most of them are in segments."""
     await queue.configure(spill_bytes=SPILL_BYTES, archive_after_s=3600)
     specs = [JobSpec(kind="ab"[number % 2], payload="x" * 300) for number in range(count)]

@@ -10,6 +10,7 @@ from bucketq import (
     Backoff,
     InvalidRequestError,
     Job,
+    JobId,
     JobNotFoundError,
     LeaseLostError,
     Pulse,
@@ -21,7 +22,7 @@ from bucketq.model.settings import DEEP
 from tests.contract.places import Place
 
 
-async def dead_jobs(queue: Queue[Any], *payloads: object, kind: str = "mail") -> list[str]:
+async def dead_jobs(queue: Queue[Any], *payloads: object, kind: str = "mail") -> list[JobId]:
     """Push jobs and let each die."""
     ids = [await queue.push(kind, payload) for payload in payloads]
     for job in await queue.claim(kind, limit=len(ids)):

@@ -11,6 +11,7 @@ import pytest
 from bucketq import (
     Backoff,
     InvalidRequestError,
+    JobId,
     JobSpec,
     KeyConflictError,
     PayloadError,
@@ -235,3 +236,30 @@ async def test_a_payload_over_the_limit_is_refused_by_the_setting_that_holds_it(
     await queue.configure(max_batch_bytes=150)
     with pytest.raises(PayloadTooLargeError, match="max_batch_bytes"):
         await queue.push_many(specs("x" * 98, "x" * 98))
+
+
+async def test_an_id_says_whether_its_job_was_there_already(queue: Queue[Any]) -> None:
+    first = await queue.push("mail", "ada", key="welcome-ada")
+    again = await queue.push("mail", "ada", key="welcome-ada")
+    assert (first, first.duplicate, again.duplicate) == (again, False, True)
+    assert not (await queue.push("mail", "own", id="own")).duplicate
+    assert (await queue.push("mail", "own", id="own")).duplicate
+    several = await queue.push_many([*specs("ada", kind="mail", key="welcome-ada"), *specs("new")])
+    assert [(type(each).duplicate, each == first) for each in several] == [
+        (True, True),
+        (False, False),
+    ]
+
+
+async def test_an_id_can_be_passed_to_every_verb_that_takes_one(queue: Queue[Any]) -> None:
+    job_id = await queue.push("mail", "ada")
+    assert isinstance(job_id, JobId)
+    assert (await queue.get(job_id)).id == job_id
+    child = await queue.push("mail", {"parent": job_id}, key=job_id, tags={"parent": str(job_id)})
+    assert (await queue.get(child)).payload == {"parent": str(job_id)}
+    assert await queue.cancel(job_id) == "cancelled"
+    (job,) = await queue.claim()
+    await queue.fail(job, "no", retry=False)
+    assert await queue.redrive(child) == 1
+    again = await queue.push("mail", "ada", id=JobId("own"))
+    assert again == "own"

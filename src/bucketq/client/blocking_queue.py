@@ -13,6 +13,7 @@ from bucketq.client.loop_thread import LoopThread
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.effects.operators import CancelAnswer
+from bucketq.model.job_ids import JobId
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Status
@@ -45,15 +46,16 @@ class BlockingQueue(Generic[T]):
 
     def push(
         self, kind: str, payload: T, *, request: str | None = None, **options: Unpack[PushOptions]
-    ) -> str:
+    ) -> JobId:
         """Add a job and return its id; ``PushOptions`` explains the options.
 
         With a ``key`` that was used within its retention, nothing is added: the same content
-        returns the id of the first job, other content is rejected with ``KeyConflictError``.
+        returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
+        with ``KeyConflictError``.
         """
         return self._call(self._queue.push, kind, payload, request=request, **options)
 
-    def push_many(self, jobs: Iterable[JobSpec[T]], *, request: str | None = None) -> list[str]:
+    def push_many(self, jobs: Iterable[JobSpec[T]], *, request: str | None = None) -> list[JobId]:
         """Add jobs, all or none, in one commit; return their ids in order."""
         return self._call(self._queue.push_many, jobs, request=request)
 

@@ -1,4 +1,4 @@
-"""Ids of jobs that are pushed without one: derived from the request that pushes them.
+"""Ids of jobs, and how those that are pushed without one are derived from their request.
 
 A retry of the request makes the same ids, and no other request makes them. They begin with the time
 at which the request was made, as ULIDs do; then come 80 bits: a hash of the request's id, and from
@@ -21,6 +21,23 @@ _HASHES = 2**80
 _FOUR = 2**20
 """How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
 _PAIRS = tuple(crockford(number, 2) for number in range(1024))
+
+
+class JobId(str):
+    """The id of a job, as ``push`` returns it: a string that knows whether the job was new."""
+
+    __slots__ = ()
+
+    duplicate = False
+    """Whether the job was there already, so that nothing was added."""
+
+
+class KnownJobId(JobId):
+    """The id of a job that was there already."""
+
+    __slots__ = ()
+
+    duplicate = True
 
 
 def job_id(time: str, session: str, number: int, index: int) -> str:

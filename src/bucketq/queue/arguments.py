@@ -9,6 +9,7 @@ from typing import TypeVar
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
+from bucketq.model.job_ids import JobId
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 
@@ -39,14 +40,30 @@ def seconds(duration: Duration, what: str) -> float:
     return number
 
 
+def as_job_id(answer: str) -> JobId:
+    """Return the id that a push answered; one that was known is a ``JobId`` already."""
+    return answer if isinstance(answer, JobId) else JobId(answer)
+
+
+def as_plain(name: A) -> A | str:
+    """Return a ``JobId`` as a plain string, which alone can be stored; anything else as it is."""
+    return str(name) if isinstance(name, JobId) else name
+
+
+def job_name(job_id: str) -> str:
+    """Check the id of a job."""
+    job_id = as_plain(job_id)
+    check.name(job_id, "job id")
+    return job_id
+
+
 def lease_of(job: object) -> ops.LeaseRef:
     """Return the lease of a claimed job."""
     if isinstance(job, Job):
         return job.lease
     if isinstance(job, ops.LeaseRef):
-        check.name(job.job, "job id")
         check.name(job.lease, "lease")
-        return job
+        return ops.LeaseRef(job_name(job.job), job.lease)
     message = f"pass a job that was claimed, or its lease; got {type(job).__name__}"
     raise InvalidRequestError(message)
 
@@ -77,6 +94,7 @@ def as_names(names: Names, what: str) -> tuple[str, ...]:
         several: tuple[str, ...] = (names,)
     else:
         several = tuple(as_several(names, f"{what} must be a name or several"))
+    several = tuple(map(as_plain, several))
     for name in several:
         check.name(name, what)
     if not several:

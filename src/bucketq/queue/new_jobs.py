@@ -13,7 +13,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
-from bucketq.queue.arguments import to_seconds
+from bucketq.queue.arguments import as_plain, to_seconds
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
     raw, encoding = payloads.encode(spec.payload, "payload", payload_type)
     tags = spec.tags
     new = NewJob(
-        id=default_id if spec.id is None else spec.id,
+        id=default_id if spec.id is None else as_plain(spec.id),
         kind=spec.kind,
         payload=raw,
         payload_encoding=encoding,
@@ -76,10 +76,10 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
         run_at=spec.run_at,
         max_attempts=spec.max_attempts,
         backoff=spec.backoff,
-        key=spec.key,
+        key=as_plain(spec.key),
         # A copy: the state keeps it, and the caller may change the original.
         tags=dict(tags) if isinstance(tags, dict) else tags,
-        replay_of=spec.replay_of,
+        replay_of=as_plain(spec.replay_of),
     )
     check.new_job(new, _UNLIMITED)
     return new

@@ -23,6 +23,7 @@ from msgspec import Raw
 from msgspec.inspect import CustomType, type_info
 
 from bucketq.errors import InvalidRequestError, PayloadError
+from bucketq.model.job_ids import JobId
 from bucketq.model.records import NOTHING, Encoding
 
 Body = tuple[Raw, Encoding | None]
@@ -31,6 +32,17 @@ _PLAIN = frozenset({dict, list, tuple, str, int, float, bool, type(None)})
 """Types that are JSON as they are; other types are inspected first."""
 _ATOMS = frozenset({str, int, bool, type(None)})
 """Types whose values are all JSON as they are."""
+
+
+def _as_builtin(value: object) -> str:
+    """Return a ``JobId`` as a plain string, for the encoder."""
+    if isinstance(value, JobId):
+        return str(value)
+    message = f"Encoding objects of type {type(value).__name__} is unsupported"
+    raise TypeError(message)
+
+
+_encode = msgspec.json.Encoder(enc_hook=_as_builtin).encode
 
 
 def check_type(into: Any) -> None:
@@ -68,7 +80,7 @@ def encode(value: object, what: str, into: Any = Any) -> Body:
         dumped = value
         if not is_plain and hasattr(value, "__pydantic_serializer__"):
             dumped = _dump(cast("Any", value), "json")
-        body = Raw(msgspec.json.encode(dumped))
+        body = Raw(_encode(dumped))
         loss = None if _is_json(value) else next(_losses(value), None)
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)

@@ -18,6 +18,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
 from bucketq.model.effects.operators import CancelAnswer
+from bucketq.model.job_ids import JobId
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Status
 from bucketq.model.settings import Settings
@@ -26,9 +27,11 @@ from bucketq.queue.arguments import (
     Duration,
     Held,
     Names,
+    as_job_id,
     as_names,
     as_several,
     completion,
+    job_name,
     lease_of,
     lease_seconds,
     seconds,
@@ -102,11 +105,12 @@ class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
         *,
         request: str | None = None,
         **options: Unpack[PushOptions],
-    ) -> str:
+    ) -> JobId:
         """Add a job and return its id; ``PushOptions`` explains the options.
 
         With a ``key`` that was used within its retention, nothing is added: the same content
-        returns the id of the first job, other content is rejected with ``KeyConflictError``.
+        returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
+        with ``KeyConflictError``.
         """
         request_id = self._sender.new_id(ops.Push, request)
         try:
@@ -117,11 +121,11 @@ class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
             self._sender.drop_id(request_id)
             raise
         answer = await self._sender.send_as(request_id, ops.Push(jobs=(new,)))
-        return cast("str", answer[0])
+        return as_job_id(answer[0])
 
     async def push_many(
         self, jobs: Iterable[JobSpec[T]], *, request: str | None = None
-    ) -> list[str]:
+    ) -> list[JobId]:
         """Add jobs, all or none, in one commit; return their ids in order."""
         request_id = self._sender.new_id(ops.Push, request)
         try:
@@ -134,7 +138,8 @@ class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
         if not new:
             self._sender.drop_id(request_id)
             return []
-        return list(await self._sender.send_as(request_id, ops.Push(jobs=new)))
+        answer = await self._sender.send_as(request_id, ops.Push(jobs=new))
+        return list(map(as_job_id, answer))
 
     async def claim(
         self,
@@ -267,8 +272,8 @@ class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
 
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""
-        check.name(job_id, "job id")
-        return cast("CancelAnswer", await self._sender.send(ops.Cancel(job=job_id), request))
+        operation = ops.Cancel(job=job_name(job_id))
+        return cast("CancelAnswer", await self._sender.send(operation, request))
 
     async def redrive(
         self,
@@ -351,8 +356,7 @@ class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
 
     async def get(self, job_id: str) -> Job[T]:
         """Read one job."""
-        check.name(job_id, "job id")
-        return Job(await self._sender.send(ops.Get(job=job_id)), self._payload_type)
+        return Job(await self._sender.send(ops.Get(job=job_name(job_id))), self._payload_type)
 
     async def jobs(
         self,

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import bucketq
 import bucketq.spark
-from bucketq import JobSpec
+from bucketq import JobId, JobSpec
 from bucketq.model.records import Status
 from tests.contract.brokers import NAME, Brokers
 
@@ -80,7 +80,7 @@ def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
     streams.stop()
 
 
-def push(url: str, count: int, kind: str = "index") -> list[str]:
+def push(url: str, count: int, kind: str = "index") -> list[JobId]:
     with bucketq.connect_sync(url, mode="direct") as queue:
         # So that done jobs can be counted.
         queue.configure(archive_after_s=3600, spill_bytes=16 << 20)

@@ -26,7 +26,7 @@ from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.effects.segment_changes import name_pushed
 from bucketq.model.indexes.segments import Pushed, WrittenSegment
-from bucketq.model.job_ids import is_made_by, made_by
+from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord, KeyRecord
@@ -71,7 +71,9 @@ def push(
         for key, job in keyed.items():
             state.put_key(key, job.id, _digest(job), now)
     ids = tuple(map(_id, jobs))
-    return tuple(known.get(job_id, job_id) for job_id in ids) if known else ids
+    if not known:
+        return ids
+    return tuple(KnownJobId(known[job_id]) if job_id in known else job_id for job_id in ids)
 
 
 def publish(state: State, operation: Publish, now: datetime, request: Request) -> bool:
@@ -142,13 +144,19 @@ def remember(operation: Push, answer: tuple[str, ...]) -> tuple[str, ...] | None
     """Keep the ids only if they are not those that the client made itself."""
     for job, job_id in zip(operation.jobs, answer, strict=True):
         if job.id != job_id:
-            return answer
+            return tuple(map(str, answer))
     return None
 
 
 def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[str, ...]:
     """Answer a retried push."""
-    return tuple(map(_id, operation.jobs)) if stored is None else tuple(stored)
+    ids = map(_id, operation.jobs)
+    if stored is None:
+        return tuple(ids)
+    return tuple(
+        job_id if job_id == made else KnownJobId(job_id)
+        for made, job_id in zip(ids, stored, strict=True)
+    )
 
 
 def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> None:

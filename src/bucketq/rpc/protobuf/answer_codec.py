@@ -17,6 +17,7 @@ from msgspec import structs
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.history import ChangePage, CopyPart
+from bucketq.model.job_ids import KnownJobId
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.operations import Page, Pulse, Snapshot
 from bucketq.model.queue_stats import Stats
@@ -175,6 +176,22 @@ def _struct(kind: type, shape: Any) -> _Codec:
     return codec.write, codec.read
 
 
+def _write_pushed(sent: pb.Pushed, ids: tuple[str, ...]) -> int:
+    sent.ids.extend(ids)
+    known = [place for place, job_id in enumerate(ids) if type(job_id) is not str]
+    if known:
+        sent.known.extend(known)
+    return _NAME_BYTES * len(ids)
+
+
+def _read_pushed(sent: pb.Pushed) -> tuple[str, ...]:
+    ids = tuple(sent.ids)
+    if not sent.known:
+        return ids
+    known = frozenset(sent.known)
+    return tuple([KnownJobId(job) if place in known else job for place, job in enumerate(ids)])
+
+
 def _write_claimed(sent: pb.Claimed, jobs: tuple[JobRecord, ...]) -> int:
     return encode_all(sent.jobs, jobs)
 
@@ -234,7 +251,7 @@ _OUTCOMES = {
 """The field of an answer, by the verb of its call."""
 
 _CODECS: dict[str, _Codec] = {
-    "pushed": _many("ids"),
+    "pushed": (_write_pushed, _read_pushed),
     "claimed": (_write_claimed, lambda sent: decode_jobs(sent.jobs)),
     "pulses": (_write_pulses, _read_pulses),
     "completions": _many("finished"),

@@ -390,10 +390,12 @@ class Done(_message.Message):
     def __init__(self) -> None: ...
 
 class Pushed(_message.Message):
-    __slots__ = ("ids",)
+    __slots__ = ("ids", "known")
     IDS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    known: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., known: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Claimed(_message.Message):
     __slots__ = ("jobs",)

@@ -133,7 +133,7 @@ async def _push_one(
         )
     async with open_queue(url, out.timeout_s, create=True) as queue:
         pushed = await queue.push(kind, payload, **options)
-    out.result(pushed, {"id": pushed})
+    out.result(pushed, {"id": str(pushed)})
     return 0
 
 
